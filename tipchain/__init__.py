@@ -1,0 +1,30 @@
+"""tipchain: is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?
+
+Importing this package loads neither numpy, torch nor paddle; the names below are loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tipchain.parity.judge import compare
+    from tipchain.parity.record import load_record, save_record
+    from tipchain.parity.tolerance import Tolerance
+
+__version__ = "0.1.0"
+__all__ = ["Tolerance", "__version__", "compare", "load_record", "save_record"]
+
+_HOMES = {
+    "Tolerance": "tipchain.parity.tolerance",
+    "compare": "tipchain.parity.judge",
+    "load_record": "tipchain.parity.record",
+    "save_record": "tipchain.parity.record",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

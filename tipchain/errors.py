@@ -1,0 +1,102 @@
+"""Errors that mean wrong use or unreadable input.
+
+The tree::
+
+    TipchainError            exit code 2
+    ├── UsageError           a wrong call: arguments that do not fit together
+    ├── InputError           a file that cannot be used; names file, line, key, found, expected
+    │   ├── ParamsError      a TIPC parameter file
+    │   ├── CaseError        an alignment case (YAML)
+    │   ├── RecordError      a dump
+    │   ├── WeightsError     a weight file
+    │   └── DataError        a data folder
+    └── MissingFrameworkError    torch or paddle is absent, or has no usable device
+
+A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never one of these.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from os import PathLike
+
+
+class TipchainError(Exception):
+    """Base of everything that ends the program with one message and no traceback."""
+
+    exit_code = 2
+
+
+class UsageError(TipchainError):
+    """The call itself is wrong."""
+
+
+class InputError(TipchainError):
+    """A file or folder that was named cannot be used.
+
+    Args:
+        message: the fact, without the place.
+        file: the file or folder at fault.
+        line: 1-based line in ``file``.
+        key: the key in ``file``.
+        found: what stands there.
+        expected: what should stand there.
+        hint: what to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | PathLike[str] | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        found: object = None,
+        expected: object = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message, self.file, self.line, self.key = message, file, line, key
+        self.found, self.expected, self.hint = found, expected, hint
+        super().__init__(self._render())
+
+    def _render(self) -> str:
+        place = ""
+        if self.file is not None:
+            place = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
+        key = f"{self.key}: " if self.key else ""
+        lines = [f"{place}{key}{self.message}"]
+        for label, value in (("found", self.found), ("expected", self.expected), ("hint", self.hint)):
+            if value is not None:
+                lines.append(f"  {label}: {value}")
+        return "\n".join(lines)
+
+
+class ParamsError(InputError):
+    """A TIPC parameter file that cannot be used."""
+
+
+class CaseError(InputError):
+    """An alignment case that cannot be used."""
+
+
+class RecordError(InputError):
+    """A dump that cannot be read."""
+
+
+class WeightsError(InputError):
+    """A weight file that cannot be used or does not fit the model."""
+
+
+class DataError(InputError):
+    """A data folder that cannot be used."""
+
+
+class MissingFrameworkError(TipchainError):
+    """torch or paddle cannot be imported, or has no device of the kind asked for."""
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
+    """Return ``"did you mean 'x'?"`` for the closest choice, or None when nothing is close."""
+    close = difflib.get_close_matches(word, list(choices), n=1)
+    return f"did you mean {close[0]!r}?" if close else None

@@ -1,0 +1,54 @@
+"""The TIPC modes and the data that each part of a chain uses in them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import PurePosixPath
+
+from tipchain.errors import UsageError, did_you_mean
+
+DATA_FOLDER = PurePosixPath("test_tipc/data")
+
+
+class Mode(Enum):
+    """A TIPC mode. Source: TIPC ``train_infer_python`` documents."""
+
+    LITE_TRAIN_LITE_INFER = "lite_train_lite_infer"
+    LITE_TRAIN_WHOLE_INFER = "lite_train_whole_infer"
+    WHOLE_TRAIN_WHOLE_INFER = "whole_train_whole_infer"
+    WHOLE_INFER = "whole_infer"
+
+    @property
+    def trains(self) -> bool:
+        """Whether the mode has training steps."""
+        return self is not Mode.WHOLE_INFER
+
+    @property
+    def train_data(self) -> str:
+        """``"lite"`` or ``"whole"``: the data that training reads."""
+        return "lite" if self.value.startswith("lite_train") else "whole"
+
+    @property
+    def eval_data(self) -> str:
+        """``"lite"`` or ``"whole"``: the data that evaluation and inference read."""
+        return "lite" if self.value.endswith("lite_infer") else "whole"
+
+
+def parse_mode(text: str) -> Mode:
+    """Return the mode called ``text``.
+
+    Raises:
+        UsageError: no such mode; the message lists the modes and the closest one.
+    """
+    names = [mode.value for mode in Mode]
+    if text in names:
+        return Mode(text)
+    hint = did_you_mean(text, names)
+    raise UsageError(
+        f"unknown mode {text!r}" + (f", {hint}" if hint else "") + f"\n  expected one of: {', '.join(names)}"
+    )
+
+
+def data_folder(kind: str) -> PurePosixPath:
+    """Return the folder of the ``"lite"`` or ``"whole"`` data, relative to the project's root."""
+    return DATA_FOLDER / f"{kind}_data"

@@ -1,0 +1,50 @@
+"""Outcomes, and the exit code that follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, IntEnum
+
+
+class Outcome(Enum):
+    """How one check or command ended."""
+
+    PASS = "PASS"
+    """It ran and is right."""
+    FAIL = "FAIL"
+    """It ran and is wrong."""
+    ERROR = "ERROR"
+    """Could not find out: a crash, a signal, a timeout, a missing file, nothing compared."""
+    SKIP = "SKIP"
+    """Not run; needs a reason."""
+
+
+class ExitCode(IntEnum):
+    """The program's exit codes."""
+
+    PASSED = 0
+    FAILED = 1
+    USAGE = 2
+    BUG = 3
+    NOTHING_CHECKED = 4
+    INTERRUPTED = 130
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> ExitCode:
+    """Return FAILED if anything failed or errored, NOTHING_CHECKED if nothing passed, else PASSED."""
+    seen = set(outcomes)
+    if seen & {Outcome.FAIL, Outcome.ERROR}:
+        return ExitCode.FAILED
+    return ExitCode.PASSED if Outcome.PASS in seen else ExitCode.NOTHING_CHECKED
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the outcome that stands for a group: ERROR over FAIL over PASS over SKIP.
+
+    An empty group is an ERROR: nothing was checked.
+    """
+    seen = set(outcomes)
+    for outcome in (Outcome.ERROR, Outcome.FAIL, Outcome.PASS, Outcome.SKIP):
+        if outcome in seen:
+            return outcome
+    return Outcome.ERROR

@@ -1,0 +1,51 @@
+"""What difference is accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tipchain.errors import UsageError
+
+Method = Literal["mean", "min", "max", "all"]
+METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Either reprod_log's rule (``method`` and ``threshold``) or ``rtol`` and ``atol``.
+
+    With a method, the named statistic of ``|expected - actual|`` must be ``<= threshold``
+    (``all``: each of min, max and mean). With ``rtol`` and ``atol`` every element must satisfy
+    ``|expected - actual| <= atol + rtol * |expected|`` (numpy.testing.assert_allclose).
+
+    Attributes:
+        method: statistic that is held against the threshold; unused with rtol and atol.
+        threshold: largest accepted value of the statistic; None with rtol and atol.
+        rtol: relative tolerance; given together with atol or not at all.
+        atol: absolute tolerance; given together with rtol or not at all.
+        equal_nan: whether NaN at the same positions counts as equal.
+        reason: why this tolerance is looser than the default.
+
+    Raises:
+        UsageError: unknown method, negative or NaN bound, half of rtol/atol, or both rules at once.
+    """
+
+    method: Method = "mean"
+    threshold: float | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"unknown method {self.method!r}, expected one of: {', '.join(METHODS)}")
+        if (self.rtol is None) != (self.atol is None):
+            raise UsageError("rtol and atol must be given together")
+        if (self.rtol is None) == (self.threshold is None):
+            raise UsageError("a tolerance needs either a threshold or rtol and atol, not both")
+        for name in ("threshold", "rtol", "atol"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise UsageError(f"{name} must be a number >= 0, found {value!r}")
