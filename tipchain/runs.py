@@ -1,0 +1,102 @@
+"""Run folders, and files that several runs write.
+
+``out/runs/<time-id>/`` holds one run whole; ``results_python.log`` and ``alignment.log`` in ``out`` are
+appended to, one record per write, under a lock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from tipchain import __version__
+
+RUN_VARIABLE = "TIPCHAIN_RUN"
+DATA_VARIABLE = "TIPCHAIN_DATA"
+MODE_VARIABLE = "TIPCHAIN_MODE"
+
+
+def new_run(out: Path) -> Path:
+    """Make and return a new, empty folder ``out/runs/<time-id>``, never one that exists."""
+    runs = out / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    while True:
+        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        path = runs / f"{stamp}-{secrets.token_hex(2)}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+
+
+def append(path: Path, text: str) -> None:
+    """Append ``text`` (a whole record, newline added if missing) to ``path`` in one write under a lock."""
+    from filelock import FileLock
+
+    record = text if text.endswith("\n") else text + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab") as file:
+        file.write(record.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file beside ``path`` for writing; it takes ``path``'s place when the block ends well.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            yield file
+        os.replace(name, path)  # noqa: PTH105
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    # Linux tells the mask without changing it; os.umask would be a race between threads.
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
+
+
+def atomic_write(path: Path, data: bytes | str) -> None:
+    """Replace ``path`` by ``data``, whole or not at all."""
+    with replacing(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def commit(folder: Path) -> str:
+    """Return the short git commit of ``folder``, with ``-dirty`` for local changes; "" outside git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def run_header(run: Path, facts: Mapping[str, str]) -> str:
+    """Return the comment lines that head a run in an appended log."""
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    facts = {"time": now, "tipchain": __version__, **facts}
+    return f"# ==== run {run.name} ====\n# " + " ".join(f"{key}={value}" for key, value in facts.items() if value)
