@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -48,30 +47,33 @@ def append(path: Path, text: str) -> None:
 
 
 @contextmanager
+def replacing_path(path: Path) -> Iterator[Path]:
+    """Yield the name of a file beside ``path`` to write; it takes ``path``'s place when the block ends well.
+
+    The name ends as ``path`` does, for writers that look at the suffix.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    try:
+        yield beside
+        os.replace(beside, path)  # noqa: PTH105
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file beside ``path`` for writing; it takes ``path``'s place when the block ends well.
 
     Raises:
         OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            yield file
-        os.replace(name, path)  # noqa: PTH105
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    # Linux tells the mask without changing it; os.umask would be a race between threads.
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("Umask:"):
-            return int(line.split()[1], 8)
-    return 0o022
+    with replacing_path(path) as beside, beside.open("xb") as file:
+        yield file
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:
