@@ -30,10 +30,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 class CommandModule(Protocol):
     """What a module in ``tipchain.commands`` offers."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments."""
 
-    def run(self, args: argparse.Namespace) -> int:
+    @staticmethod
+    def run(args: argparse.Namespace) -> int:
         """Do the work and return the exit code."""
 
 
@@ -41,12 +43,13 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are UsageErrors."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
         raise UsageError(f"{self.prog}: {message}\n  see {self.prog} --help")
 
 
 def load_command(name: str) -> CommandModule:
     """Return the module of the command called ``name``."""
-    module: CommandModule = import_module(COMMANDS[name][0])  # type: ignore[assignment]
+    module: CommandModule = import_module(COMMANDS[name][0])
     return module
 
 
@@ -107,7 +110,7 @@ def guarded(function: object, *args: object) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return ExitCode.FAILED
-    except Exception:
+    except Exception:  # noqa: BLE001  (whatever is left is a bug of ours and says so)
         traceback.print_exc()
         print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
         return ExitCode.BUG

@@ -1,0 +1,1 @@
+"""Comparing numbers: cases, dumps, differences, verdicts."""

@@ -261,7 +261,7 @@ class _Reader:
             expected=expected, hint=hint,
         )  # fmt: skip
 
-    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:  # noqa: ANN401
+    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
         self.asked.append(key)
         if key not in self.data or (self.data[key] is None and default is not ...):
             if default is ...:
@@ -273,7 +273,7 @@ class _Reader:
             raise self.error(key, "has the wrong kind of value", found=repr(found), expected=expected)
         return found
 
-    def text(self, key: str, **default: Any) -> Any:  # noqa: ANN401
+    def text(self, key: str, **default: Any) -> Any:
         return self.value(key, str, "a text", **default)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -291,7 +291,7 @@ class _Reader:
             raise self.error(key, "is not positive", found=found, expected="a number > 0")
         return found
 
-    def choice(self, key: str, choices: Sequence[str], **default: Any) -> Any:  # noqa: ANN401
+    def choice(self, key: str, choices: Sequence[str], **default: Any) -> Any:
         found = self.text(key, **default)
         if found is not None and found not in choices:
             raise self.error(
@@ -303,7 +303,7 @@ class _Reader:
             )
         return found
 
-    def mapping(self, key: str, **default: Any) -> _Reader | None:  # noqa: ANN401
+    def mapping(self, key: str, **default: Any) -> _Reader | None:
         found = self.value(key, dict, "a mapping", **default)
         if found is None:
             return None
@@ -313,7 +313,7 @@ class _Reader:
         found = self.value(key, dict, "a mapping of arguments", default={})
         return MappingProxyType({str(k): v for k, v in found.items()})
 
-    def items(self, key: str, **default: Any) -> Sequence[Any]:  # noqa: ANN401
+    def items(self, key: str, **default: Any) -> Sequence[Any]:
         found: Sequence[Any] = self.value(key, list, "a list", **default)
         return found
 

@@ -1,0 +1,136 @@
+"""What a side can do, whatever its framework.
+
+Arrays cross this border as numpy arrays, in torch's layout and under torch's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.devices import Device
+from tipchain.errors import UsageError
+
+Array = npt.NDArray[Any]
+Builder = Callable[..., Any]
+Batch = tuple[Any, Any, list[str]]
+"""Image tensor, label tensor, file names."""
+
+
+class Trainer(Protocol):
+    """An optimizer with its schedule."""
+
+    def learning_rate(self) -> float:
+        """Return the rate that the next step uses."""
+
+    def step(self) -> None:
+        """Update the parameters and clear their gradients."""
+
+    def step_schedule(self) -> None:
+        """Advance the learning rate schedule, if there is one."""
+
+
+class Framework(Protocol):
+    """One framework, loaded by its constructor."""
+
+    name: str
+
+    def versions(self) -> dict[str, str]:
+        """Return the framework's version and build."""
+
+    def configure(self, device: Device, seed: int, threads: int) -> str:
+        """Choose device, seed and threads, switch TF32 off, and describe the device.
+
+        Raises:
+            MissingFrameworkError: no such device.
+        """
+
+    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+        """Return the model on the chosen device."""
+
+    def load_weights(self, model: Any, path: Path) -> None:
+        """Load a weight file; every key must fit.
+
+        Raises:
+            WeightsError: unreadable, or keys or shapes that do not fit.
+        """
+
+    def set_training(self, model: Any, training: bool) -> None:
+        """Switch train mode, keeping random layers (dropout) off, or eval mode."""
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return a context without gradients."""
+
+    def tensor(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device."""
+
+    def array(self, tensor: Any) -> Array:
+        """Return a tensor's values as an array of its own."""
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor."""
+
+    def concat(self, tensors: Sequence[Any]) -> Any:
+        """Join tensors along axis 0."""
+
+    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
+                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> Trainer:  # fmt: skip
+        """Build the optimizer and its schedule."""
+
+    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield trainable and frozen parameters under torch's names and in torch's layout."""
+
+    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield the gradients that exist, named as the parameters are."""
+
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
+
+    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Load the given samples through the framework's own data loader."""
+
+
+def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) -> dict[str, Any]:
+    """Return a model's output tensors by name: a dict's own keys, else ``names`` in order.
+
+    Raises:
+        UsageError: the number of outputs is not that of ``names``, or one is no tensor.
+    """
+    if isinstance(output, Mapping):
+        named = {str(key): value for key, value in output.items()}
+    else:
+        values = list(output) if isinstance(output, tuple | list) else [output]
+        if len(values) != len(names):
+            raise UsageError(
+                f"the {framework.name} model returned {len(values)} outputs, the case names {len(names)}: "
+                f"{', '.join(names)}\n  expected: `outputs:` in the case lists one name for each"
+            )
+        named = dict(zip(names, values, strict=True))
+    for key, value in named.items():
+        if not framework.is_tensor(value):
+            raise UsageError(
+                f"output {key!r} of the {framework.name} model is a {type(value).__name__}, not a tensor"
+            )
+    return named
+
+
+def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
+    """Join the outputs of several batches, whatever their structure."""
+    first = outputs[0]
+    if isinstance(first, Mapping):
+        return {key: concat_outputs(framework, [one[key] for one in outputs]) for key in first}
+    if isinstance(first, tuple | list):
+        return type(first)(concat_outputs(framework, list(ones)) for ones in zip(*outputs, strict=True))
+    return framework.concat(outputs)
+
+
+def scalar(array: Array) -> Array:
+    """Return a one-element array of shape (1,); a loss that has more elements is refused."""
+    if array.size != 1:
+        raise UsageError(f"the loss has shape {array.shape}, expected one number")
+    return np.asarray(array).reshape(1)

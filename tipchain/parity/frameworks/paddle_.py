@@ -1,0 +1,178 @@
+"""The Paddle side."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import Device
+from tipchain.errors import MissingFrameworkError
+from tipchain.parity.frameworks.base import Array, Batch, Builder
+
+
+class PaddleTrainer:
+    """A Paddle optimizer and its LRScheduler."""
+
+    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+        self.optimizer, self.scheduler = optimizer, scheduler
+
+    def learning_rate(self) -> float:
+        """Return the optimizer's present learning rate."""
+        return float(self.optimizer.get_lr())
+
+    def step(self) -> None:
+        """Update the parameters and clear their gradients."""
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+
+    def step_schedule(self) -> None:
+        """Advance the scheduler, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+
+class PaddleFramework:
+    """paddle, imported by the constructor."""
+
+    name = "paddle"
+
+    def __init__(self) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # paddle's import warns about ccache
+                import paddle
+        except ImportError as error:
+            raise MissingFrameworkError(
+                f"paddle cannot be imported: {error}\n  install it (README, 'Frameworks'), "
+                "or give its dumps with --paddle-dump"
+            ) from error
+        logging.getLogger("paddle").setLevel(logging.WARNING)
+        self.paddle: Any = paddle
+        self.place = "cpu"
+
+    def versions(self) -> dict[str, str]:
+        """Return paddle's version, with the CUDA version of the build if it has one."""
+        cuda = self.paddle.version.cuda()
+        return {"paddle": self.paddle.__version__, **({"cuda": str(cuda)} if str(cuda) != "False" else {})}
+
+    def configure(self, device: Device, seed: int, threads: int) -> str:  # noqa: ARG002  (OMP_NUM_THREADS rules)
+        """Choose device and seed; TF32 off, deterministic kernels on a GPU."""
+        paddle = self.paddle
+        if device.is_gpu:
+            built = paddle.is_compiled_with_cuda()
+            count = paddle.device.cuda.device_count() if built else 0
+            if device.index >= count:
+                raise MissingFrameworkError(
+                    f"paddle {paddle.__version__} has no usable {device}: "
+                    + (f"it sees {count} GPUs" if built else "it is a CPU build")
+                    + "\n  expected: a GPU build of Paddle (README, 'GPU') and a visible GPU; or use --device cpu"
+                )
+            self.place = f"gpu:{device.index}"
+            paddle.set_flags({"FLAGS_cudnn_deterministic": True})
+        paddle.set_device(self.place)
+        paddle.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
+        return str(paddle.device.cuda.get_device_name(device.index)) if device.is_gpu else "cpu"
+
+    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+        """Return the layer; it lives on the device that `configure` chose."""
+        return builder(**args)
+
+    def load_weights(self, model: Any, path: Path) -> None:
+        """Load a ``.pdparams`` file; every key and shape must fit."""
+        from tipchain.paddle_weights import load_paddle_weights
+
+        load_paddle_weights(model, path)
+
+    def set_training(self, model: Any, training: bool) -> None:
+        """Switch train or eval mode; dropout-like layers stay in eval mode."""
+        model.train() if training else model.eval()
+        for layer in model.sublayers(include_self=True):
+            if "drop" in type(layer).__name__.lower():
+                layer.eval()
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return ``paddle.no_grad()``."""
+        context: AbstractContextManager[Any] = self.paddle.no_grad()
+        return context
+
+    def tensor(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device."""
+        return self.paddle.to_tensor(array, place=self.place)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
+        tensor = tensor.detach()
+        if tensor.dtype == self.paddle.bfloat16:
+            tensor = tensor.astype("float32")
+        return np.array(tensor.numpy())
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a Paddle tensor."""
+        return bool(self.paddle.is_tensor(value))
+
+    def concat(self, tensors: Sequence[Any]) -> Any:
+        """Join tensors along axis 0."""
+        return self.paddle.concat(list(tensors))
+
+    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
+                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> PaddleTrainer:  # fmt: skip
+        """Build the scheduler, then the optimizer over it."""
+        schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
+        rate = learning_rate if schedule is None else schedule
+        return PaddleTrainer(optimizer(model.parameters(), rate, **args), schedule)
+
+    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter under torch's name and in torch's layout."""
+        for name, tensor, transposed in self._entries(model, names, "parameter"):
+            yield name, self._oriented(tensor, transposed)
+
+    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one."""
+        for name, tensor, transposed in self._entries(model, names, "parameter"):
+            if tensor.grad is not None:
+                yield name, self._oriented(tensor.grad, transposed)
+
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every persistent buffer."""
+        for name, tensor, transposed in self._entries(model, names, "buffer"):
+            yield name, self._oriented(tensor, transposed)
+
+    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Load the given samples with Paddle's DataLoader."""
+        io = self.paddle.io
+
+        class Fixed(io.BatchSampler):  # type: ignore[misc, name-defined]
+            """A batch sampler that yields the given indices."""
+
+            def __init__(self) -> None:
+                self.batch_size = len(indices[0]) if indices else 1
+
+            def __iter__(self) -> Iterator[list[int]]:
+                return (list(batch) for batch in indices)
+
+            def __len__(self) -> int:
+                return len(indices)
+
+        loader = io.DataLoader(dataset, batch_sampler=Fixed(), return_list=True, num_workers=0)
+        for image, label, files in loader:
+            yield image, label, [str(file) for file in files]
+
+    def _oriented(self, tensor: Any, transposed: bool) -> Array:
+        array = self.array(tensor)
+        return np.ascontiguousarray(array.T) if transposed else array
+
+    def _entries(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[tuple[str, Any, bool]]:
+        from tipchain.layer_types import torch_view
+
+        for entry in torch_view(model, names):
+            if entry.kind == kind:
+                yield entry.torch_name, entry.tensor, entry.transpose

@@ -1,0 +1,218 @@
+"""The torch side."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import Device
+from tipchain.errors import MissingFrameworkError, WeightsError
+from tipchain.parity.frameworks.base import Array, Batch, Builder
+
+
+class TorchTrainer:
+    """A torch optimizer and its scheduler."""
+
+    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+        self.optimizer, self.scheduler = optimizer, scheduler
+
+    def learning_rate(self) -> float:
+        """Return the first parameter group's learning rate."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def step(self) -> None:
+        """Update the parameters and clear their gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def step_schedule(self) -> None:
+        """Advance the scheduler, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+
+class TorchFramework:
+    """torch, imported by the constructor."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise MissingFrameworkError(
+                f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'), "
+                "or give its dumps with --torch-dump"
+            ) from error
+        self.torch: Any = torch
+        self.device: Any = torch.device("cpu")
+
+    def versions(self) -> dict[str, str]:
+        """Return torch's version, with the CUDA version of the build if it has one."""
+        cuda = self.torch.version.cuda
+        return {"torch": importlib.metadata.version("torch"), **({"cuda": cuda} if cuda else {})}
+
+    def configure(self, device: Device, seed: int, threads: int) -> str:
+        """Choose device, seed and threads; TF32 off; deterministic kernels on a GPU."""
+        torch = self.torch
+        torch.set_num_threads(threads)
+        if device.is_gpu:
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if device.index >= count:
+                raise MissingFrameworkError(
+                    f"torch {torch.__version__} has no usable {device}: it sees {count} GPUs\n"
+                    "  expected: a CUDA build of torch and a visible GPU; or use --device cpu"
+                )
+            self.device = torch.device("cuda", device.index)
+            torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        return torch.cuda.get_device_name(self.device) if device.is_gpu else "cpu"
+
+    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+        """Return the module on the chosen device."""
+        return builder(**args).to(self.device)
+
+    def load_weights(self, model: Any, path: Path) -> None:
+        """Load a state dict with ``weights_only=True``; every key must fit."""
+        state = read_torch_weights(self.torch, path)
+        try:
+            model.load_state_dict(state, strict=True)
+        except RuntimeError as error:
+            raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
+
+    def set_training(self, model: Any, training: bool) -> None:
+        """Switch train or eval mode; dropout-like modules stay in eval mode."""
+        model.train(training)
+        for module in model.modules():
+            if "drop" in type(module).__name__.lower():
+                module.eval()
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return ``torch.no_grad()``."""
+        context: AbstractContextManager[Any] = self.torch.no_grad()
+        return context
+
+    def tensor(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device."""
+        return self.torch.from_numpy(np.array(array)).to(self.device)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values; bfloat16 becomes float32."""
+        tensor = tensor.detach()
+        if tensor.dtype == self.torch.bfloat16:
+            tensor = tensor.float()
+        return np.array(tensor.cpu().numpy())
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a torch tensor."""
+        return bool(self.torch.is_tensor(value))
+
+    def concat(self, tensors: Sequence[Any]) -> Any:
+        """Join tensors along axis 0."""
+        return self.torch.cat(list(tensors))
+
+    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
+                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> TorchTrainer:  # fmt: skip
+        """Build the optimizer, then the scheduler over it."""
+        built = optimizer(model.parameters(), learning_rate, **args)
+        return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None)
+
+    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
+        """Yield every parameter."""
+        for name, parameter in model.named_parameters():
+            yield name, self.array(parameter)
+
+    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
+        """Yield the gradient of every parameter that has one."""
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                yield name, self.array(parameter.grad)
+
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
+        """Yield every persistent buffer but ``num_batches_tracked``, which Paddle does not have."""
+        kept = set(model.state_dict(keep_vars=True))
+        corrections = getattr(self, "_variances", {})
+        for name, buffer in model.named_buffers():
+            if name in kept and not name.endswith("num_batches_tracked"):
+                value = self.array(buffer)
+                yield name, corrections[name].biased(value) if name in corrections else value
+
+    def watch_variances(self, model: Any) -> None:
+        """From now on correct BatchNorm's running variances to Paddle's definition.
+
+        torch adds the unbiased batch variance to ``running_var``, Paddle the biased one. With n values
+        per channel they differ by n/(n-1), so a correct port would look wrong after training forwards.
+        """
+        batch_norm = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        self._variances: dict[str, _RunningVariance] = {}
+        for name, module in model.named_modules():
+            if (
+                isinstance(module, batch_norm)
+                and module.running_var is not None
+                and module.momentum is not None
+            ):
+                tracked = _RunningVariance(self.array(module.running_var), float(module.momentum))
+                module.register_forward_pre_hook(tracked.see)
+                self._variances[f"{name}.running_var" if name else "running_var"] = tracked
+
+    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Load the given samples with torch's DataLoader."""
+        loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
+        for image, label, files in loader:
+            yield image.to(self.device), label.to(self.device), [str(file) for file in files]
+
+
+class _RunningVariance:
+    """Follows one running variance v = (1 - m) v + m s n/(n-1), to give it without the n/(n-1)."""
+
+    def __init__(self, start: Array, momentum: float) -> None:
+        self.start, self.momentum = start.astype(np.float64), momentum
+        self.count, self.total = 0, 0
+
+    def see(self, module: Any, inputs: tuple[Any, ...]) -> None:
+        """Count the values per channel of one training forward."""
+        if module.training:
+            shape = inputs[0].shape
+            self.count = int(np.prod(shape)) // int(shape[1])
+            self.total += 1
+
+    def biased(self, value: Array) -> Array:
+        """Return the running variance as if biased variances had been added."""
+        if self.total == 0 or self.count < 2:
+            return value
+        kept = self.start * (1 - self.momentum) ** self.total
+        added = (value.astype(np.float64) - kept) * (self.count - 1) / self.count
+        return np.asarray(kept + added).astype(value.dtype)
+
+
+def read_torch_weights(torch: Any, path: Path) -> Mapping[str, Any]:
+    """Return the state dict in ``path``, read with ``weights_only=True`` onto the CPU.
+
+    Raises:
+        WeightsError: missing, truncated, not a torch file, or holding anything but tensors by name.
+    """
+    if not path.is_file():
+        raise WeightsError(
+            "no such weight file", file=path, hint="bash prepare.sh makes the shipped cases' weights"
+        )
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a damaged file
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise WeightsError("is no complete torch weight file", file=path, found=first) from error
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
+        raise WeightsError(
+            "holds no state dict", file=path, found=type(state).__name__, expected="tensors by name"
+        )
+    return state

@@ -1,0 +1,58 @@
+"""File names of a stage: the user documents' section 2.2.3."""
+
+from __future__ import annotations
+
+from tipchain.errors import UsageError, did_you_mean
+from tipchain.parity.case import STAGES
+
+SCRIPTS: dict[str, tuple[str, ...]] = {
+    "01": ("forward",),
+    "02": ("data",),
+    "03": ("metric",),
+    "04": ("loss",),
+    "05": ("backward", "train"),
+}
+_PREFIXES = {"backward": "bp_align", "train": "train_align"}
+
+
+def prefix(stage: str) -> str:
+    """Return the stage's file prefix: ``bp_align`` for backward, ``train_align`` for train."""
+    return _PREFIXES.get(stage, stage)
+
+
+def dump_name(stage: str, side: str) -> str:
+    """Return the dump's file name; the reference of training is called ``benchmark``."""
+    role = "benchmark" if (stage, side) == ("train", "torch") else side
+    return f"{prefix(stage)}_{role}.npy"
+
+
+def tensors_name(stage: str, side: str) -> str:
+    """Return the name of the safetensors file beside the dump."""
+    return f"{prefix(stage)}_{side}.safetensors"
+
+
+def log_name(stage: str) -> str:
+    """Return the diff log's file name."""
+    return f"{prefix(stage)}_diff.log"
+
+
+def parse_stages(text: str) -> tuple[str, ...]:
+    """Return the stages that ``text`` names: stage names or script numbers, split on ``,`` or ``|``.
+
+    Raises:
+        UsageError: an unknown name or number, or none at all.
+    """
+    chosen: set[str] = set()
+    for word in text.replace("|", ",").split(","):
+        name = word.strip()
+        if name.isdigit() and f"{int(name):02d}" in SCRIPTS:
+            chosen.update(SCRIPTS[f"{int(name):02d}"])
+        elif name in STAGES:
+            chosen.add(name)
+        else:
+            hint = did_you_mean(name, (*STAGES, *SCRIPTS))
+            raise UsageError(
+                f"unknown stage {name!r}" + (f", {hint}" if hint else "")
+                + f"\n  expected: {', '.join(STAGES)} or a script number 01 to 05"
+            )  # fmt: skip
+    return tuple(stage for stage in STAGES if stage in chosen)

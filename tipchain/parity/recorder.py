@@ -1,0 +1,220 @@
+"""The process that records one side: it imports one framework, once, and runs stages one after another.
+
+Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json FD``; events go
+as JSON lines to the file descriptor FD, so that whatever user code prints cannot be taken for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain import __version__
+from tipchain.devices import parse_device
+from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
+from tipchain.parity.case import Case, load_case
+from tipchain.parity.frameworks import load_framework
+from tipchain.parity.frameworks.base import Framework
+from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.record import load_record, save_record
+from tipchain.parity.stages import Bench, Recording, record
+from tipchain.runs import replacing_path
+
+USES: Mapping[str, tuple[str, ...]] = {
+    "forward": ("fake", "weights"),
+    "data": ("eval_data",),
+    "metric": ("eval_data", "weights"),
+    "loss": ("fake", "weights"),
+    "backward": ("fake", "weights", "settings"),
+    "train": ("train_data", "eval_data", "weights", "settings"),
+}
+"""What a stage's result depends on; two dumps are comparable only if these are equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one recorder does.
+
+    Attributes:
+        folder: where dumps go.
+        inputs: the dump of fake inputs.
+        weights: weight file of this side, with its SHA-256; empty where no stage needs one.
+        digests: what the stages depend on, by the names in `USES`.
+    """
+
+    side: str
+    case: str
+    stages: tuple[str, ...]
+    device: str
+    threads: int
+    folder: str
+    inputs: str
+    weights: str
+    weights_sha256: str
+    train_data: str
+    eval_data: str
+    epochs: int
+    digests: Mapping[str, str]
+    commit: str
+
+    def to_json(self) -> str:
+        """Return the job as JSON."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        return cls(**{**data, "stages": tuple(data["stages"])})
+
+
+Emit = Callable[[Mapping[str, Any]], None]
+
+
+def run_job(job: Job, emit: Emit) -> None:
+    """Record every stage of ``job``; ``emit`` hears of each one."""
+    case = load_case(job.case)
+    try:
+        framework = load_framework(job.side)
+        description = framework.configure(parse_device(job.device), case.seed, job.threads)
+    except MissingFrameworkError as error:
+        emit({"event": "missing", "message": str(error)})
+        return
+    emit({"event": "ready", "device": description, "versions": framework.versions()})
+    bench = _bench(job, case, framework)
+    for stage in job.stages:
+        emit({"event": "begin", "stage": stage})
+        emit({"event": "end", "stage": stage, **_record_stage(job, bench, stage, description)})
+
+
+def _bench(job: Job, case: Case, framework: Framework) -> Bench:
+    arrays = load_record(Path(job.inputs)).arrays if job.inputs else {}
+    return Bench(
+        framework=framework,
+        case=case,
+        weights=Path(job.weights) if job.weights else None,
+        inputs=arrays,
+        train_data=Path(job.train_data),
+        eval_data=Path(job.eval_data),
+        epochs=job.epochs,
+    )
+
+
+def _record_stage(job: Job, bench: Bench, stage: str, device: str) -> Mapping[str, Any]:
+    """Record one stage; the one place where what user code raises becomes a result."""
+    start = time.perf_counter()
+    try:
+        if "weights" in USES[stage]:
+            _check_weights(job)
+        recording = record(stage, bench)
+        save_recording(job, bench.framework, stage, recording, device)
+    except TipchainError as error:
+        return {"ok": False, "message": str(error)}
+    except OSError as error:
+        return {"ok": False, "message": f"{stage}: {error}"}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
+        traceback.print_exc()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename}:{last.lineno}"
+        return {"ok": False, "message": f"{place}: {type(error).__name__}: {error}"}
+    return {"ok": True, "seconds": time.perf_counter() - start}
+
+
+_checked: set[str] = set()
+
+
+def _check_weights(job: Job) -> None:
+    """Refuse a weight file that is not the one that was prepared (truncated, replaced)."""
+    if not job.weights_sha256 or job.weights in _checked:
+        return
+    path = Path(job.weights)
+    try:
+        found = sha256_of(path)
+    except OSError as error:
+        raise WeightsError("cannot be read", file=path, found=error) from error
+    if found != job.weights_sha256:
+        raise WeightsError(
+            "is damaged or was changed", file=path, found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
+            expected=f"sha256 {job.weights_sha256[:12]}…", hint="bash prepare.sh PARAMS MODE --force makes it anew",
+        )  # fmt: skip
+    _checked.add(job.weights)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return (
+            hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
+        )
+
+
+def _sha256(file: Any) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def save_recording(job: Job, framework: Framework, stage: str, recording: Recording, device: str) -> None:
+    """Write the dump, its JSON and its safetensors file, each whole or not at all."""
+    folder = Path(job.folder)
+    if recording.tensors:
+        save_tensors(folder / tensors_name(stage, job.side), recording.tensors)
+    meta = {
+        "side": job.side,
+        "stage": stage,
+        "case": job.case,
+        "tipchain": __version__,
+        "versions": {**framework.versions(), "numpy": np.__version__, "python": sys.version.split()[0]},
+        "device": device,
+        "threads": job.threads,
+        "tf32": False,
+        "seed": int(load_case(job.case).seed),
+        "commit": job.commit,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "inputs": {name: job.digests[name] for name in USES[stage]},
+        "details": recording.details,
+    }
+    save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+    """Write a safetensors file beside ``path`` and rename it."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    with replacing_path(path) as beside:
+        try:
+            save_file(dict(tensors), beside)
+        except SafetensorError as error:
+            raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def main(argv: list[str]) -> int:
+    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``."""
+    job = Job.from_json(Path(argv[0]).read_text())
+    with os.fdopen(int(argv[1]), "w", buffering=1) as events:
+
+        def emit(event: Mapping[str, Any]) -> None:
+            events.write(json.dumps(event) + "\n")
+
+        try:
+            run_job(job, emit)
+        except TipchainError as error:
+            emit({"event": "refused", "message": str(error)})
+            return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

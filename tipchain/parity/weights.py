@@ -1,0 +1,414 @@
+"""The weights that both sides of a case start from.
+
+Made once per case and training data, kept in ``test_tipc/data/weights/<case>/<data>/``: ``torch.pth``,
+``paddle.pdparams`` converted from it, and ``manifest.json`` with the recipe and checksums, written last.
+Run as ``python -m tipchain.parity.weights JOB.json`` it does the work that needs the frameworks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import DataError, MissingFrameworkError, TipchainError, WeightsError
+from tipchain.modes import DATA_FOLDER, Mode, data_folder
+from tipchain.parity.case import SIDES, Case, load_case, resolve, source_file
+from tipchain.runs import atomic_write, replacing_path
+
+FORMAT = 1
+RIDGE = 1.0
+"""Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFiles:
+    """Prepared weights.
+
+    Attributes:
+        paths: weight file by side.
+        sha256: checksum of each file, by side; "" where unknown.
+        digest: SHA-256 of the torch file's tensors, the identity that dumps carry.
+    """
+
+    paths: Mapping[str, Path]
+    sha256: Mapping[str, str]
+    digest: str
+
+
+def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Path]:
+    """Return the folders of the training and the evaluation data."""
+    if data_path is not None:
+        return data_path, data_path
+    return case.root / data_folder(case.train_data(mode)), case.root / data_folder(case.eval_data(mode))
+
+
+def prepare_weights(
+    case: Case,
+    mode: Mode,
+    *,
+    data_path: Path | None = None,
+    force: bool = False,
+    sides: tuple[str, ...] = SIDES,
+) -> WeightFiles:
+    """Return the weights of ``case`` in ``mode``, making what is missing or out of date.
+
+    Args:
+        case: the case.
+        mode: it decides on which data a head is fitted.
+        data_path: a data folder of the user's instead of the mode's.
+        force: make them even where they are up to date.
+        sides: the sides whose file is needed.
+
+    Raises:
+        WeightsError: they cannot be made or converted; nothing half-made stays.
+        MissingFrameworkError: a framework that is needed to make them is absent.
+    """
+    from filelock import FileLock
+
+    train_data, _ = data_roots(case, mode, data_path)
+    kind = case.train_data(mode) if data_path is None else "custom"
+    folder = case.root / DATA_FOLDER / "weights" / case.id / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = recipe_of(case, train_data)
+    with FileLock(folder / ".lock"):
+        if force or not _fresh(folder, recipe, sides):
+            if force:
+                (folder / "manifest.json").unlink(missing_ok=True)
+            _make(case, folder, train_data, recipe, sides)
+        return _files(folder)
+
+
+def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
+    """Return, by side, all that the prepared weights depend on."""
+    weights = case.weights
+    torch_recipe: dict[str, Any] = {
+        "format": FORMAT,
+        "init": weights.init,
+        "seed": weights.seed,
+        "fit_head": weights.fit_head,
+        "torch": _stamp(weights.torch) if weights.torch else None,
+        "model_args": repr(dict(case.model_args)),
+        "source": _source_hash(case.sides["torch"].model, case.root),
+        "maker": _file_hash(Path(__file__)),
+        "data": data_digest(train_data) if weights.init else None,
+    }
+    from tipchain import paddle_weights
+
+    paddle_recipe = {
+        **torch_recipe,
+        "paddle_source": _source_hash(case.sides["paddle"].model, case.root),
+        "names": dict(weights.names),
+        "converter": _file_hash(Path(paddle_weights.__file__)),
+    }
+    return {"torch": torch_recipe, "paddle": paddle_recipe}
+
+
+def data_digest(folder: Path) -> str:
+    """Return a SHA-256 over the names and sizes of the images in ``train/`` and ``val/`` of ``folder``.
+
+    Raises:
+        DataError: there is no such folder, or it has no images.
+    """
+    files = [
+        path for split in ("train", "val") for path in sorted((folder / split).rglob("*")) if path.is_file()
+    ]
+    if not files:
+        raise DataError(
+            "has no images", file=folder, expected="train/<class>/ and val/<class>/ with images",
+            hint="bash prepare.sh PARAMS MODE makes the shipped data; --data-path names your own",
+        )  # fmt: skip
+    lines = (f"{path.relative_to(folder).as_posix()} {path.stat().st_size}\n" for path in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _stamp(path: Path) -> str:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise WeightsError("cannot be read", file=path, key="weights.torch", found=error) from error
+    return f"{path} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _source_hash(spec: str, root: Path) -> str:
+    path = source_file(spec, root)
+    return _file_hash(path) if path is not None else ""
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fresh(folder: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]) -> bool:
+    manifest = _manifest(folder)
+    for side in sides:
+        entry = manifest.get(side, {})
+        if entry.get("recipe") != recipe[side]:
+            return False
+        path = Path(entry["path"])
+        path = path if path.is_absolute() else folder / path
+        if not path.is_file() or path.stat().st_size != entry["size"]:
+            return False
+    return True
+
+
+def _files(folder: Path) -> WeightFiles:
+    manifest = _manifest(folder)
+    entries = {side: manifest[side] for side in SIDES if side in manifest}
+    return WeightFiles(
+        paths={side: folder / entry["path"] for side, entry in entries.items()},
+        sha256={side: entry["sha256"] for side, entry in entries.items()},
+        digest=manifest["digest"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    case: str
+    folder: str
+    train_data: str
+    recipe: Mapping[str, Any]
+    sides: tuple[str, ...]
+
+
+def _make(
+    case: Case, folder: Path, train_data: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]
+) -> None:
+    """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
+    job = _Job(
+        case=str(case.path), folder=str(folder), train_data=str(train_data), recipe=recipe, sides=sides
+    )
+    path = folder / ".job.json"
+    path.write_text(json.dumps(asdict(job)))
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain.parity.weights", str(path)],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    path.unlink(missing_ok=True)
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line]
+        message = "\n".join(lines[-12:]) or f"exit code {done.returncode}"
+        if done.returncode == MissingFrameworkError.exit_code and "cannot be imported" in message:
+            raise MissingFrameworkError(message.removeprefix("error: "))
+        raise WeightsError(
+            "the weights could not be made", file=folder, found=message.removeprefix("error: ")
+        )
+
+
+def make(job: _Job) -> None:
+    """Make the files of ``job`` and write the manifest last."""
+    case, folder = load_case(job.case), Path(job.folder)
+    torch_path = case.weights.torch or folder / "torch.pth"
+    model = _torch_model(case)
+    manifest = _manifest(folder)
+    (folder / "manifest.json").unlink(missing_ok=True)
+    made = manifest.get("torch", {}).get("recipe") == job.recipe["torch"] and torch_path.is_file()
+    if case.weights.torch is None and not made:
+        initialize(case, model, Path(job.train_data))
+        _save_torch(model, torch_path)
+    state = _load_torch(model, torch_path)
+    result: dict[str, Any] = {
+        "digest": state_digest(state),
+        "torch": _entry(torch_path, folder, job.recipe["torch"]),
+    }
+    if "paddle" in job.sides:
+        _convert(case, model, torch_path, folder / "paddle.pdparams")
+        result["paddle"] = _entry(folder / "paddle.pdparams", folder, job.recipe["paddle"])
+    atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
+
+
+def _entry(path: Path, folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from tipchain.parity.recorder import sha256_of
+
+    name = path.name if path.parent == folder else str(path.resolve())
+    return {"path": name, "size": path.stat().st_size, "sha256": sha256_of(path), "recipe": dict(recipe)}
+
+
+def _torch_model(case: Case) -> Any:
+    from tipchain.devices import Device
+    from tipchain.parity.frameworks import load_framework
+
+    framework = load_framework("torch")
+    framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
+    return framework.build(resolve(case.sides["torch"].model, case.root), case.model_args)
+
+
+def _save_torch(model: Any, path: Path) -> None:
+    import torch
+
+    with replacing_path(path) as beside:
+        torch.save(model.state_dict(), beside)
+
+
+def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
+    import torch
+
+    from tipchain.parity.frameworks.torch_ import read_torch_weights
+
+    state = read_torch_weights(torch, path)
+    try:
+        model.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
+    return state
+
+
+def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) -> None:
+    from tipchain.paddle_weights import convert_file
+    from tipchain.parity.frameworks import load_framework
+
+    paddle = load_framework("paddle")
+    port = paddle.build(resolve(case.sides["paddle"].model, case.root), case.model_args)
+    convert_file(torch_model, torch_path, port, paddle_path, case.weights.names)
+
+
+def state_digest(state: Mapping[str, Any]) -> str:
+    """Return a SHA-256 over names, shapes and values of a torch state dict."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        array = np.ascontiguousarray(state[name].detach().cpu().numpy())
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def initialize(case: Case, model: Any, train_data: Path) -> None:
+    """Seed a Kaiming initialization, calibrate BatchNorm and fit the head, as the case asks.
+
+    Source: He et al. 2015, arXiv 1502.01852. Biases and BatchNorm's affine parameters are drawn too:
+    zeros and ones would hide a port that drops or mixes them up.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(case.weights.seed)
+    for module in model.modules():
+        _initialize_module(torch, module, generator)
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]  # noqa: SLF001
+    if norms:
+        _calibrate(torch, case, model, norms, train_data)
+    if case.weights.fit_head:
+        _fit_head(torch, case, model, train_data)
+    model.eval()
+
+
+def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
+    nn = torch.nn
+    with torch.no_grad():
+        if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
+            fan_in = module.weight[0].numel()
+            module.weight.normal_(0.0, (2.0 / fan_in) ** 0.5, generator=generator)
+            if module.bias is not None:
+                bound = fan_in**-0.5
+                module.bias.uniform_(-bound, bound, generator=generator)
+        elif isinstance(module, nn.modules.batchnorm._BatchNorm | nn.LayerNorm | nn.GroupNorm):  # noqa: SLF001
+            if module.weight is not None:
+                module.weight.normal_(1.0, 0.1, generator=generator)
+            if module.bias is not None:
+                module.bias.normal_(0.0, 0.1, generator=generator)
+
+
+def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
+    spec = case.sides["torch"].dataset
+    if spec is None:
+        raise WeightsError("needs the torch side's dataset", file=case.path, key="sides.torch.dataset",
+                           hint="name one, or leave out fit_head and BatchNorm")  # fmt: skip
+    dataset = resolve(spec, case.root)(train_data, "train")
+    return torch.utils.data.DataLoader(dataset, batch_size=16)
+
+
+def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data: Path) -> None:
+    """Set the running statistics to the average over the training data's batches."""
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.eval()
+    for norm in norms:
+        norm.train()
+    with torch.no_grad():
+        for image, _, _ in _train_batches(torch, case, train_data):
+            model(image)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
+    """Fit the last Linear by ridge regression on its inputs over the training data."""
+    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    if not linears:
+        raise WeightsError(
+            "fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head"
+        )
+    head, features, labels = linears[-1], [], []
+    handle = head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].detach().double()))
+    model.eval()
+    with torch.no_grad():
+        for image, label, _ in _train_batches(torch, case, train_data):
+            model(image)
+            labels.append(label)
+    handle.remove()
+    weight, bias = ridge_head(
+        torch.cat(features).numpy(), torch.cat(labels).numpy(), int(head.out_features), penalty=RIDGE
+    )
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weight))
+        if head.bias is not None:
+            head.bias.copy_(torch.from_numpy(bias))
+
+
+def ridge_head(features: Any, labels: Any, classes: int, *, penalty: float) -> tuple[Any, Any]:
+    """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
+
+    Args:
+        features: float64 ``[n, d]``.
+        labels: integers ``[n]``.
+        classes: number of classes.
+        penalty: ridge penalty, relative to the mean squared norm of the centred features.
+    """
+    targets = np.where(np.arange(classes) == np.asarray(labels)[:, None], 2.0, -2.0)
+    centre, offset = features.mean(axis=0), targets.mean(axis=0)
+    inputs, outputs = features - centre, targets - offset
+    samples, width = inputs.shape
+    scale = penalty * max(float((inputs**2).sum()) / samples, 1e-12)
+    if samples <= width:
+        solved = inputs.T @ np.linalg.solve(inputs @ inputs.T + scale * np.eye(samples), outputs)
+    else:
+        solved = np.linalg.solve(inputs.T @ inputs + scale * np.eye(width), inputs.T @ outputs)
+    return solved.T, offset - centre @ solved
+
+
+def main(argv: list[str]) -> int:
+    """Make the weights that the job file ``argv[0]`` describes."""
+    from tipchain.cli import guarded
+
+    data = json.loads(Path(argv[0]).read_text())
+    job = _Job(**{**data, "sides": tuple(data["sides"])})
+
+    def work() -> int:
+        try:
+            make(job)
+        except OSError as error:
+            raise TipchainError(f"{job.folder}: {error}") from error
+        return 0
+
+    runner: Callable[[], int] = work
+    return guarded(runner)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
