@@ -30,12 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 class CommandModule(Protocol):
     """What a module in ``tipchain.commands`` offers."""
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments."""
 
-    @staticmethod
-    def run(args: argparse.Namespace) -> int:
+    def run(self, args: argparse.Namespace) -> int:
         """Do the work and return the exit code."""
 
 
