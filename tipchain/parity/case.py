@@ -14,6 +14,7 @@ from typing import Any
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import Mode
+from tipchain.parity.defaults import is_looser, tolerance_for
 from tipchain.parity.tolerance import METHODS, Tolerance
 from tipchain.parity.yaml_lines import LinedYaml, load_yaml
 
@@ -519,11 +520,11 @@ def _tolerances(reader: _Reader) -> Mapping[str, Mapping[str, Tolerance]]:
             )
         keys = stages.mapping(stage)
         assert keys is not None
-        result[stage] = {key: _tolerance(keys, key) for key in keys.data}
+        result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
     return MappingProxyType(result)
 
 
-def _tolerance(keys: _Reader, key: str) -> Tolerance:
+def _tolerance(keys: _Reader, stage: str, key: str) -> Tolerance:
     one = keys.mapping(key)
     assert one is not None
     numbers = {
@@ -534,9 +535,15 @@ def _tolerance(keys: _Reader, key: str) -> Tolerance:
     equal_nan, reason = one.flag("equal_nan", default=False), one.text("reason", default="")
     one.done()
     try:
-        return Tolerance(method=method, equal_nan=equal_nan, reason=reason, **numbers)
+        tolerance = Tolerance(method=method, equal_nan=equal_nan, reason=reason, **numbers)
     except UsageError as error:
         raise keys.error(key, str(error), expected="method and threshold, or rtol and atol") from error
+    default = tolerance_for(stage, key, {})
+    if is_looser(tolerance, default) and not reason.strip():
+        raise keys.error(
+            key, "is looser than the default and gives no reason", expected="reason: what was measured"
+        )
+    return tolerance
 
 
 def _modes(reader: _Reader) -> Mapping[str, ModeSettings]:

@@ -117,7 +117,7 @@ def _record_stage(job: Job, bench: Bench, stage: str, device: str) -> Mapping[st
         if "weights" in USES[stage]:
             _check_weights(job)
         recording = record(stage, bench)
-        save_recording(job, bench.framework, stage, recording, device)
+        save_recording(job, bench, stage, recording, device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
     except OSError as error:
@@ -165,7 +165,7 @@ def _sha256(file: Any) -> str:
     return digest.hexdigest()
 
 
-def save_recording(job: Job, framework: Framework, stage: str, recording: Recording, device: str) -> None:
+def save_recording(job: Job, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
     if recording.tensors:
@@ -175,11 +175,11 @@ def save_recording(job: Job, framework: Framework, stage: str, recording: Record
         "stage": stage,
         "case": job.case,
         "tipchain": __version__,
-        "versions": {**framework.versions(), "numpy": np.__version__, "python": sys.version.split()[0]},
+        "versions": {**bench.framework.versions(), "numpy": np.__version__, "python": sys.version.split()[0]},
         "device": device,
         "threads": job.threads,
         "tf32": False,
-        "seed": int(load_case(job.case).seed),
+        "seed": bench.case.seed,
         "commit": job.commit,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "inputs": {name: job.digests[name] for name in USES[stage]},

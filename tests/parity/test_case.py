@@ -1,0 +1,159 @@
+"""Case files: what is read, and how every mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tipchain.errors import CaseError
+from tipchain.modes import Mode
+from tipchain.parity.case import find_root, load_case, resolve
+
+GOOD = """\
+id: tiny
+sides:
+  torch: {model: "m:build", loss: "m:loss", optimizer: "m:opt", dataset: "m:data", metric: "m:metric"}
+  paddle: {model: "m:build", loss: "m:loss", optimizer: "m:opt", dataset: "m:data", metric: "m:metric"}
+inputs:
+  image: {shape: [2, 3], dtype: float32}
+  label: {shape: [2], dtype: int64, high: 10}
+backward:
+  iterations: 3
+  learning_rate: 1e-4
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "pyproject.toml").touch()
+    path = folder / "configs" / "case.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_good_case_is_read(tmp_path):
+    case = load_case(write(tmp_path, GOOD))
+    assert case.id == "tiny"
+    assert case.root == tmp_path
+    assert case.inputs["label"].high == 10
+    assert case.backward.learning_rate == pytest.approx(1e-4), "1e-4 without a dot is a number"
+    assert case.stages == ("forward", "data", "metric", "loss", "backward", "train")
+
+
+def test_stages_run_in_order_whatever_their_order_in_the_file(tmp_path):
+    case = load_case(write(tmp_path, GOOD + "stages: [loss, forward]\n"))
+    assert case.stages == ("forward", "loss")
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (("id: tiny\n", ""), None, ["id", "is missing"]),
+        (("id: tiny", "id: ../up"), 1, ["cannot be a folder's name"]),
+        (("id: tiny", "id: 7"), 1, ["found: 7", "expected: a text"]),
+        (("backward:", "backwards:"), 8, ["backwards", "not a known key", "did you mean 'backward'"]),
+        (("iterations: 3", "iteration: 3"), 9, ["backward.iteration", "did you mean 'iterations'"]),
+        (("iterations: 3", "iterations: 1"), 9, ["backward.iterations", "found: 1", ">= 2"]),
+        (("iterations: 3", "iterations: three"), 9, ["'three'", "whole number"]),
+        (("learning_rate: 1e-4", "learning_rate: 0"), 10, ["a number > 0"]),
+        (("dtype: float32", "dtype: flaot32"), 6, ["did you mean 'float32'"]),
+        (("shape: [2, 3]", "shape: [2, 0]"), 6, ["inputs.image.shape", "found: [2, 0]"]),
+        (
+            ('model: "m:build", loss: "m:loss", optimizer', 'model: "mbuild", loss: "m:loss", optimizer'),
+            3,
+            ["'module:callable'"],
+        ),
+        (("  label: {shape: [2], dtype: int64, high: 10}\n", ""), 5, ["no 'label'"]),
+        (("id: tiny", "id: tiny\nid: two"), 2, ["stands twice", "line 1"]),
+        (("id: tiny", "id: [tiny"), None, ["is not YAML"]),
+    ],
+)
+def test_mistakes_are_named(tmp_path, change, line, words):
+    assert change[0] in GOOD
+    path = write(tmp_path, GOOD.replace(*change, 1))
+    with pytest.raises(CaseError) as caught:
+        load_case(path)
+    message = str(caught.value)
+    assert str(path) in message
+    if line is not None:
+        assert f"{path}:{line}:" in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("stages: [forward, lose]\n", ["lose", "did you mean 'loss'"]),
+        ("stages: []\n", ["is empty"]),
+        ("tolerances: {loss: {loss: {threshold: 1.0e-3}}}\n", ["looser than the default", "reason"]),
+        ("tolerances: {loss: {loss: {method: min, threshold: 1.0e-6}}}\n", ["looser than the default"]),
+        ("tolerances: {loss: {loss: {rtol: 1.0e-3}}}\n", ["rtol and atol must be given together"]),
+        ("tolerances: {los: {}}\n", ["did you mean 'loss'"]),
+        ("modes: {lite_train_lite_infr: {}}\n", ["did you mean 'lite_train_lite_infer'"]),
+        ("known_deviations: [{subject: forward/logits, reason: ' '}]\n", ["why this deviation"]),
+        ("weights: {init: kaiming, torch: a.pth}\n", ["either init or torch"]),
+        ("outputs: [a, a]\n", ["different names"]),
+        ("train: {benchmark: {}}\n", ["is empty"]),
+    ],
+)
+def test_mistakes_in_optional_keys_are_named(tmp_path, extra, words):
+    with pytest.raises(CaseError) as caught:
+        load_case(write(tmp_path, GOOD + extra))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_tighter_tolerance_needs_no_reason(tmp_path):
+    case = load_case(write(tmp_path, GOOD + "tolerances: {loss: {loss: {threshold: 1.0e-7}}}\n"))
+    assert case.tolerances["loss"]["loss"].threshold == pytest.approx(1e-7)
+
+
+def test_a_stage_needs_its_builders(tmp_path):
+    text = GOOD.replace(', metric: "m:metric"', "", 1)
+    with pytest.raises(CaseError, match=r"sides\.torch\.metric: is missing; the metric stage needs it"):
+        load_case(write(tmp_path, text))
+    assert load_case(write(tmp_path, text + "stages: [forward]\n")).stages == ("forward",)
+
+
+def test_missing_and_unreadable_files(tmp_path):
+    with pytest.raises(CaseError, match="no such case file"):
+        load_case(tmp_path / "none.yaml")
+    binary = tmp_path / "case.yaml"
+    binary.write_bytes(b"\xff\xfe\x00id")
+    with pytest.raises(CaseError, match="cannot be read"):
+        load_case(binary)
+    binary.write_text("- a\n- b\n")
+    with pytest.raises(CaseError, match="a mapping"):
+        load_case(binary)
+
+
+def test_modes_choose_data_and_epochs(tmp_path):
+    case = load_case(write(tmp_path, GOOD + "modes: {whole_train_whole_infer: {epochs: 3}}\n"))
+    assert case.epochs(Mode.WHOLE_TRAIN_WHOLE_INFER) == 3
+    assert case.epochs(Mode.LITE_TRAIN_LITE_INFER) == 1
+    assert (case.train_data(Mode.LITE_TRAIN_WHOLE_INFER), case.eval_data(Mode.LITE_TRAIN_WHOLE_INFER)) == (
+        "lite",
+        "whole",
+    )
+
+
+def test_root_is_the_nearest_folder_with_a_mark(tmp_path):
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    assert find_root(inner / "c.yaml") == tmp_path
+    (tmp_path / "a" / "test_tipc").mkdir()
+    assert find_root(inner / "c.yaml") == tmp_path / "a"
+
+
+def test_builders_are_resolved_from_the_root(tmp_path):
+    (tmp_path / "some_builders_here.py").write_text("def build(): return 5\nnumber = 3\n")
+    assert resolve("some_builders_here:build", tmp_path)() == 5
+    with pytest.raises(CaseError, match="did you mean 'build'"):
+        resolve("some_builders_here:biuld", tmp_path)
+    with pytest.raises(CaseError, match="not callable"):
+        resolve("some_builders_here:number", tmp_path)
+    with pytest.raises(CaseError, match="cannot import 'no_such_module_here'"):
+        resolve("no_such_module_here:build", tmp_path)

@@ -1,0 +1,65 @@
+"""The default tolerance of every tensor of every stage; a case may name others, looser ones with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from tipchain.parity.tolerance import Tolerance
+
+EXACT = Tolerance(method="max", threshold=0.0)
+
+# First match wins. Sources: the tutorial's scripts (1e-5), the reproduction guide (1e-6, 0.15 points).
+DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
+    "forward": {"*": Tolerance(threshold=1e-5)},
+    "data": {"length": EXACT, "label_*": EXACT, "*": Tolerance(threshold=1e-6)},
+    "metric": {"*": Tolerance(threshold=1e-6)},
+    "loss": {"*": Tolerance(threshold=1e-5)},
+    "backward": {
+        # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
+        "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+        "loss_*": Tolerance(threshold=1e-5),
+        "gradient": Tolerance(rtol=1e-3, atol=1e-9),
+        "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+        "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+    },
+    "train": {"*": Tolerance(threshold=0.15)},
+}
+STRICT: Mapping[str, Mapping[str, Tolerance]] = {"forward": {"*": Tolerance(threshold=1e-6)}}
+
+
+def tolerance_for(stage: str, key: str, own: Mapping[str, Tolerance], *, strict: bool = False) -> Tolerance:
+    """Return the tolerance of one tensor: the case's own rule if one matches, else the stage's default.
+
+    Args:
+        stage: the stage's name.
+        key: the tensor's key; ``gradient``, ``parameter`` and ``buffer`` stand for those groups.
+        own: the case's rules for this stage, by fnmatch pattern; the first match wins.
+        strict: use the guide's tighter forward threshold.
+    """
+    defaults = STRICT.get(stage, DEFAULTS[stage]) if strict else DEFAULTS[stage]
+    for rules in (own, defaults):
+        for pattern, tolerance in rules.items():
+            if fnmatchcase(key, pattern):
+                return tolerance
+    return EXACT
+
+
+def tolerances_for(
+    stage: str, keys: Iterable[str], own: Mapping[str, Tolerance], *, strict: bool = False
+) -> dict[str, Tolerance]:
+    """Return the tolerance of every key."""
+    return {key: tolerance_for(stage, key, own, strict=strict) for key in keys}
+
+
+def is_looser(tolerance: Tolerance, default: Tolerance) -> bool:
+    """Tell whether ``tolerance`` could accept what ``default`` refuses, so that it needs a reason."""
+    if tolerance.equal_nan and not default.equal_nan:
+        return True
+    if tolerance.threshold is not None and default.threshold is not None:
+        if tolerance.threshold > default.threshold:
+            return True
+        return tolerance.method != default.method and tolerance.method not in ("max", "all")
+    if tolerance.rtol is not None and default.rtol is not None:
+        return tolerance.rtol > default.rtol or (tolerance.atol or 0.0) > (default.atol or 0.0)
+    return True
