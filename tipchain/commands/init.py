@@ -1,0 +1,104 @@
+"""``tipchain init``: write a new, commented alignment case."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from tipchain.errors import UsageError
+from tipchain.outcome import ExitCode
+from tipchain.runs import atomic_write
+
+CASE = """\
+# Alignment case of {id}: is the Paddle port the same model as its PyTorch reference?
+# Paths and imports start at the project's root. Run it:  tipchain align {path}
+
+id: {id}                      # also the folder below test_tipc/output
+
+# Builders, each "module:callable":
+#   build_model(**model_args) -> torch.nn.Module | paddle.nn.Layer
+#   build_loss() -> callable(output, label) -> scalar
+#   build_optimizer(parameters, learning_rate, **optimizer)
+#   build_scheduler(optimizer | None, **scheduler)     Paddle's gets None and learning_rate=...
+#   build_dataset(root, split) -> Dataset of (image, label, file), split is "train" or "val"
+#   build_metric() -> callable(output, label) -> dict of percentages
+sides:
+  torch:
+    model: "{package}.torch_side:build_model"
+    loss: "{package}.torch_side:build_loss"
+    optimizer: "{package}.torch_side:build_optimizer"
+    scheduler: "{package}.torch_side:build_scheduler"      # may be left out
+    dataset: "{package}.torch_side:build_dataset"
+    metric: "{package}.torch_side:build_metric"
+  paddle:
+    model: "{package}.paddle_side:build_model"
+    loss: "{package}.paddle_side:build_loss"
+    optimizer: "{package}.paddle_side:build_optimizer"
+    scheduler: "{package}.paddle_side:build_scheduler"
+    dataset: "{package}.paddle_side:build_dataset"
+    metric: "{package}.paddle_side:build_metric"
+
+model_args: {{num_classes: 10}}
+
+# Both sides start from equal weights: a seeded initialization, converted to Paddle ...
+weights: {{init: kaiming, seed: 0, fit_head: true}}
+# ... or your own torch file; names are needed only where the port calls a parameter something else:
+# weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}}}
+
+# Fake inputs, in the order of the model's arguments; `label` goes to the loss.
+inputs:
+  image: {{shape: [4, 3, 224, 224], dtype: float32, seed: 0}}
+  label: {{shape: [4], dtype: int64, high: 10}}
+outputs: [logits]             # one name for each output of the model
+
+# Leave stages out where they do not apply (a forward-only paper: [forward]).
+stages: [forward, data, metric, loss, backward, train]
+
+optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_optimizer
+scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
+backward: {{iterations: 5, learning_rate: 1.0e-4, training: false, inputs: fake}}   # or train_loader
+train: {{epochs: 1, batch_size: 4, learning_rate: 1.0e-4, schedule_per: epoch}}
+#       benchmark: {{acc_top1: 56.5}}                   a published number instead of torch's own run
+data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
+
+# A tolerance looser than the default needs a measured reason.
+# tolerances:
+#   loss: {{loss: {{method: mean, threshold: 2.0e-5, reason: "what was measured"}}}}
+
+modes:
+  lite_train_lite_infer: {{data: lite}}
+  whole_train_whole_infer: {{data: whole, epochs: 3}}
+
+known_deviations: []          # - {{subject: forward/logits, reason: "..."}}; fails when it stops deviating
+seed: 0
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("id", help="the case's name, such as mobilenet_v3_small")
+    parser.add_argument("--path", type=Path, help="file to write (default configs/ID.yaml)")
+    parser.add_argument("--package", help="Python package of the builders (default alignment.ID)")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the case.
+
+    Raises:
+        UsageError: the id cannot be a Python name, or the file exists.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", args.id):
+        raise UsageError(
+            f"the id {args.id!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small"
+        )
+    path = args.path or Path("configs") / f"{args.id}.yaml"
+    if path.exists() and not args.force:
+        raise UsageError(f"{path} exists; --force replaces it")
+    try:
+        atomic_write(path, CASE.format(id=args.id, path=path, package=args.package or f"alignment.{args.id}"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error}") from error
+    print(f"wrote {path}; next: write the builders it names, then  tipchain align {path}")
+    return ExitCode.PASSED
