@@ -1,0 +1,66 @@
+"""Default tolerances, and which ones need a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.parity.case import STAGES
+from tipchain.parity.defaults import DEFAULTS, is_looser, tolerance_for
+from tipchain.parity.tolerance import Tolerance
+
+
+def test_every_stage_has_defaults():
+    assert set(DEFAULTS) == set(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("stage", "key", "method", "threshold"),
+    [
+        ("forward", "logits", "mean", 1e-5),
+        ("data", "length", "max", 0.0),
+        ("data", "label_3", "max", 0.0),
+        ("data", "dataloader_3", "mean", 1e-6),
+        ("metric", "acc_top1", "mean", 1e-6),
+        ("loss", "loss", "mean", 1e-5),
+        ("backward", "loss_4", "mean", 1e-5),
+        ("train", "acc_top1", "mean", 0.15),
+    ],
+)
+def test_defaults(stage, key, method, threshold):
+    tolerance = tolerance_for(stage, key, {})
+    assert (tolerance.method, tolerance.threshold) == (method, threshold)
+
+
+def test_learning_rates_are_held_to_more_than_their_own_size():
+    assert tolerance_for("backward", "lr_0", {}).rtol == pytest.approx(1e-6)
+
+
+def test_strict_is_the_guides_forward_threshold():
+    assert tolerance_for("forward", "logits", {}, strict=True).threshold == pytest.approx(1e-6)
+    assert tolerance_for("loss", "loss", {}, strict=True).threshold == pytest.approx(1e-5)
+
+
+def test_the_cases_own_rule_wins_by_pattern():
+    own = {"loss_[34]": Tolerance(threshold=1e-3, reason="measured")}
+    assert tolerance_for("backward", "loss_3", own).threshold == pytest.approx(1e-3)
+    assert tolerance_for("backward", "loss_0", own).threshold == pytest.approx(1e-5)
+
+
+def test_a_key_that_no_rule_knows_must_be_equal():
+    assert tolerance_for("backward", "surprise", {}).threshold == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "looser"),
+    [
+        (Tolerance(threshold=1e-5), False),
+        (Tolerance(threshold=1e-6), False),
+        (Tolerance(method="max", threshold=1e-5), False),
+        (Tolerance(threshold=2e-5), True),
+        (Tolerance(method="min", threshold=1e-9), True),
+        (Tolerance(threshold=1e-6, equal_nan=True), True),
+        (Tolerance(rtol=1e-9, atol=1e-9), True),
+    ],
+)
+def test_what_needs_a_reason(tolerance, looser):
+    assert is_looser(tolerance, Tolerance(threshold=1e-5)) is looser
