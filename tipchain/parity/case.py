@@ -3,181 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import Mode
+from tipchain.parity.builders import find_root, resolve, source_file
+from tipchain.parity.case_types import (
+    BUILDERS,
+    DTYPES,
+    NEEDED_BUILDERS,
+    SIDES,
+    STAGES,
+    BackwardSettings,
+    Case,
+    DataSettings,
+    InputSpec,
+    KnownDeviation,
+    ModeSettings,
+    Side,
+    TrainSettings,
+    WeightsSpec,
+)
 from tipchain.parity.defaults import is_looser, tolerance_for
 from tipchain.parity.tolerance import METHODS, Tolerance
-from tipchain.parity.yaml_lines import LinedYaml, load_yaml
+from tipchain.parity.yaml_lines import Reader, load_yaml
 
-STAGES = ("forward", "data", "metric", "loss", "backward", "train")
-SIDES = ("torch", "paddle")
-BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric")
-NEEDED_BUILDERS: Mapping[str, tuple[str, ...]] = {
-    "forward": ("model",),
-    "data": ("dataset",),
-    "metric": ("model", "dataset", "metric"),
-    "loss": ("model", "loss"),
-    "backward": ("model", "loss", "optimizer"),
-    "train": ("model", "loss", "optimizer", "dataset", "metric"),
-}
-DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
-Args = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One framework's builders, each ``"module:callable"`` or None."""
-
-    model: str
-    loss: str | None = None
-    optimizer: str | None = None
-    scheduler: str | None = None
-    dataset: str | None = None
-    metric: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputSpec:
-    """One fake input: standard normal for floats, uniform integers in ``[low, high)`` otherwise."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    seed: int = 0
-    low: int = 0
-    high: int = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsSpec:
-    """Where weights come from: a seeded initialization, or a torch file.
-
-    Attributes:
-        init: ``"kaiming"``, or None where ``torch`` names a file.
-        seed: seed of the initialization.
-        fit_head: whether the last Linear is fitted (ridge) on the training data.
-        torch: a torch weight file, or None.
-        names: Paddle's name of a parameter or buffer by torch's, where they differ.
-    """
-
-    init: str | None = "kaiming"
-    seed: int = 0
-    fit_head: bool = False
-    torch: Path | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackwardSettings:
-    """The backward stage: ``inputs`` is ``"fake"`` or ``"train_loader"``."""
-
-    iterations: int = 5
-    learning_rate: float = 1e-4
-    training: bool = False
-    inputs: str = "fake"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings:
-    """The training stage, and the defaults of ``tools/train.py``.
-
-    Attributes:
-        epochs: epochs where the mode names none.
-        batch_size: samples per step and device.
-        learning_rate: initial learning rate.
-        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
-        benchmark: published metric values; None where torch's own run is the benchmark.
-    """
-
-    epochs: int = 1
-    batch_size: int = 4
-    learning_rate: float = 1e-4
-    schedule_per: str = "epoch"
-    benchmark: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSettings:
-    """Evaluation loader: samples per batch, and how many batches the data stage keeps at most."""
-
-    batch_size: int = 4
-    max_batches: int = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeSettings:
-    """What a mode changes: the data (``lite``, ``whole``) and the number of epochs."""
-
-    data: str | None = None
-    epochs: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownDeviation:
-    """A tensor known to differ; fails when it stops deviating."""
-
-    subject: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """An alignment case, checked.
-
-    Attributes:
-        id: name; also the folder below ``test_tipc/output``.
-        path: the YAML file.
-        root: the project's root, where paths and imports start.
-        digest: SHA-256 of the YAML file.
-        sides: builders of ``"torch"`` and ``"paddle"``.
-        outputs: names of the model's outputs, in order.
-        tolerances: by stage, then by key; keys may be fnmatch patterns.
-    """
-
-    id: str
-    path: Path
-    root: Path
-    digest: str
-    sides: Mapping[str, Side]
-    model_args: Args
-    weights: WeightsSpec
-    inputs: Mapping[str, InputSpec]
-    outputs: tuple[str, ...]
-    stages: tuple[str, ...]
-    backward: BackwardSettings
-    train: TrainSettings
-    data: DataSettings
-    optimizer_args: Args
-    scheduler_args: Args
-    tolerances: Mapping[str, Mapping[str, Tolerance]]
-    modes: Mapping[str, ModeSettings]
-    known_deviations: tuple[KnownDeviation, ...]
-    seed: int
-
-    def mode_settings(self, mode: Mode) -> ModeSettings:
-        """Return what the case says about ``mode``."""
-        return self.modes.get(mode.value, ModeSettings())
-
-    def train_data(self, mode: Mode) -> str:
-        """Return ``"lite"`` or ``"whole"``: the training data of ``mode``."""
-        return self.mode_settings(mode).data or mode.train_data
-
-    def eval_data(self, mode: Mode) -> str:
-        """Return ``"lite"`` or ``"whole"``: the evaluation data of ``mode``."""
-        return self.mode_settings(mode).data or mode.eval_data
-
-    def epochs(self, mode: Mode) -> int:
-        """Return the number of training epochs of ``mode``."""
-        return self.mode_settings(mode).epochs or self.train.epochs
+__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve", "source_file"]
 
 
 def load_case(path: str | Path) -> Case:
@@ -191,144 +44,11 @@ def load_case(path: str | Path) -> Case:
     if not file.is_file():
         raise CaseError("no such case file", file=file, expected="a YAML file such as configs/alexnet.yaml")
     document = load_yaml(file)
-    reader = _Reader(file, document, (), document.data)
+    reader = Reader(file, document, (), document.data)
     return _case(reader, file)
 
 
-def find_root(path: Path) -> Path:
-    """Return the nearest folder above ``path`` with a pyproject.toml or a test_tipc, else its own folder."""
-    start = path.resolve().parent
-    for folder in (start, *start.parents):
-        if (folder / "pyproject.toml").is_file() or (folder / "test_tipc").is_dir():
-            return folder
-    return start
-
-
-def resolve(spec: str, root: Path) -> Callable[..., Any]:
-    """Import and return the callable that ``"module:callable"`` names, with ``root`` on the import path.
-
-    Raises:
-        CaseError: the module cannot be found, has no such name, or the name is not callable.
-    """
-    module_name, _, name = spec.partition(":")
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
-            raise CaseError(
-                f"cannot import {module_name!r}", key=spec, hint=f"imports start at {root}"
-            ) from error
-        raise
-    if not hasattr(module, name):
-        public = [known for known in vars(module) if not known.startswith("_")]
-        raise CaseError(f"{module_name} has no {name!r}", key=spec, hint=did_you_mean(name, public))
-    builder = getattr(module, name)
-    if not callable(builder):
-        raise CaseError("is not callable", key=spec, found=type(builder).__name__)
-    result: Callable[..., Any] = builder
-    return result
-
-
-def source_file(spec: str, root: Path) -> Path | None:
-    """Return the file that holds ``"module:callable"`` without importing the module itself, or None."""
-    module_name = spec.partition(":")[0]
-    for base in (root.joinpath(*module_name.split(".")),):
-        for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-            if candidate.is_file():
-                return candidate
-    try:
-        found = importlib.util.find_spec(module_name)
-    except (ImportError, ValueError):
-        return None
-    return Path(found.origin) if found is not None and found.origin else None
-
-
-class _Reader:
-    """Checked access to one mapping of the document; remembers which keys were asked for."""
-
-    def __init__(
-        self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]
-    ) -> None:
-        self.file, self.document, self.path, self.data = file, document, path, data
-        self.asked: list[str] = []
-
-    def error(self, key: str | None, message: str, *, found: object = None, expected: object = None,
-              hint: str | None = None) -> CaseError:  # fmt: skip
-        path = self.path if key is None else (*self.path, key)
-        return CaseError(
-            message, file=self.file, line=self.document.line(path), key=".".join(path), found=found,
-            expected=expected, hint=hint,
-        )  # fmt: skip
-
-    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
-        self.asked.append(key)
-        if key not in self.data or (self.data[key] is None and default is not ...):
-            if default is ...:
-                raise self.error(key, "is missing", expected=expected)
-            return default
-        found = self.data[key]
-        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-        if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
-            raise self.error(key, "has the wrong kind of value", found=repr(found), expected=expected)
-        return found
-
-    def text(self, key: str, **default: Any) -> Any:
-        return self.value(key, str, "a text", **default)
-
-    def flag(self, key: str, default: bool) -> bool:
-        return bool(self.value(key, bool, "true or false", default=default))
-
-    def integer(self, key: str, default: int, *, least: int = 0) -> int:
-        found = self.value(key, int, f"a whole number >= {least}", default=default)
-        if found < least:
-            raise self.error(key, "is too small", found=found, expected=f"a whole number >= {least}")
-        return int(found)
-
-    def positive(self, key: str, default: float) -> float:
-        found = float(self.value(key, (int, float), "a number > 0", default=default))
-        if not found > 0:
-            raise self.error(key, "is not positive", found=found, expected="a number > 0")
-        return found
-
-    def choice(self, key: str, choices: Sequence[str], **default: Any) -> Any:
-        found = self.text(key, **default)
-        if found is not None and found not in choices:
-            raise self.error(
-                key,
-                "is not known",
-                found=found,
-                expected=", ".join(choices),
-                hint=did_you_mean(found, choices),
-            )
-        return found
-
-    def mapping(self, key: str, **default: Any) -> _Reader | None:
-        found = self.value(key, dict, "a mapping", **default)
-        if found is None:
-            return None
-        return _Reader(self.file, self.document, (*self.path, key), {str(k): v for k, v in found.items()})
-
-    def args(self, key: str) -> Args:
-        found = self.value(key, dict, "a mapping of arguments", default={})
-        return MappingProxyType({str(k): v for k, v in found.items()})
-
-    def items(self, key: str, **default: Any) -> Sequence[Any]:
-        found: Sequence[Any] = self.value(key, list, "a list", **default)
-        return found
-
-    def done(self, *more: str) -> None:
-        """Refuse keys that nothing asked for."""
-        known = [*self.asked, *more]
-        for key in self.data:
-            if key not in known:
-                raise self.error(
-                    key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known)
-                )
-
-
-def _case(reader: _Reader, file: Path) -> Case:
+def _case(reader: Reader, file: Path) -> Case:
     root = find_root(file)
     stages = _stages(reader)
     case = Case(
@@ -356,7 +76,7 @@ def _case(reader: _Reader, file: Path) -> Case:
     return case
 
 
-def _case_id(reader: _Reader) -> str:
+def _case_id(reader: Reader) -> str:
     name: str = reader.text("id")
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
         raise reader.error(
@@ -365,7 +85,7 @@ def _case_id(reader: _Reader) -> str:
     return name
 
 
-def _stages(reader: _Reader) -> tuple[str, ...]:
+def _stages(reader: Reader) -> tuple[str, ...]:
     found = reader.items("stages", default=list(STAGES))
     for number, stage in enumerate(found):
         if stage not in STAGES:
@@ -378,7 +98,7 @@ def _stages(reader: _Reader) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if stage in found)
 
 
-def _sides(reader: _Reader, stages: Sequence[str]) -> Mapping[str, Side]:
+def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
     sides = reader.mapping("sides")
     assert sides is not None
     result = {}
@@ -403,7 +123,7 @@ def _sides(reader: _Reader, stages: Sequence[str]) -> Mapping[str, Side]:
     return MappingProxyType(result)
 
 
-def _weights(reader: _Reader, root: Path) -> WeightsSpec:
+def _weights(reader: Reader, root: Path) -> WeightsSpec:
     weights = reader.mapping("weights", default=None)
     if weights is None:
         return WeightsSpec()
@@ -422,7 +142,7 @@ def _weights(reader: _Reader, root: Path) -> WeightsSpec:
     return spec
 
 
-def _inputs(reader: _Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
+def _inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
     inputs = reader.mapping("inputs", default={})
     assert inputs is not None
     result = {}
@@ -454,7 +174,7 @@ def _inputs(reader: _Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
     return MappingProxyType(result)
 
 
-def _outputs(reader: _Reader) -> tuple[str, ...]:
+def _outputs(reader: Reader) -> tuple[str, ...]:
     found = reader.items("outputs", default=["logits"])
     if not found or not all(isinstance(name, str) for name in found) or len(set(found)) != len(found):
         raise reader.error(
@@ -463,7 +183,7 @@ def _outputs(reader: _Reader) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _backward(reader: _Reader) -> BackwardSettings:
+def _backward(reader: Reader) -> BackwardSettings:
     backward = reader.mapping("backward", default={})
     assert backward is not None
     settings = BackwardSettings(
@@ -476,7 +196,7 @@ def _backward(reader: _Reader) -> BackwardSettings:
     return settings
 
 
-def _train(reader: _Reader) -> TrainSettings:
+def _train(reader: Reader) -> TrainSettings:
     train = reader.mapping("train", default={})
     assert train is not None
     benchmark = train.mapping("benchmark", default=None)
@@ -498,7 +218,7 @@ def _train(reader: _Reader) -> TrainSettings:
     return settings
 
 
-def _data(reader: _Reader) -> DataSettings:
+def _data(reader: Reader) -> DataSettings:
     data = reader.mapping("data", default={})
     assert data is not None
     settings = DataSettings(
@@ -509,7 +229,7 @@ def _data(reader: _Reader) -> DataSettings:
     return settings
 
 
-def _tolerances(reader: _Reader) -> Mapping[str, Mapping[str, Tolerance]]:
+def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     stages = reader.mapping("tolerances", default={})
     assert stages is not None
     result: dict[str, Mapping[str, Tolerance]] = {}
@@ -524,7 +244,7 @@ def _tolerances(reader: _Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     return MappingProxyType(result)
 
 
-def _tolerance(keys: _Reader, stage: str, key: str) -> Tolerance:
+def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
     one = keys.mapping(key)
     assert one is not None
     numbers = {
@@ -546,7 +266,7 @@ def _tolerance(keys: _Reader, stage: str, key: str) -> Tolerance:
     return tolerance
 
 
-def _modes(reader: _Reader) -> Mapping[str, ModeSettings]:
+def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     modes = reader.mapping("modes", default={})
     assert modes is not None
     known = [mode.value for mode in Mode]
@@ -566,14 +286,14 @@ def _modes(reader: _Reader) -> Mapping[str, ModeSettings]:
     return MappingProxyType(result)
 
 
-def _deviations(reader: _Reader) -> tuple[KnownDeviation, ...]:
+def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
     result = []
     for number, found in enumerate(reader.items("known_deviations", default=[])):
         path = ("known_deviations", str(number))
         if not isinstance(found, dict):
             raise CaseError("is not a deviation", file=reader.file, line=reader.document.line(path), key=".".join(path),
                             found=found, expected="{subject: forward/logits, reason: ...}")  # fmt: skip
-        one = _Reader(reader.file, reader.document, path, found)
+        one = Reader(reader.file, reader.document, path, found)
         result.append(KnownDeviation(subject=one.text("subject"), reason=one.text("reason")))
         one.done()
         if not result[-1].reason.strip():

@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.errors import InputError, RecordError
 from tipchain.outcome import Outcome
-from tipchain.parity.case import Case, KnownDeviation
+from tipchain.parity.case_types import Case, KnownDeviation
 from tipchain.parity.defaults import tolerance_for, tolerances_for
 from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.names import dump_name, tensors_name

@@ -1,16 +1,17 @@
-"""Read YAML and remember the line of every key."""
+"""Read YAML, remember the line of every key, and check what stands there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, did_you_mean
 
 
 class _Loader(yaml.SafeLoader):
@@ -102,3 +103,96 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) 
             here = (*path, str(number))
             lines[here] = value.start_mark.line + 1
             _collect(value, here, lines, file)
+
+
+class Reader:
+    """Checked access to one mapping of the document; remembers which keys were asked for."""
+
+    def __init__(
+        self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]
+    ) -> None:
+        self.file, self.document, self.path, self.data = file, document, path, data
+        self.asked: list[str] = []
+
+    def error(self, key: str | None, message: str, *, found: object = None, expected: object = None,
+              hint: str | None = None) -> CaseError:  # fmt: skip
+        """Return an error that names the file, the line and the key."""
+        path = self.path if key is None else (*self.path, key)
+        return CaseError(
+            message, file=self.file, line=self.document.line(path), key=".".join(path), found=found,
+            expected=expected, hint=hint,
+        )  # fmt: skip
+
+    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
+        """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""
+        self.asked.append(key)
+        if key not in self.data or (self.data[key] is None and default is not ...):
+            if default is ...:
+                raise self.error(key, "is missing", expected=expected)
+            return default
+        found = self.data[key]
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
+            raise self.error(key, "has the wrong kind of value", found=repr(found), expected=expected)
+        return found
+
+    def text(self, key: str, **default: Any) -> Any:
+        """Return a text."""
+        return self.value(key, str, "a text", **default)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false."""
+        return bool(self.value(key, bool, "true or false", default=default))
+
+    def integer(self, key: str, default: int, *, least: int = 0) -> int:
+        """Return a whole number of at least ``least``."""
+        found = self.value(key, int, f"a whole number >= {least}", default=default)
+        if found < least:
+            raise self.error(key, "is too small", found=found, expected=f"a whole number >= {least}")
+        return int(found)
+
+    def positive(self, key: str, default: float) -> float:
+        """Return a number above 0."""
+        found = float(self.value(key, (int, float), "a number > 0", default=default))
+        if not found > 0:
+            raise self.error(key, "is not positive", found=found, expected="a number > 0")
+        return found
+
+    def choice(self, key: str, choices: Sequence[str], **default: Any) -> Any:
+        """Return one of ``choices``."""
+        found = self.text(key, **default)
+        if found is not None and found not in choices:
+            raise self.error(
+                key,
+                "is not known",
+                found=found,
+                expected=", ".join(choices),
+                hint=did_you_mean(found, choices),
+            )
+        return found
+
+    def mapping(self, key: str, **default: Any) -> Reader | None:
+        """Return a reader of the mapping below ``key``."""
+        found = self.value(key, dict, "a mapping", **default)
+        if found is None:
+            return None
+        return Reader(self.file, self.document, (*self.path, key), {str(k): v for k, v in found.items()})
+
+    def args(self, key: str) -> Mapping[str, Any]:
+        """Return a mapping of arguments, unchecked."""
+        found = self.value(key, dict, "a mapping of arguments", default={})
+        return MappingProxyType({str(k): v for k, v in found.items()})
+
+    def items(self, key: str, **default: Any) -> Sequence[Any]:
+        """Return a list."""
+        found: Sequence[Any] = self.value(key, list, "a list", **default)
+        return found
+
+    def done(self, *more: str) -> None:
+        """Refuse keys that nothing asked for."""
+        known = [*self.asked, *more]
+        for key in self.data:
+            if key not in known:
+                raise self.error(
+                    key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known)
+                )

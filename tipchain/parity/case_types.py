@@ -1,0 +1,172 @@
+"""What an alignment case holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tipchain.modes import Mode
+from tipchain.parity.tolerance import Tolerance
+
+STAGES = ("forward", "data", "metric", "loss", "backward", "train")
+SIDES = ("torch", "paddle")
+BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric")
+NEEDED_BUILDERS: Mapping[str, tuple[str, ...]] = {
+    "forward": ("model",),
+    "data": ("dataset",),
+    "metric": ("model", "dataset", "metric"),
+    "loss": ("model", "loss"),
+    "backward": ("model", "loss", "optimizer"),
+    "train": ("model", "loss", "optimizer", "dataset", "metric"),
+}
+DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
+Args = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One framework's builders, each ``"module:callable"`` or None."""
+
+    model: str
+    loss: str | None = None
+    optimizer: str | None = None
+    scheduler: str | None = None
+    dataset: str | None = None
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """One fake input: standard normal for floats, uniform integers in ``[low, high)`` otherwise."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    seed: int = 0
+    low: int = 0
+    high: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsSpec:
+    """Where weights come from: a seeded initialization, or a torch file.
+
+    Attributes:
+        init: ``"kaiming"``, or None where ``torch`` names a file.
+        seed: seed of the initialization.
+        fit_head: whether the last Linear is fitted (ridge) on the training data.
+        torch: a torch weight file, or None.
+        names: Paddle's name of a parameter or buffer by torch's, where they differ.
+    """
+
+    init: str | None = "kaiming"
+    seed: int = 0
+    fit_head: bool = False
+    torch: Path | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardSettings:
+    """The backward stage: ``inputs`` is ``"fake"`` or ``"train_loader"``."""
+
+    iterations: int = 5
+    learning_rate: float = 1e-4
+    training: bool = False
+    inputs: str = "fake"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings:
+    """The training stage, and the defaults of ``tools/train.py``.
+
+    Attributes:
+        epochs: epochs where the mode names none.
+        batch_size: samples per step and device.
+        learning_rate: initial learning rate.
+        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
+        benchmark: published metric values; None where torch's own run is the benchmark.
+    """
+
+    epochs: int = 1
+    batch_size: int = 4
+    learning_rate: float = 1e-4
+    schedule_per: str = "epoch"
+    benchmark: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSettings:
+    """Evaluation loader: samples per batch, and how many batches the data stage keeps at most."""
+
+    batch_size: int = 4
+    max_batches: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSettings:
+    """What a mode changes: the data (``lite``, ``whole``) and the number of epochs."""
+
+    data: str | None = None
+    epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDeviation:
+    """A tensor known to differ; fails when it stops deviating."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An alignment case, checked.
+
+    Attributes:
+        id: name; also the folder below ``test_tipc/output``.
+        path: the YAML file.
+        root: the project's root, where paths and imports start.
+        digest: SHA-256 of the YAML file.
+        sides: builders of ``"torch"`` and ``"paddle"``.
+        outputs: names of the model's outputs, in order.
+        tolerances: by stage, then by key; keys may be fnmatch patterns.
+    """
+
+    id: str
+    path: Path
+    root: Path
+    digest: str
+    sides: Mapping[str, Side]
+    model_args: Args
+    weights: WeightsSpec
+    inputs: Mapping[str, InputSpec]
+    outputs: tuple[str, ...]
+    stages: tuple[str, ...]
+    backward: BackwardSettings
+    train: TrainSettings
+    data: DataSettings
+    optimizer_args: Args
+    scheduler_args: Args
+    tolerances: Mapping[str, Mapping[str, Tolerance]]
+    modes: Mapping[str, ModeSettings]
+    known_deviations: tuple[KnownDeviation, ...]
+    seed: int
+
+    def mode_settings(self, mode: Mode) -> ModeSettings:
+        """Return what the case says about ``mode``."""
+        return self.modes.get(mode.value, ModeSettings())
+
+    def train_data(self, mode: Mode) -> str:
+        """Return ``"lite"`` or ``"whole"``: the training data of ``mode``."""
+        return self.mode_settings(mode).data or mode.train_data
+
+    def eval_data(self, mode: Mode) -> str:
+        """Return ``"lite"`` or ``"whole"``: the evaluation data of ``mode``."""
+        return self.mode_settings(mode).data or mode.eval_data
+
+    def epochs(self, mode: Mode) -> int:
+        """Return the number of training epochs of ``mode``."""
+        return self.mode_settings(mode).epochs or self.train.epochs
