@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sets up what is missing, then lint, types, shellcheck and pytest; arguments are handed to pytest.
+# All stages run; the exit code is 0 only if all passed. pytest comes last, so that its summary is the last line.
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+PARAMS="test_tipc/configs/alexnet/train_infer_python.txt"
+failed=()
+
+# Runs one stage and remembers its failure. $1: its name; the rest: the command.
+stage() {
+  local name="$1"
+  shift
+  printf '== %s\n' "$name"
+  "$@" || failed+=("$name")
+}
+
+# Runs shellcheck on every bash file of the project.
+# shellcheck disable=SC2329  # called through stage
+check_shell() {
+  local files=()
+  mapfile -d '' -t files < <(git ls-files -z --cached --others --exclude-standard -- '*.sh' .ci/run)
+  ((${#files[@]})) && shellcheck -x "${files[@]}"
+}
+
+main() {
+  local status=0 python
+  cd "$ROOT"
+  bash prepare.sh "$PARAMS" lite_train_lite_infer --dev
+  python="${TIPCHAIN_PYTHON:-$ROOT/.venv/bin/python}"
+  PATH="$(dirname "$python"):$PATH"
+  stage "ruff check" ruff check
+  stage "ruff format" ruff format --check
+  stage "mypy" mypy
+  stage "shellcheck" check_shell
+  ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
+  printf '== pytest\n'
+  "$python" -m pytest "$@" || status=$?
+  ((status != 0 || ${#failed[@]} == 0)) || status=1
+  exit "$status"
+}
+
+main "$@"

@@ -1,0 +1,160 @@
+"""What this machine offers: Python, packages, frameworks and their devices, threads.
+
+Each framework is probed in a process of its own, so that one that crashes or hangs is a finding like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tipchain.outcome import Outcome
+
+PYTHONS = ((3, 10), (3, 13))
+PROBE_TIMEOUT_S = 120.0
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+PACKAGES = {
+    "numpy": "tipchain",
+    "PyYAML": "tipchain",
+    "filelock": "tipchain",
+    "rich": "tipchain",
+    "safetensors": "tipchain",
+    "pillow": "tipchain[cases]",
+    "scikit-learn": "tipchain[cases]",
+}
+"""The packages that ``align`` and ``run`` need, and what brings each."""
+SET_UP = "bash prepare.sh PARAMS MODE --env-only"
+
+TORCH_PROBE = """
+import json, torch
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+print(json.dumps({
+    "version": torch.__version__,
+    "build": f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU",
+    "devices": ["cpu"] + [f"gpu:{i} {torch.cuda.get_device_name(i)}" for i in range(count)],
+    "threads": torch.get_num_threads(),
+    "checked": float(torch.nn.Linear(2, 1)(torch.ones(1, 2)).isfinite().all()),
+}))
+"""
+PADDLE_PROBE = """
+import json, paddle
+cuda = paddle.is_compiled_with_cuda()
+count = paddle.device.cuda.device_count() if cuda else 0
+print(json.dumps({
+    "version": paddle.__version__,
+    "build": f"CUDA {paddle.version.cuda()}" if cuda else "CPU",
+    "devices": ["cpu"] + [f"gpu:{i} {paddle.device.cuda.get_device_name(i)}" for i in range(count)],
+    "threads": None,
+    "checked": float(paddle.isfinite(paddle.nn.Linear(2, 1)(paddle.ones([1, 2]))).all()),
+}))
+"""
+PROBES = {"torch": TORCH_PROBE, "paddle": PADDLE_PROBE}
+DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the doctor's report.
+
+    Attributes:
+        subject: what was looked at.
+        outcome: PASS: there. FAIL: missing or unusable. SKIP: not there and not needed.
+        detail: version, build, devices; or what is wrong.
+        remedy: how to get what is missing.
+    """
+
+    subject: str
+    outcome: Outcome
+    detail: str
+    remedy: str = ""
+
+
+def check_python() -> Finding:
+    """Look at the Python that runs this."""
+    low, high = PYTHONS
+    supported = low <= sys.version_info[:2] <= high
+    wanted = f"{low[0]}.{low[1]} to {high[0]}.{high[1]}"
+    return Finding(
+        subject="python",
+        outcome=Outcome.PASS if supported else Outcome.FAIL,
+        detail=f"{platform.python_version()} {sys.executable}",
+        remedy="" if supported else f"tipchain is tested with Python {wanted}; give one with --python",
+    )
+
+
+def check_packages() -> list[Finding]:
+    """Look at the packages that the engine and the shipped cases need; none is imported."""
+    return [_check_package(name, extra) for name, extra in PACKAGES.items()]
+
+
+def check_threads() -> Finding:
+    """Say how many threads computations may use: results differ by rounding between counts."""
+    allowed = len(os.sched_getaffinity(0))
+    settings = [f"{name}={os.environ.get(name, 'unset')}" for name in THREAD_VARIABLES]
+    detail = f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}"
+    return Finding(subject="threads", outcome=Outcome.PASS, detail=detail)
+
+
+def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> Finding:
+    """Import ``"torch"`` or ``"paddle"`` in another process and run one layer there."""
+    try:
+        done = subprocess.run(
+            (sys.executable, "-c", PROBES[name]), capture_output=True, text=True, errors="replace",
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return _unusable(name, f"did not answer within {timeout_s:g} s")
+    facts = _last_json(done.stdout)
+    if done.returncode or facts is None:
+        return _unusable(name, _reason(done))
+    threads = f", {facts['threads']} threads" if facts["threads"] else ""
+    detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
+    if not facts["checked"]:
+        return _unusable(name, f"{detail}; a Linear layer does not give finite numbers")
+    return Finding(subject=name, outcome=Outcome.PASS, detail=detail)
+
+
+def check_folder(subject: str, folder: Path, remedy: str) -> Finding:
+    """Say whether ``folder``, not essential, holds a manifest."""
+    if (folder / "manifest.json").is_file():
+        return Finding(subject=subject, outcome=Outcome.PASS, detail=str(folder))
+    return Finding(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
+
+
+def _check_package(name: str, extra: str) -> Finding:
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        remedy = f'pip install "{extra}", or {SET_UP}'
+        return Finding(subject=name, outcome=Outcome.FAIL, detail="not installed", remedy=remedy)
+    return Finding(subject=name, outcome=Outcome.PASS, detail=version)
+
+
+def _unusable(name: str, detail: str) -> Finding:
+    remedy = f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}'
+    return Finding(subject=name, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    if done.returncode < 0:
+        return f"crashed: {signal.Signals(-done.returncode).name}"
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1] if lines else f"gave no answer, exit code {done.returncode}"
+
+
+def _last_json(text: str) -> dict[str, Any] | None:
+    # Frameworks print lines of their own now and then; the answer is the last line.
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    try:
+        found = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

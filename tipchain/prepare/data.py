@@ -1,0 +1,224 @@
+"""Data folders that a mode needs: made whole or not at all, and checked before they are used.
+
+A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
+``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
+again, but only if nothing in it is anybody else's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import DataError, UsageError
+from tipchain.modes import data_folder
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+KINDS = ("lite", "whole")
+_COMMAND = "bash prepare.sh test_tipc/configs/alexnet/train_infer_python.txt"
+WAY_OUT = {
+    "lite": f"{_COMMAND} lite_train_lite_infer --data-only",
+    "whole": f"{_COMMAND} whole_train_whole_infer --data-only",
+}
+Say = Callable[[str], None]
+
+
+def prepare_data(root: Path, kind: str, *, force: bool = False, say: Say = lambda _: None) -> Path:
+    """Return the folder of the ``kind`` data below the project's ``root``, made if missing or damaged.
+
+    Args:
+        root: the project's root.
+        kind: ``"lite"`` or ``"whole"``.
+        force: make it again even where it is whole.
+        say: called with one line on what was done.
+
+    Raises:
+        UsageError: no such kind.
+        DataError: it cannot be made (full disk, read-only folder, scikit-learn missing), or a file in it is
+            not ours; nothing half-made stays.
+    """
+    folder = root / data_folder(kind)
+    if kind not in KINDS:
+        raise UsageError(f"unknown data {kind!r}, expected one of: {', '.join(KINDS)}")
+    problem = "--force was given" if force else _problem(folder)
+    if problem is None:
+        say(f"{folder}: ready")
+        return folder
+    try:
+        with _locked(folder):
+            if not force:
+                problem = _problem(folder)  # another preparation may have made it in the meantime
+            if problem is not None:
+                _make(folder, kind, say, problem)
+    except OSError as error:
+        raise DataError(
+            f"cannot be made: {error.strerror or error}",
+            file=folder,
+            found=error.filename,
+            hint="nothing half-made was left; free some space or choose a folder that can be written, then repeat",
+        ) from error
+    return folder
+
+
+def check_data(folder: Path) -> None:
+    """Check a made data folder against its manifest: every file there, none changed, none added.
+
+    Raises:
+        DataError: the message says what is wrong and how to make it good.
+    """
+    kind = folder.name.removesuffix("_data")
+    hint = WAY_OUT.get(kind, WAY_OUT["lite"])
+    if not folder.is_dir():
+        raise DataError("there is no such data folder", file=folder, hint=hint)
+    manifest = _read_manifest(folder)
+    if manifest is None:
+        raise DataError("is half-made: it has no readable manifest.json", file=folder, hint=hint)
+    if manifest.get("format") != FORMAT:
+        raise DataError(
+            "was made by another version of tipchain", file=folder / MANIFEST, key="format",
+            found=manifest.get("format"), expected=FORMAT, hint=hint,
+        )  # fmt: skip
+    files = manifest["files"]
+    for name, entry in files.items():
+        _check_file(folder / name, entry, hint)
+    for name in _contents(folder):
+        if name not in files and name != MANIFEST:
+            raise DataError(
+                "is not one of the folder's own files and would be taken for data",
+                file=folder / name,
+                hint="move it elsewhere; a data set of your own is used with --data-path",
+            )
+
+
+def _problem(folder: Path) -> str | None:
+    try:
+        check_data(folder)
+    except DataError as error:
+        return error.message
+    return None
+
+
+def _check_file(path: Path, entry: Mapping[str, Any], hint: str) -> None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError("is missing", file=path, hint=hint) from None
+    except OSError as error:
+        raise DataError("cannot be read", file=path, found=error.strerror, hint=hint) from error
+    if len(data) != entry["size"]:
+        raise DataError(
+            "is damaged", file=path, found=f"{len(data)} bytes", expected=f"{entry['size']} bytes", hint=hint
+        )
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise DataError("is damaged: its checksum differs from the manifest's", file=path, hint=hint)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
+        return None
+    whole = all(
+        isinstance(entry, dict) and {"size", "sha256"} <= set(entry) for entry in found["files"].values()
+    )
+    return found if whole else None
+
+
+def _contents(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() or path.is_symlink():
+            yield path.relative_to(folder).as_posix()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    from filelock import FileLock
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        # Whoever left these is dead: the lock is ours.
+        for leftover in folder.parent.glob(f".{folder.name}.making-*"):
+            shutil.rmtree(leftover)
+        yield
+
+
+def _make(folder: Path, kind: str, say: Say, problem: str) -> None:
+    from tipchain.prepare.digits import choose, load_scans
+
+    scans, labels = load_scans()
+    images = choose(kind, labels)
+    existed = folder.exists()
+    if existed:
+        _refuse_foreign(folder, {image.path for image in images})
+        say(f"{folder}: {problem}; making it again")
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
+    try:
+        new = beside / "new"
+        _fill(new, folder.name, kind, scans, images)
+        if existed:
+            folder.rename(beside / "old")
+        new.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    say(f"{folder}: made, {len(images)} images")
+
+
+def _refuse_foreign(folder: Path, ours: set[str]) -> None:
+    """Raise if ``folder`` holds a file that no version of us made: it would be lost."""
+    manifest = _read_manifest(folder) or {"files": {}}
+    ours = ours | set(manifest["files"]) | {MANIFEST, f"{folder.name}.txt"}
+    foreign = [name for name in _contents(folder) if name not in ours] if folder.is_dir() else [folder.name]
+    if foreign or folder.is_symlink():
+        raise DataError(
+            "must be made again, but holds files that are not ours",
+            file=folder,
+            found=", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "") or "a link",
+            hint="move them or the folder elsewhere; a data set of your own is used with --data-path",
+        )
+
+
+def _fill(folder: Path, name: str, kind: str, scans: Any, images: tuple[Any, ...]) -> None:
+    from tipchain.prepare.digits import SEED, encode_png
+
+    files: dict[str, dict[str, Any]] = {}
+    for image in _with_progress(images, f"{kind} data"):
+        files[image.path] = _write(folder / image.path, encode_png(scans[image.number]))
+    listing = "".join(f"{image.path} {image.label}\n" for image in images)
+    files[f"{name}.txt"] = _write(folder / f"{name}.txt", listing.encode())
+    recipe = {
+        "source": "scikit-learn load_digits",
+        "kind": kind,
+        "seed": SEED,
+        "image": "8x8 grayscale PNG, 0..16 scaled to 0..255",
+        "train": sum(image.path.startswith("train/") for image in images),
+        "val": sum(image.path.startswith("val/") for image in images),
+    }
+    manifest = {"format": FORMAT, "recipe": recipe, "files": files}
+    _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+
+
+def _write(path: Path, data: bytes) -> dict[str, Any]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _with_progress(images: tuple[Any, ...], title: str) -> Iterator[Any]:
+    """Yield the images; long work shows a bar on a terminal."""
+    if len(images) < 200 or not os.isatty(2):
+        yield from images
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(images, description=title, console=Console(stderr=True))

@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# The environment in .venv: found, checked, made. Sourced by prepare.sh, which sets ROOT.
+
+VENV="$ROOT/.venv"
+STATE="$VENV/.tipchain-set-up" # "started", then "<fingerprint> plain" or "<fingerprint> dev"
+
+# Prints a progress line.
+say() { printf 'prepare: %s\n' "$*" >&2; }
+
+# Prints a fact and, as further arguments, what to do about it; ends with exit code 2.
+die() {
+  printf 'error: %s\n' "$1" >&2
+  shift
+  (($# == 0)) || printf '  %s\n' "$@" >&2
+  exit 2
+}
+
+# Prints the first Python 3.10 to 3.13 on PATH that can make environments; ends with 2 if there is none.
+find_python() {
+  local name seen="" check='import sys, ensurepip, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'
+  for name in python3 python3.13 python3.12 python3.11 python3.10; do
+    if "$name" -c "$check" 2>/dev/null; then
+      command -v "$name"
+      return
+    fi
+    ! command -v "$name" >/dev/null || seen+="${seen:+, }$name ($("$name" --version 2>&1 | tail -n 1))"
+  done
+  die "Python 3.10 to 3.13 with venv is needed; found: ${seen:-no python3}" \
+    "install one (Debian, Ubuntu: packages python3 and python3-venv)," \
+    "or name a Python whose environment has all that is needed: --python PATH"
+}
+
+# Checks the global python, the user's own; makes tipchain importable there without installing it.
+check_own_python() {
+  local path
+  path="$(command -v "$python")" || die "--python $python: no such program"
+  python="$path"
+  export PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}"
+  "$python" -c 'import tipchain, filelock, numpy, rich, safetensors, yaml' || die \
+    "$python cannot import what tipchain needs; nothing was installed into it" \
+    "pip install filelock numpy rich safetensors pyyaml, or leave out --python (and TIPCHAIN_PYTHON)"
+}
+
+# Prints the words of the state file, nothing where there is none.
+environment_state() { [[ ! -r $STATE ]] || printf '%s' "$(<"$STATE")"; }
+
+# Prints one word for all that the environment depends on: the lock, the dependencies, the place.
+fingerprint() {
+  { cat "$ROOT/constraints.txt" "$ROOT/pyproject.toml" && printf '%s' "$ROOT"; } | sha256sum | cut -c 1-64
+}
+
+# Tells whether .venv is complete and up to date; $1: not empty if it must have the development tools.
+is_ready() {
+  local state
+  state="$(environment_state)"
+  [[ -x $VENV/bin/python && ($state == "$(fingerprint) dev" || (-z $1 && $state == "$(fingerprint) plain")) ]]
+}
+
+# Makes sure of a complete environment. $1: not empty for the development tools; $2: not empty to make it anew.
+ensure_environment() {
+  if [[ -z $2 ]] && is_ready "$1"; then return; fi
+  { exec 9>"$ROOT/.setup.lock"; } 2>/dev/null || die "$ROOT cannot be written, so no environment can be made there"
+  if ! flock -n 9; then
+    say "waiting for another set-up of this folder"
+    flock 9
+  fi
+  if [[ -n $2 ]] || ! is_ready "$1"; then make_environment "$1" "$2"; fi
+  exec 9>&-
+}
+
+# Makes .venv, or brings it up to date; until all is done the state file says "started". Arguments as above.
+make_environment() {
+  local state group=()
+  state="$(environment_state)"
+  if [[ ! -x $VENV/bin/python || $state == started || (-n $2 && -n $state) ]]; then
+    make_empty_environment "$state"
+  fi
+  [[ -z $1 && $state != *" dev" ]] || group=(--group dev)
+  write_state started
+  pip_install --upgrade pip
+  warn_about_cuda
+  pip_install --build-constraint constraints.txt -e '.[cpu,cases]' "${group[@]}"
+  write_state "$(fingerprint) $( ((${#group[@]})) && printf dev || printf plain)"
+  say "environment ready"
+}
+
+# Replaces .venv by an empty environment. $1: the state, empty if .venv is not ours, in which case it stays.
+make_empty_environment() {
+  local base
+  base="$(find_python)"
+  rm -rf -- "$VENV.old"
+  if [[ -n $1 ]]; then
+    mv -- "$VENV" "$VENV.old"
+    rm -rf -- "$VENV.old"
+  elif [[ -e $VENV ]]; then
+    rmdir -- "$VENV" 2>/dev/null || die "$VENV is in the way: no environment, and not ours" "move it elsewhere"
+  fi
+  say "setting up $VENV with $("$base" --version) (one to two minutes, about 2 GB)"
+  mkdir -- "$VENV"
+  write_state started
+  "$base" -m venv "$VENV" || die "$base cannot make an environment in $VENV" "is the disk full?"
+}
+
+# Replaces the state file by $1.
+write_state() {
+  { printf '%s' "$1" >"$STATE.new" && mv -- "$STATE.new" "$STATE"; } ||
+    die "$STATE cannot be written" "is the disk full?"
+}
+
+# Runs pip install in .venv under the constraints; on a terminal one sees it work, elsewhere only its errors.
+pip_install() {
+  local quiet=(-qq)
+  [[ ! -t 2 ]] || quiet=()
+  (cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check install "${quiet[@]}" -c constraints.txt "$@" >&2) ||
+    die "the set-up failed in: pip install $*" "it needs a package index and about 2 GB of disk; then repeat the command"
+}
+
+# Says so before pip fetches gigabytes of CUDA packages; on a terminal it leaves time to press Ctrl-C.
+warn_about_cuda() {
+  local report notice
+  say "looking at what pip would fetch for torch"
+  report="$(cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check install -qq --dry-run --no-deps \
+    --use-feature=fast-deps --report - -c constraints.txt torch)" ||
+    die "pip finds no torch of the locked version" "it needs a package index that has it, or PIP_FIND_LINKS; then repeat the command"
+  notice="$(PYTHONPATH="$ROOT" "$VENV/bin/python" -m tipchain.prepare.download <<<"$report")"
+  [[ -n $notice ]] || return 0
+  printf '%s\n' "$notice" >&2
+  if [[ -t 0 && -t 2 ]]; then
+    say "going on in 10 seconds"
+    sleep 10
+  fi
+}
