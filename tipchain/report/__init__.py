@@ -1,0 +1,1 @@
+"""Reports of runs: one value, rendered as text, JSON and JUnit XML."""

@@ -1,0 +1,132 @@
+"""The text of a TIPC parameter file: sections of ``key:value`` lines.
+
+Nothing here knows what a line is for; that is the layout's business (``slots``). A value is everything
+after the first ``:``. Blank lines, comment lines (``#`` first), CRLF, a byte order mark and a missing final
+newline are harmless. No text of a file ever reaches a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tipchain.errors import ParamsError
+
+HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+)\s*=+\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """One ``key:value`` line; keys are not unique in a file.
+
+    Attributes:
+        section: name in the header above the line, as ``train_params``.
+        key: text before the first ``:``, without blanks around it.
+        value: all text after it, as it stands.
+        line: 1-based line in the file.
+    """
+
+    section: str
+    key: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamFile:
+    """A parsed parameter file.
+
+    Attributes:
+        path: name of the file, for messages.
+        lines: the lines without line ends and byte order mark.
+        headers: section names in order, each with its line.
+        params: the ``key:value`` lines in order.
+    """
+
+    path: str
+    lines: tuple[str, ...]
+    headers: tuple[tuple[str, int], ...]
+    params: tuple[Param, ...]
+
+    def where(self, param: Param) -> str:
+        """Return ``file:line`` of ``param``."""
+        return f"{self.path}:{param.line}"
+
+    def section(self, name: str) -> tuple[Param, ...]:
+        """Return the lines of the section called ``name``."""
+        return tuple(param for param in self.params if param.section == name)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of the parameter file at ``path``.
+
+    Raises:
+        ParamsError: it cannot be read or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ParamsError("is not UTF-8 text", file=path, found=f"byte {error.start}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ParamsError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0")) from error
+
+
+def split_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of ``text`` without their ends (LF or CRLF) and without a byte order mark."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return tuple(line.rstrip("\r") for line in lines)
+
+
+def _parse_line(path: str, number: int, text: str, section: str) -> Param:
+    key, colon, value = text.partition(":")
+    if not colon:
+        raise ParamsError("a line without ':'", file=path, line=number, found=text, expected="key:value")
+    if not section:
+        raise ParamsError(
+            "a line before the first section header",
+            file=path,
+            line=number,
+            found=text,
+            expected="===...train_params...===",
+        )
+    return Param(section=section, key=key.strip(), value=value, line=number)
+
+
+def parse_params(text: str, path: str = "<text>") -> ParamFile:
+    """Parse the ``text`` of a parameter file; ``path`` is for messages only.
+
+    Raises:
+        ParamsError: a line without ``:``, a line before the first header, a control character.
+    """
+    lines = split_lines(text)
+    headers: list[tuple[str, int]] = []
+    params: list[Param] = []
+    for number, line in enumerate(lines, 1):
+        if any(ord(character) < 32 and character != "\t" for character in line) or "\x7f" in line:
+            raise ParamsError("a control character in the line", file=path, line=number, found=ascii(line))
+        bare = line.strip()
+        if not bare or bare.startswith("#"):
+            continue
+        if header := HEADER.fullmatch(bare):
+            headers.append((header[1], number))
+        else:
+            params.append(_parse_line(path, number, line, headers[-1][0] if headers else ""))
+    return ParamFile(path=path, lines=lines, headers=tuple(headers), params=tuple(params))
+
+
+def read_params(path: Path) -> ParamFile:
+    """Read and parse the parameter file at ``path``.
+
+    Raises:
+        ParamsError: it cannot be read or is not a parameter file.
+    """
+    return parse_params(read_text(path), str(path))
+
+
+def render_params(file: ParamFile) -> str:
+    """Return text that parses to ``file``, comments and blank lines included."""
+    return "".join(line + "\n" for line in file.lines)

@@ -1,0 +1,37 @@
+"""How commands ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tipchain.chain.plan import Command
+from tipchain.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one command ended.
+
+    Attributes:
+        command: the command, with the environment variables that it was given besides the parent's.
+        outcome: PASS, FAIL, ERROR or SKIP.
+        reason: one sentence; "" for a PASS.
+        exit_code: the exit status, None where there is none.
+        signal: name of the signal that ended it, "" for none.
+        started: local time as ISO 8601, "" if it did not start.
+        seconds: wall time.
+        peak_memory_mb: largest resident size of the command or of a process it waited for, in MiB.
+        log: its log, relative to the run's folder.
+        tail: the log's last lines.
+    """
+
+    command: Command
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+    signal: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    log: str = ""
+    tail: tuple[str, ...] = ()

@@ -1,0 +1,110 @@
+"""Values of a parameter file as words of a command line, without a shell."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from tipchain.errors import ParamsError
+
+Words = tuple[str, ...]
+NOTHING = ("", "null")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A line of a parameter file in its place.
+
+    Attributes:
+        role: what the engine calls it.
+        key: text before the first ``:``.
+        value: text after it, without blanks around it.
+        file: the file's name, for messages.
+        line: 1-based line there; 0 for a slot that the file does not have.
+    """
+
+    role: str
+    key: str
+    value: str
+    file: str
+    line: int
+
+    @property
+    def absent(self) -> bool:
+        """Whether the value is empty or ``null``."""
+        return self.value.strip() in NOTHING
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The value split at ``|``: no element for an empty value, a ``|`` at the end adds none."""
+        if not self.value.strip():
+            return ()
+        parts = self.value.split("|")
+        return tuple(part.strip() for part in (parts[:-1] if not parts[-1].strip() else parts))
+
+    def error(self, message: str, *, expected: object = None, hint: str | None = None) -> ParamsError:
+        """Return an error that names this line."""
+        return ParamsError(
+            message,
+            file=self.file,
+            line=self.line,
+            key=self.key,
+            found=self.value,
+            expected=expected,
+            hint=hint,
+        )
+
+
+def split_words(text: str, slot: Slot) -> Words:
+    """Split ``text`` like POSIX words: blanks separate, quotes and backslashes protect.
+
+    What a shell would have acted on is refused rather than handed on as an argument, because no author
+    means it literally; put single quotes around it where one does.
+
+    Raises:
+        ParamsError: an unbalanced quote, or an unquoted ``;``, ``|``, ``&``, ``<``, ``>``, ``(``, ``)``,
+            backtick or ``$(``.
+    """
+    if operator := _shell_operator(text):
+        raise slot.error(
+            f"{operator!r} would be acted on by a shell; tipchain runs programs without one",
+            hint="put single quotes around it if it is meant literally",
+        )
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise slot.error(f"cannot be split into words: {str(error).lower()}") from error
+
+
+def _shell_operator(text: str) -> str:
+    """Return the first thing in ``text`` that a shell would act on, "" if there is none."""
+    quote, index = "", 0
+    while index < len(text):
+        character = text[index]
+        if character == "\\" and quote != "'":
+            index += 2
+            continue
+        if quote != "'" and (character == "`" or text.startswith("$(", index)):
+            return character if character == "`" else "$("
+        if not quote and character in "();<>|&":
+            return character
+        if not quote and character in "'\"":
+            quote = character
+        elif character == quote:
+            quote = ""
+        index += 1
+    return ""
+
+
+def flag(slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
+    """Return ``key=value`` as words, or nothing if the key or the value is absent.
+
+    Args:
+        slot: gives the key, and the value unless ``value`` is given.
+        value: the value instead of the slot's.
+        raw: write it even if it is ``null``, as some original drivers do.
+    """
+    text = slot.value if value is None else value
+    if not raw and (slot.key in NOTHING or text.strip() in NOTHING):
+        return ()
+    return split_words(f"{slot.key}={text}", slot)

@@ -1,0 +1,109 @@
+"""``tipchain plan``: the commands of a parameter file, in order, without running anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from tipchain.chain.load import load_plan, nothing_planned
+from tipchain.chain.plan import Command, Options, Plan, plan_json
+from tipchain.modes import parse_mode
+from tipchain.outcome import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_chain_arguments(parser)
+    parser.add_argument(
+        "--legacy", action="store_true", help="the original driver's commands, defects included"
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="as JSON")
+    shape.add_argument("--shell", action="store_true", help="as lines that can be pasted into a shell")
+
+
+def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``plan`` and ``run`` share."""
+    parser.add_argument("params", type=Path, metavar="PARAMS", help="parameter file, train_infer_python.txt")
+    parser.add_argument("mode", metavar="MODE", help="lite_train_lite_infer, ..., whole_infer")
+    parser.add_argument("--suite", help="whose layout the file has; told from the file if left out")
+    parser.add_argument(
+        "--lenient", action="store_true", help="let unknown trainers and typos pass with a note"
+    )
+    parser.add_argument("--gpu-id", metavar="ID", help="CUDA_VISIBLE_DEVICES in whole_infer")
+    parser.add_argument("--python", metavar="PATH", help="interpreter instead of the file's")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="limit for each command in seconds")
+    parser.add_argument("--device", metavar="DEV", help="device of the alignment: cpu, gpu or gpu:N")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def options(args: argparse.Namespace, run: str | None = None) -> Options:
+    """Return the options of a command line."""
+    extra = {} if run is None else {"run": run}
+    return Options(
+        python=args.python, timeout_s=args.timeout, gpu_id=args.gpu_id or None, device=args.device, **extra
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; exit code 4 if there is nothing in it."""
+    plan = load_plan(
+        args.params,
+        parse_mode(args.mode),
+        suite=args.suite,
+        legacy=args.legacy,
+        lenient=args.lenient,
+        options=options(args),
+    )
+    if args.json:
+        print(json.dumps(plan_json(plan), indent=2, ensure_ascii=False))
+    elif args.shell:
+        print("\n".join(shell_lines(plan)))
+    else:
+        print("\n".join(text_lines(plan)))
+    if not plan.commands:
+        print(f"error: {nothing_planned(plan)}", file=sys.stderr)
+        return ExitCode.NOTHING_CHECKED
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return ExitCode.PASSED
+
+
+def text_lines(plan: Plan) -> list[str]:
+    """Return the plan for reading."""
+    lines = [f"{plan.params}, mode {plan.mode.value}, suite {plan.suite}: {len(plan.commands)} commands"]
+    for command in plan.commands:
+        env = "".join(f"{name}={shlex.quote(value)} " for name, value in command.env.items())
+        lines += ["", command.id, f"  $ {env}{shlex.join(command.argv)}"]
+        if command.log:
+            lines.append(f"  log: {command.log}")
+        if command.skip:
+            lines.append(f"  skipped: {command.skip}")
+    return lines
+
+
+def shell_lines(plan: Plan) -> list[str]:
+    """Return the plan as lines for a shell; what would be skipped is a comment."""
+    lines = []
+    if plan.run != plan.out and plan.commands:
+        lines.append(f"mkdir -p {shlex.quote(plan.run)}")
+    for command in plan.commands:
+        lines.append(f"# {command.id}" + (f": skipped: {command.skip}" if command.skip else ""))
+        lines.append(("# " if command.skip else "") + _shell_line(command))
+    return lines
+
+
+def _shell_line(command: Command) -> str:
+    place = "" if command.cwd == "." else f"cd {shlex.quote(command.cwd)} && "
+    env = "".join(f"{name}={shlex.quote(value)} " for name, value in command.env.items())
+    log = f" > {shlex.quote(command.log)} 2>&1" if command.log else ""
+    return f"{place}{env}{shlex.join(command.argv)}{log}"

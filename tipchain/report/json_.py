@@ -1,0 +1,176 @@
+"""RunReports as JSON, and back.
+
+NaN and infinities have no place in JSON; they are written as the strings ``NaN``, ``Infinity``, ``-Infinity``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tipchain.chain.plan import Command, command_json
+from tipchain.chain.result import Result
+from tipchain.errors import RecordError
+from tipchain.outcome import Outcome
+from tipchain.report.model import RunReport
+
+if TYPE_CHECKING:
+    from tipchain.parity.judge import Verdict
+
+FORMAT = 1
+FILE_NAME = "report.json"
+
+
+def dump_report(report: RunReport) -> str:
+    """Return ``report`` as JSON text."""
+    return json.dumps(report_json(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def report_json(report: RunReport) -> dict[str, Any]:
+    """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
+    return {
+        "format": FORMAT,
+        "title": report.title,
+        "mode": report.mode,
+        "run": report.run,
+        "started": report.started,
+        "seconds": _number(report.seconds),
+        "versions": dict(report.versions),
+        "exit_code": int(report.exit_code),
+        "interrupted": report.interrupted,
+        "notes": list(report.notes),
+        "results": [_result_json(result) for result in report.results],
+        "verdicts": [_verdict_json(verdict) for verdict in report.verdicts],
+    }
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    own = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "command"}
+    return {
+        "command": command_json(result.command),
+        **own,
+        "outcome": result.outcome.value,
+        "tail": list(result.tail),
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    diff = None
+    if verdict.diff is not None:
+        values = {item.name: getattr(verdict.diff, item.name) for item in fields(verdict.diff)}
+        diff = {name: _plain(value) for name, value in values.items()}
+    return {
+        "outcome": verdict.outcome.value,
+        "subject": verdict.subject,
+        "reason": verdict.reason,
+        "diff": diff,
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    return _number(float(value))  # type: ignore[arg-type]
+
+
+def load_report(path: Path) -> RunReport:
+    """Return the report in ``path``, a report file or a run's folder.
+
+    Raises:
+        RecordError: no report is there, or the file is not one.
+    """
+    file = path / FILE_NAME if path.is_dir() else path
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(
+            f"cannot be read: {error.strerror}", file=file, expected="a run's report"
+        ) from error
+    except ValueError as error:
+        raise RecordError(f"is not JSON: {error}", file=file, expected="a run's report") from error
+    try:
+        return parse_report(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"is not a run's report: {type(error).__name__} {error}", file=file) from error
+
+
+def parse_report(data: Mapping[str, Any]) -> RunReport:
+    """Return the report of JSON values.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: they are none.
+    """
+    if data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
+    return RunReport(
+        title=str(data["title"]),
+        mode=str(data["mode"]),
+        run=str(data["run"]),
+        started=str(data["started"]),
+        seconds=float(data["seconds"]),
+        versions={str(name): str(version) for name, version in data["versions"].items()},
+        results=tuple(_parse_result(item) for item in data["results"]),
+        verdicts=tuple(_parse_verdict(item) for item in data["verdicts"]),
+        notes=tuple(str(note) for note in data["notes"]),
+        interrupted=bool(data["interrupted"]),
+    )
+
+
+def _parse_result(data: Mapping[str, Any]) -> Result:
+    values = {
+        item.name: data[item.name]
+        for item in fields(Result)
+        if item.name not in ("command", "outcome", "tail")
+    }
+    return Result(
+        command=_parse_command(data["command"]),
+        outcome=Outcome(data["outcome"]),
+        tail=tuple(data["tail"]),
+        **values,
+    )
+
+
+def _parse_command(data: Mapping[str, Any]) -> Command:
+    return Command(
+        id=data["id"],
+        step=data["step"],
+        argv=tuple(data["argv"]),
+        env=dict(data["env"]),
+        cwd=data["cwd"],
+        log=data["log"],
+        timeout_s=data["timeout_s"],
+        needs=tuple(data["needs"]),
+        on_gpu=bool(data["on_gpu"]),
+        skip=data.get("skip", ""),
+    )
+
+
+def _parse_verdict(data: Mapping[str, Any]) -> Verdict:
+    from tipchain.parity.compare import TensorDiff
+    from tipchain.parity.judge import Verdict
+
+    diff = None
+    if data["diff"] is not None:
+        kinds = {item.name: str(item.type) for item in fields(TensorDiff)}
+        diff = TensorDiff(**{name: _restore(value, kinds[name]) for name, value in data["diff"].items()})
+    return Verdict(
+        outcome=Outcome(data["outcome"]), subject=str(data["subject"]), reason=str(data["reason"]), diff=diff
+    )
+
+
+def _restore(value: Any, kind: str) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return float(value) if kind == "float" else value

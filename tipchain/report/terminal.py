@@ -1,0 +1,152 @@
+"""RunReports as text for 80 columns, and the view of a run that goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import textwrap
+from collections.abc import Iterator
+from typing import TextIO
+
+from tipchain.chain.plan import Command
+from tipchain.chain.result import Result
+from tipchain.outcome import ExitCode, Outcome
+from tipchain.report.model import RunReport
+
+COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+MEANINGS = {
+    ExitCode.PASSED: "all passed",
+    ExitCode.FAILED: "a check or a command failed or errored",
+    ExitCode.NOTHING_CHECKED: "nothing was checked",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+TAIL_LINES = 10
+
+
+def use_color(stream: TextIO) -> bool:
+    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int:
+    """Return the terminal's width, at least 60."""
+    return max(shutil.get_terminal_size().columns, 60)
+
+
+def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
+    """Return ``report`` as text: a table, what did not pass, and the summary."""
+    lines: list[str] = []
+    if report.results:
+        lines += ["", f"{'outcome':<7}  {'seconds':>7}  command and log" + (" in" if report.run else "")]
+        lines += [f"{'':<18}{report.run}/"] if report.run else []
+        for result in report.results:
+            lines += _result_rows(result, color, width)
+    if report.verdicts:
+        lines += ["", f"{'outcome':<7}  subject: reason"]
+        for verdict in report.verdicts:
+            reason = f": {clean(verdict.reason)}" if verdict.reason else ""
+            lines += _hanging(_mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
+    for result in report.results:
+        if result.outcome in (Outcome.FAIL, Outcome.ERROR):
+            lines += ["", *_details(result, color, width)]
+    if report.notes:
+        lines += ["", *(line for note in report.notes for line in _hanging("note:  ", clean(note), width))]
+    return "\n".join([*lines, "", *summary_lines(report)])
+
+
+def _mark(outcome: Outcome, color: bool) -> str:
+    text = f"{outcome.value:<7}"
+    return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m" if color else text
+
+
+def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
+    seconds = "" if result.outcome is Outcome.SKIP and not result.started else f"{result.seconds:.1f}"
+    head = f"{_mark(result.outcome, color)}  {seconds:>7}  "
+    indent = 18
+    name = clean(result.command.id)
+    log = clean(result.log)
+    if result.outcome is Outcome.SKIP:
+        yield head + name
+        yield from textwrap.wrap(
+            clean(result.reason), width, initial_indent=" " * indent, subsequent_indent=" " * indent
+        )
+    elif indent + len(name) + 2 + len(log) <= width:
+        yield f"{head}{name}" + (f"  {log}" if log else "")
+    else:
+        yield head + name
+        if log:
+            yield " " * indent + log
+
+
+def _hanging(head: str, text: str, width: int) -> list[str]:
+    body = textwrap.wrap(text, max(width - 9, 20)) or [""]
+    return [f"{head}  {body[0]}", *(" " * 9 + line for line in body[1:])]
+
+
+def _details(result: Result, color: bool, width: int) -> list[str]:
+    lines = [f"{_mark(result.outcome, color).rstrip()} {clean(result.command.id)}"]
+    lines += textwrap.wrap(clean(result.reason), width, initial_indent="  ", subsequent_indent="  ")
+    lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
+    if result.log:
+        lines.append(
+            f"  log: {clean(result.log)}, its last lines:" if result.tail else f"  log: {clean(result.log)}"
+        )
+    return lines + [f"  | {clean(line)[: width - 4]}" for line in result.tail[-TAIL_LINES:]]
+
+
+def summary_lines(report: RunReport) -> list[str]:
+    """Return the count of outcomes with the time, and the exit code with its meaning."""
+    outcomes = report.outcomes
+    errors = outcomes.count(Outcome.ERROR)
+    counts = [
+        f"{outcomes.count(Outcome.PASS)} passed",
+        f"{outcomes.count(Outcome.FAIL)} failed",
+        f"{errors} error" + ("" if errors == 1 else "s"),
+        f"{outcomes.count(Outcome.SKIP)} skipped",
+    ]
+    code = report.exit_code
+    return [
+        f"{', '.join(counts)} in {report.seconds:.1f} s",
+        f"exit code {int(code)}: {MEANINGS.get(code, code.name.lower())}",
+    ]
+
+
+def clean(text: str) -> str:
+    """Return ``text`` without escapes and control characters, which could rewrite the terminal."""
+    return CONTROL.sub("", text)
+
+
+class LiveView:
+    """Shows a run while it goes on: a line per command, and on a terminal the last line of output."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.live, self.color = stream, stream.isatty(), use_color(stream)
+        self.head = ""
+
+    def started(self, command: Command, number: int, total: int) -> None:
+        """Announce a command."""
+        self.head = f"[{number}/{total}] {clean(command.id)}"
+        self._show(self.head) if self.live else self._write(f"{self.head} ...\n")
+
+    def output(self, line: str) -> None:
+        """Show the running command's last line of output."""
+        if self.live:
+            self._show(f"{self.head}  {clean(line)}")
+
+    def ended(self, result: Result) -> None:
+        """Replace the announcement by the outcome."""
+        reason = f": {clean(result.reason)}" if result.reason else ""
+        text = (
+            f"{_mark(result.outcome, self.color)}  {result.seconds:7.1f}  {clean(result.command.id)}{reason}"
+        )
+        self._write(("\r\x1b[2K" if self.live else "") + text + "\n")
+
+    def _show(self, text: str) -> None:
+        self._write(f"\r\x1b[2K{text[: terminal_width() - 1]}")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
