@@ -71,6 +71,7 @@ choose_python() {
 
 main() {
   local options=()
+  trap 'say "interrupted; repeat the command to go on"; exit 130' INT
   parse_arguments "$@"
   choose_python
   [[ -z $env_only ]] || return 0

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+
+from tipchain.cli import main
+from tipchain.parity import weights
+
+CASE = """\
+id: demo
+sides:
+  torch: {model: "demo:model", dataset: "demo:data"}
+  paddle: {model: "demo:model", dataset: "demo:data"}
+stages: [data]
+"""
+HEAD = "===demo_params===\nmodel_name:demo\n"
+ALIGNMENT = "===alignment_params===\nalignment:configs/demo.yaml\nsteps:02\n"
+
+
+@pytest.fixture
+def params(tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/demo.yaml").write_text(CASE)
+    path = tmp_path / "test_tipc/configs/demo/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(HEAD + ALIGNMENT)
+    return path
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Calls of prepare_weights, which needs frameworks and has tests of its own."""
+    calls = []
+
+    def fake(case, mode, **more):
+        calls.append((case.id, mode.value, more))
+        path = case.root / "test_tipc/data/weights/demo/lite/torch.pth"
+        return weights.WeightFiles(paths={"torch": path}, sha256={}, digest="")
+
+    monkeypatch.setattr(weights, "prepare_weights", fake)
+    return calls
+
+
+def folders(params):
+    data = params.parents[2] / "data"
+    return sorted(path.name for path in data.glob("*_data")) if data.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("lite_train_lite_infer", ["lite_data"]),
+        ("lite_train_whole_infer", ["lite_data", "whole_data"]),
+        ("whole_train_whole_infer", ["whole_data"]),
+        ("whole_infer", ["whole_data"]),
+    ],
+)
+def test_each_mode_gets_its_data_then_its_weights(params, asked, mode, expected, capsys):
+    assert main(["prepare", str(params), mode]) == 0
+    assert folders(params) == expected
+    assert asked == [("demo", mode, {"data_path": None, "force": False})]
+    assert "weights ready" in capsys.readouterr().out
+
+
+def test_data_that_the_case_asks_for_beyond_the_mode(params, asked):
+    text = CASE + "modes: {lite_train_lite_infer: {data: whole}}\n"
+    (params.parents[3] / "configs/demo.yaml").write_text(text)
+    assert main(["prepare", str(params), "lite_train_lite_infer", "--data-only"]) == 0
+    assert folders(params) == ["lite_data", "whole_data"]
+
+
+def test_data_only_makes_no_weights_and_force_makes_data_anew(params, asked):
+    assert main(["prepare", str(params), "lite_train_lite_infer", "--data-only"]) == 0
+    folder = params.parents[2] / "data/lite_data"
+    before = folder.stat().st_ino
+    assert main(["prepare", str(params), "lite_train_lite_infer", "--data-only"]) == 0
+    assert folder.stat().st_ino == before
+    assert main(["prepare", str(params), "lite_train_lite_infer", "--data-only", "--force"]) == 0
+    assert folder.stat().st_ino != before
+    assert asked == []
+
+
+def test_ones_own_data_is_checked_and_used(params, asked, tmp_path, capsys):
+    data = tmp_path / "mine"
+    for split in ("train", "val"):
+        (data / split / "cat").mkdir(parents=True)
+        (data / split / "cat/1.png").write_bytes(b"")
+    command = ["prepare", str(params), "lite_train_lite_infer", "--data-path", str(data)]
+    assert main(command) == 0
+    assert folders(params) == []
+    assert asked[0][2]["data_path"] == data
+    (data / "val/cat/1.png").unlink()
+    assert main(command) == 2
+    assert "val/cat: has no image" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [HEAD, HEAD + "===alignment_params===\nalignment:null\n"])
+def test_a_file_without_alignment_prepares_nothing_and_says_so(params, asked, text, capsys):
+    params.write_text(text)
+    assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0
+    assert "nothing to prepare" in capsys.readouterr().out
+    assert (folders(params), asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        (HEAD + ALIGNMENT, "lite_trian_lite_infer", "did you mean 'lite_train_lite_infer'"),
+        (HEAD + "===alignment_params===\nsteps:01\n", "whole_infer", "has no 'alignment' line"),
+        (HEAD + "===alignment_params===\nalignment:nowhere.yaml\n", "whole_infer", "no such case file"),
+        ("model_name:demo\n", "whole_infer", "before the first section header"),
+    ],
+)
+def test_wrong_use_is_exit_2(params, asked, text, mode, message, capsys):
+    params.write_text(text)
+    assert main(["prepare", str(params), mode]) == 2
+    assert message in capsys.readouterr().err
+    assert folders(params) == []

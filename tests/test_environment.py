@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from tipchain import environment
+from tipchain.environment import check_folder, check_framework, check_packages, check_python, check_threads
+from tipchain.outcome import Outcome
+
+ANSWER = '{"version": "9.9", "build": "CPU", "devices": ["cpu", "gpu:0 X"], "threads": 2, "checked": CHECKED}'
+
+
+def probe(monkeypatch, code):
+    monkeypatch.setitem(environment.PROBES, "torch", code)
+    return check_framework("torch", timeout_s=20)
+
+
+def test_a_framework_that_answers(monkeypatch):
+    found = probe(monkeypatch, f"print('chatter'); print('{ANSWER.replace('CHECKED', '1.0')}')")
+    assert (found.outcome, found.remedy) == (Outcome.PASS, "")
+    assert found.detail == "9.9, CPU build, 2 threads, devices: cpu, gpu:0 X"
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"),
+    [
+        ("import no_such_framework", "No module named 'no_such_framework'"),
+        ("import os; os.abort()", "crashed: SIGABRT"),
+        ("raise SystemExit(7)", "exit code 7"),
+        ("print('{')", "gave no answer, exit code 0"),
+        ("print('{}'); raise ImportError('libx.so: no version')", "libx.so: no version"),
+        (f"print('{ANSWER.replace('CHECKED', '0.0')}')", "does not give finite numbers"),
+    ],
+)
+def test_a_framework_that_does_not_is_a_finding_with_a_way_out(monkeypatch, code, detail):
+    found = probe(monkeypatch, code)
+    assert found.outcome is Outcome.FAIL
+    assert detail in found.detail
+    assert "pip install torch" in found.remedy
+
+
+def test_a_framework_that_hangs(monkeypatch):
+    monkeypatch.setitem(environment.PROBES, "torch", "import time; time.sleep(60)")
+    found = check_framework("torch", timeout_s=0.5)
+    assert found.outcome is Outcome.FAIL
+    assert "did not answer within 0.5 s" in found.detail
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_the_real_frameworks(name):
+    found = check_framework(name)
+    assert found.outcome is Outcome.PASS, found.detail
+    assert "devices: cpu" in found.detail
+
+
+def test_a_missing_package(monkeypatch):
+    monkeypatch.setitem(environment.PACKAGES, "no-such-package", "tipchain[cases]")
+    found = {finding.subject: finding for finding in check_packages()}
+    assert found["numpy"].outcome is Outcome.PASS
+    assert found["no-such-package"].outcome is Outcome.FAIL
+    assert 'pip install "tipchain[cases]"' in found["no-such-package"].remedy
+
+
+def test_python_and_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert check_python().outcome is Outcome.PASS
+    assert "OMP_NUM_THREADS=7" in check_threads().detail
+    monkeypatch.setattr(environment, "PYTHONS", ((3, 5), (3, 6)))
+    assert check_python().outcome is Outcome.FAIL
+
+
+def test_a_folder(tmp_path):
+    assert check_folder("weights", tmp_path, "make it").outcome is Outcome.SKIP
+    (tmp_path / "manifest.json").write_text("{}")
+    assert check_folder("weights", tmp_path, "make it").remedy == ""

@@ -1,0 +1,444 @@
+"""The bash part of the set-up, with a stub for the Python that makes environments: nothing here uses a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tipchain.modes import Mode
+
+PROJECT = Path(__file__).resolve().parents[1]
+PARAMS = "test_tipc/configs/demo/train_infer_python.txt"
+LITE = "lite_train_lite_infer"
+CPU = json.dumps(
+    {"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]}
+)
+CUDA = CPU.replace("filelock", "nvidia-cublas==13")
+
+# Behaves like a base Python; environments that it makes get the stub below as their interpreter.
+BASE = """#!/usr/bin/env bash
+[[ $* != --version ]] || { echo "Python ${STUB_VERSION:-3.11.9}"; exit; }
+[[ -z ${STUB_UNFIT:-} ]] || exit 1
+if [[ $1 == -m && $2 == venv ]]; then
+  echo venv >> "$STUB_LOG"
+  mkdir -p "$3/bin" && cp "$STUB_FOLDER/inner" "$3/bin/python"
+  exit
+fi
+exec REAL "$@"
+"""
+# Logs calls of pip instead of doing them; anything else runs for real.
+INNER = """#!/usr/bin/env bash
+if [[ $1 == -m && $2 == pip ]]; then
+  echo "$*" >> "$STUB_LOG"
+  [[ $* != *--dry-run* ]] || { cat "$STUB_FOLDER/report"; exit; }
+  [[ -z ${STUB_KILL:-} || $* != *--build-constraint* ]] || kill -9 0
+  sleep "${STUB_SLEEP:-0}"
+  exit "${STUB_EXIT:-0}"
+fi
+exec REAL "$@"
+"""
+
+
+class Project:
+    """A copy of what the set-up needs, with stubs before everything else on PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.stubs = folder / "project", folder / "stubs"
+        for name in (
+            "prepare.sh",
+            "test_tipc/prepare.sh",
+            "tools/environment.sh",
+            "constraints.txt",
+            "pyproject.toml",
+        ):
+            target = self.root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(PROJECT / name, target)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
+        self.write(
+            PARAMS,
+            "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\n",
+        )
+        self.write("configs/demo.yaml", CASE)
+        self.stubs.mkdir()
+        for name, text in (("python3", BASE), ("inner", INNER)):
+            (self.stubs / name).write_text(text.replace("REAL", f'"{sys.executable}"'))
+            (self.stubs / name).chmod(0o755)
+        (self.stubs / "report").write_text(CPU)
+        self.log = self.stubs / "log"
+        self.venv = self.root / ".venv"
+        self.state = self.venv / ".tipchain-set-up"
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {
+            key: value for key, value in os.environ.items() if key not in ("TIPCHAIN_PYTHON", "PYTHONPATH")
+        }
+        path = f"{self.stubs}:{kept['PATH']}"
+        return {**kept, "PATH": path, "STUB_LOG": str(self.log), "STUB_FOLDER": str(self.stubs), **more}
+
+    def start(self, *args: str, script: str = "prepare.sh", cwd: Path | None = None, **more: str):
+        return subprocess.Popen(
+            ["bash", str(self.root / script), *args], cwd=cwd or self.root, env=self.environment(**more),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def prepare(self, *args: str, **more) -> subprocess.CompletedProcess[str]:
+        with self.start(*args, **more) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+CASE = """\
+id: demo
+sides:
+  torch: {model: "demo:model", dataset: "demo:data"}
+  paddle: {model: "demo:model", dataset: "demo:data"}
+stages: [data]
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def ready(project):
+    assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    project.log.unlink()
+    return project
+
+
+@pytest.mark.parametrize("option", ["", "--dev"])
+def test_the_environment_is_made_under_the_constraints(project, option):
+    done = project.prepare(PARAMS, LITE, "--env-only", *filter(None, [option]))
+    assert done.returncode == 0, done.stderr
+    venv, pip, dry, install = project.calls()
+    assert venv == "venv"
+    assert pip.endswith("-c constraints.txt --upgrade pip")
+    assert "--dry-run --no-deps" in dry
+    assert "-c constraints.txt --build-constraint constraints.txt -e .[cpu,cases]" in install
+    assert install.endswith("--group dev") == bool(option)
+    assert "CUDA" not in done.stderr
+    assert not (project.root / "test_tipc/data").exists()
+
+
+def test_a_second_call_installs_nothing(ready):
+    before = ready.state.stat().st_mtime_ns
+    start = time.perf_counter()
+    done = ready.prepare(PARAMS, LITE, "--env-only")
+    assert time.perf_counter() - start < 2
+    assert (done.returncode, ready.calls(), ready.state.stat().st_mtime_ns) == (0, [], before)
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml"])
+def test_a_changed_lock_installs_again_into_the_same_environment(ready, name):
+    with (ready.root / name).open("a") as file:
+        file.write("# changed\n")
+    assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert "venv" not in ready.calls()
+    assert len(ready.calls()) == 3
+    ready.log.unlink()
+    ready.prepare(PARAMS, LITE, "--env-only")
+    assert ready.calls() == []
+
+
+def test_the_development_tools_are_added_once_and_kept(ready):
+    for count, options in ((3, ["--dev"]), (0, ["--dev"]), (0, [])):
+        assert ready.prepare(PARAMS, LITE, "--env-only", *options).returncode == 0
+        assert len(ready.calls()) == count
+        ready.log.unlink(missing_ok=True)
+    with (ready.root / "constraints.txt").open("a") as file:
+        file.write("# changed\n")
+    ready.prepare(PARAMS, LITE, "--env-only")
+    assert ready.calls()[-1].endswith("--group dev")
+
+
+def test_force_makes_the_environment_anew_only_where_the_environment_was_asked_for(ready):
+    assert ready.prepare(PARAMS, LITE, "--env-only", "--force").returncode == 0
+    assert ready.calls()[0] == "venv"
+    assert not Path(f"{ready.venv}.old").exists()
+    ready.log.unlink()
+    assert ready.prepare(PARAMS, LITE, "--data-only", "--force").returncode == 0
+    assert ready.calls() == []
+
+
+def test_a_set_up_that_was_killed_is_done_again_from_the_start(project):
+    killed = project.prepare(PARAMS, LITE, "--env-only", STUB_KILL="1")
+    assert killed.returncode == -signal.SIGKILL
+    assert project.state.read_text() == "started"
+    refused = project.prepare(PARAMS, LITE, "--data-only")
+    assert refused.returncode == 2
+    assert "no complete environment yet" in refused.stderr
+    (project.venv / "half-installed").write_text("")
+    project.log.unlink()
+    assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert project.calls()[0] == "venv"
+    assert not (project.venv / "half-installed").exists()
+
+
+def test_ctrl_c_ends_with_130(project):
+    process = project.start(PARAMS, LITE, "--env-only", STUB_SLEEP="5")
+    while len(project.calls()) < 2:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    with process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "repeat the command" in err
+    assert project.state.read_text() == "started"
+
+
+def test_an_update_that_was_killed_is_done_again_from_the_start(ready):
+    (ready.root / "constraints.txt").write_text("")
+    assert ready.prepare(PARAMS, LITE, "--env-only", STUB_KILL="1").returncode == -signal.SIGKILL
+    ready.log.unlink()
+    assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert ready.calls()[0] == "venv"
+
+
+def test_an_environment_that_lost_its_python_is_made_again(ready):
+    (ready.venv / "bin/python").unlink()
+    assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert ready.calls()[0] == "venv"
+
+
+def test_a_moved_project_installs_again(ready):
+    ready.root = ready.root.rename(ready.root.with_name("moved"))
+    assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert len(ready.calls()) == 3
+
+
+def test_an_environment_of_the_users_own_is_completed_not_replaced(project):
+    (project.venv / "bin").mkdir(parents=True)
+    shutil.copy(project.stubs / "inner", project.venv / "bin/python")
+    (project.venv / "mine").write_text("")
+    assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert "venv" not in project.calls()
+    assert (project.venv / "mine").exists()
+
+
+def test_a_folder_that_is_no_environment_stays(project):
+    (project.venv / "mine").mkdir(parents=True)
+    done = project.prepare(PARAMS, LITE, "--env-only")
+    assert done.returncode == 2
+    assert "is in the way" in done.stderr
+    assert (project.venv / "mine").is_dir()
+
+
+def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project):
+    done = project.prepare(PARAMS, LITE, "--env-only", STUB_EXIT="1")
+    assert done.returncode == 2
+    assert "the set-up failed in: pip install" in done.stderr
+    assert project.state.read_text() == "started"
+
+
+def test_two_set_ups_at_once_make_one_environment(project):
+    first = project.start(PARAMS, LITE, "--env-only", STUB_SLEEP="0.5")
+    while not project.calls():
+        time.sleep(0.02)
+    second = project.start(PARAMS, LITE, "--env-only")
+    with first, second:
+        results = [process.communicate(timeout=60) for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert "waiting for another set-up" in results[1][1]
+    assert project.calls().count("venv") == 1
+    assert len(project.calls()) == 4
+
+
+def test_cuda_is_announced_before_it_is_fetched(project):
+    (project.stubs / "report").write_text(CUDA)
+    done = project.prepare(PARAMS, LITE, "--env-only")
+    assert done.returncode == 0, done.stderr
+    assert "PIP_EXTRA_INDEX_URL" in done.stderr
+    assert done.stderr.index("PIP_EXTRA_INDEX_URL") < done.stderr.index("environment ready")
+
+
+def test_without_a_fitting_python_it_says_what_it_found(project):
+    for name in ("python3.10", "python3.11", "python3.12", "python3.13"):
+        shutil.copy(project.stubs / "python3", project.stubs / name)
+    done = project.prepare(PARAMS, LITE, "--env-only", STUB_UNFIT="1", STUB_VERSION="3.9.2")
+    assert done.returncode == 2
+    assert "found: python3 (Python 3.9.2), python3.13" in done.stderr
+    assert "python3-venv" in done.stderr
+    assert not project.venv.exists()
+
+
+def test_another_python_on_the_path_is_tried(project):
+    shutil.copy(project.stubs / "python3", project.stubs / "python3.13")
+    (project.stubs / "python3").write_text("#!/bin/sh\nexit 1\n")
+    assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
+
+
+def test_data_only_needs_an_environment_and_uses_no_pip(project):
+    done = project.prepare(PARAMS, LITE, "--data-only")
+    assert done.returncode == 2
+    assert "no complete environment yet" in done.stderr
+    assert "--env-only" in done.stderr
+    assert project.calls() == []
+
+
+@pytest.mark.parametrize("script", ["prepare.sh", "test_tipc/prepare.sh"])
+def test_data_is_prepared_from_any_folder(ready, tmp_path, script):
+    for params in (PARAMS, str(ready.root / PARAMS)):
+        done = ready.prepare(params, LITE, "--data-only", cwd=tmp_path, script=script)
+        assert done.returncode == 0, done.stderr
+    assert (ready.root / "test_tipc/data/lite_data/manifest.json").is_file()
+    assert "ready" in done.stdout
+    assert not (ready.root / "test_tipc/data/weights").exists()
+
+
+def test_ones_own_python_is_used_as_it_is(project, tmp_path):
+    data = tmp_path / "my data"
+    for split in ("train", "val"):
+        (data / split / "cat").mkdir(parents=True)
+        (data / split / "cat/1.png").write_bytes(b"")
+    options = ("--data-only", "--data-path", str(data))
+    done = project.prepare(PARAMS, LITE, *options, "--python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert "1 classes" in done.stdout
+    assert project.prepare(PARAMS, LITE, *options, TIPCHAIN_PYTHON=sys.executable).returncode == 0
+    assert (project.calls(), project.venv.exists()) == ([], False)
+
+
+def test_a_python_that_lacks_something_gets_nothing_installed(project, tmp_path):
+    bare = tmp_path / "bare"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -I "$@"\n')
+    bare.chmod(0o755)
+    done = project.prepare(PARAMS, LITE, "--python", str(bare))
+    assert done.returncode == 2
+    assert "nothing was installed into it" in done.stderr
+    done = project.prepare(PARAMS, LITE, "--python", str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert "no such program" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "usage:"),
+        ([PARAMS], "usage:"),
+        ([PARAMS, LITE, "more"], "usage:"),
+        ([PARAMS, LITE, "--nope"], "unknown option --nope"),
+        ([PARAMS, LITE, "--python"], "--python needs a path"),
+        ([PARAMS, LITE, "--data-path", ""], "--data-path needs a path"),
+        ([PARAMS, LITE, "--env-only", "--data-only"], "exclude each other"),
+        ([PARAMS, "lite_trian_lite_infer"], "unknown mode 'lite_trian_lite_infer'"),
+        ([PARAMS, ""], "unknown mode ''"),
+        ([PARAMS, "whole_infer lite"], "unknown mode"),
+        (["nothing.txt", LITE], "nothing.txt: no such parameter file"),
+    ],
+)
+def test_wrong_use_is_exit_2_before_anything_is_made(project, args, message):
+    done = project.prepare(*args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert (project.calls(), project.venv.exists()) == ([], False)
+
+
+RUN_STUB = """#!/usr/bin/env bash
+echo "$(basename "$0") $*" | tee -a "$STUB_LOG"
+[[ " $STUB_FAILING " != *" $(basename "$0")${2:-} "* ]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "code"),
+    [
+        ("", 0),
+        ("ruff--check", 1),
+        ("mypy", 1),
+        ("shellcheck.ci/run", 1),
+        ("pythonpytest", 1),
+        ("mypy pythonpytest", 1),
+    ],
+)
+def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failing, code):
+    target = project.root / "tests/run.sh"
+    target.parent.mkdir()
+    shutil.copy(PROJECT / "tests/run.sh", target)
+    shutil.copytree(PROJECT / ".ci", project.root / ".ci")
+    (project.root / "test_tipc/configs/alexnet").mkdir(parents=True)
+    project.write("test_tipc/configs/alexnet/train_infer_python.txt", "")
+    subprocess.run(["git", "init", "-q", str(project.root)], check=True)
+    for name in ("ruff", "mypy", "shellcheck", "python"):
+        (project.stubs / name).write_text(RUN_STUB)
+        (project.stubs / name).chmod(0o755)
+    more = {"TIPCHAIN_PYTHON": str(project.stubs / "python"), "STUB_FAILING": failing}
+    done = project.prepare("-k", "some words", script=".ci/run", cwd=project.root.parent, **more)
+    assert done.returncode == code, done.stderr
+    calls = [call for call in project.calls() if not call.startswith("python -c")]
+    params = "test_tipc/configs/alexnet/train_infer_python.txt"
+    assert calls[0] == f"python -m tipchain prepare {params} {LITE}"
+    assert calls[1:4] == ["ruff check", "ruff format --check", "mypy "]
+    assert calls[4].startswith("shellcheck -x .ci/run prepare.sh test_tipc/prepare.sh tests/run.sh tools/")
+    assert calls[5] == "python -m pytest -k some words"
+    assert done.stdout.splitlines()[-1] == calls[5]
+    if failing.startswith("mypy"):
+        assert "== failed before the tests: mypy" in done.stdout
+
+
+def test_the_script_knows_the_same_modes_as_the_program():
+    line = next(
+        line for line in (PROJECT / "prepare.sh").read_text().splitlines() if line.startswith("MODES=")
+    )
+    assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in Mode]
+
+
+@pytest.mark.parametrize("name", ["prepare.sh", "test_tipc/prepare.sh", "tests/run.sh", ".ci/run"])
+def test_scripts_stop_at_errors_and_can_be_run(name):
+    text = (PROJECT / name).read_text()
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert "\nset -euo pipefail\n" in text
+    assert os.access(PROJECT / name, os.X_OK)
+
+
+def test_the_lock_covers_what_the_project_asks_for():
+    import re
+
+    locked = {re.split("==", line)[0] for line in lock_lines()}
+    text = (PROJECT / "pyproject.toml").read_text()
+    tables = re.findall(
+        r"^(?:requires|dependencies|cpu|cases|dev) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE
+    )
+    assert len(tables) == 5
+    wanted = [
+        re.split(r"[<>=]", need)[0].lower() for table in tables for need in re.findall(r'"([^"]+)"', table)
+    ]
+    assert set(wanted) <= locked
+
+
+def test_every_python_gets_exactly_one_version_of_a_package():
+    from packaging.requirements import Requirement
+
+    for version in ("3.10", "3.11", "3.12", "3.13"):
+        found: dict[str, str] = {}
+        for line in lock_lines():
+            need = Requirement(line)
+            if need.marker is None or need.marker.evaluate({"python_version": version}):
+                assert need.name not in found
+                assert [one.operator for one in need.specifier] == ["=="]
+                found[need.name] = str(need.specifier)
+        assert {"numpy", "torch", "paddlepaddle", "pytest", "pip", "hatchling"} <= set(found)
+
+
+def lock_lines() -> list[str]:
+    lines = (PROJECT / "constraints.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
