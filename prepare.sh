@@ -15,7 +15,7 @@ usage() {
 usage: bash prepare.sh PARAMS MODE [options]
   PARAMS             TIPC parameter file, e.g. test_tipc/configs/alexnet/train_infer_python.txt
   MODE               one of: $MODES
-  --env-only         only the environment
+  --env-only         only the environment (PARAMS and MODE may be left out)
   --data-only        only the data, in the environment that is there; uses no network
   --force            make the data and weights anew (with --env-only the environment)
   --python PATH      use this Python's environment as it is instead of .venv (default: \$TIPCHAIN_PYTHON)
@@ -40,13 +40,15 @@ parse_arguments() {
         if [[ $1 == --python ]]; then python="$2"; else data_path="$2"; fi
         shift
         ;;
+      -h | --help) (usage) 2>&1 || exit 0 ;;
       -*) usage "unknown option $1" ;;
       *) words+=("$1") ;;
     esac
     shift
   done
-  ((${#words[@]} == 2)) || usage
   [[ -z $env_only || -z $data_only ]] || usage "--env-only and --data-only exclude each other"
+  if [[ -n $env_only && ${#words[@]} == 0 ]]; then return; fi # the environment is the same for all
+  ((${#words[@]} == 2)) || usage
   params="${words[0]}" mode="${words[1]}"
   [[ " $MODES " == *" $mode "* && $mode != *" "* ]] || die "unknown mode '$mode'" "expected one of: $MODES"
   # A path is one from where the caller stands, or else from the project's root.

@@ -140,6 +140,17 @@ def test_the_environment_is_made_under_the_constraints(project, option):
     assert not (project.root / "test_tipc/data").exists()
 
 
+def test_the_environment_needs_no_parameter_file(project):
+    assert project.prepare("--env-only").returncode == 0
+    assert len(project.calls()) == 4
+
+
+def test_help_is_no_error(project):
+    done = project.prepare("--help")
+    assert (done.returncode, project.calls()) == (0, [])
+    assert done.stdout.startswith("usage: bash prepare.sh PARAMS MODE")
+
+
 def test_a_second_call_installs_nothing(ready):
     before = ready.state.stat().st_mtime_ns
     start = time.perf_counter()
