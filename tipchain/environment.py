@@ -158,3 +158,19 @@ def _last_json(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the installed versions of the frameworks and numpy, without importing them."""
+    found = {}
+    for name, distributions in (
+        ("torch", ("torch",)),
+        ("paddle", ("paddlepaddle", "paddlepaddle-gpu")),
+        ("numpy", ("numpy",)),
+    ):
+        for distribution in distributions:
+            try:
+                found[name] = metadata.version(distribution)
+            except metadata.PackageNotFoundError:
+                continue
+    return found

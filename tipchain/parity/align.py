@@ -26,7 +26,8 @@ from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.judge import Verdict
-from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.names import dump_name
+from tipchain.parity.publish import adopt_dumps
 from tipchain.parity.record import save_record
 from tipchain.parity.recorder import USES, Job
 from tipchain.parity.stage_judge import Rules, StageJudgement, judge_stage
@@ -73,6 +74,7 @@ def align(request: Request, listener: Listener = lambda _: None) -> list[StageJu
         CaseError, WeightsError, DataError: what the stages need cannot be had.
     """
     request.folder.mkdir(parents=True, exist_ok=True)
+    adopt_dumps(request.dumps, request.stages, request.folder)
     recorders = _start(request)
     rules = request.rules or Rules.of(request.case)
     judged: list[StageJudgement] = []
@@ -109,13 +111,12 @@ def _judge(request: Request, stage: str, recorders: Sequence[_Recorder], rules: 
             stage=stage,
             verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/{recorded[0]}", reason=reason),),
         )
-    folders = {side: request.dumps.get(side, request.folder) for side in SIDES}
-    return judge_stage(stage, folders["torch"], folders["paddle"], rules)
+    return judge_stage(stage, request.folder, rules)
 
 
 def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[StageJudgement]:
     """Judge the dumps in ``folder`` again, without running anything."""
-    return [judge_stage(stage, folder, folder, rules) for stage in stages]
+    return [judge_stage(stage, folder, rules) for stage in stages]
 
 
 def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
@@ -366,10 +367,3 @@ def _listen(recorders: Sequence[_Recorder]) -> None:
             key.data.read()
     for recorder in recorders:
         recorder.expire()
-
-
-def run_files(stage: str) -> tuple[str, ...]:
-    """Return the names of all files that a stage may leave."""
-    dumps = [dump_name(stage, side) for side in SIDES]
-    tensors = [tensors_name(stage, side) for side in SIDES] if stage == "backward" else []
-    return (*dumps, *(f"{name}.json" for name in dumps), *tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from tipchain.errors import InputError, RecordError
 from tipchain.outcome import Outcome
-from tipchain.parity.case_types import Case, KnownDeviation
+from tipchain.parity.case_types import SIDES, Case, KnownDeviation
 from tipchain.parity.defaults import tolerance_for, tolerances_for
 from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.names import dump_name, tensors_name
@@ -64,19 +65,18 @@ class Rules:
         return tolerance_for("backward", name, self.own.get("backward", {}))
 
 
-def judge_stage(stage: str, reference: Path, port: Path, rules: Rules) -> StageJudgement:
+def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     """Compare the dumps of one stage.
 
     Args:
         stage: the stage's name.
-        reference: folder or dump of the torch side.
-        port: folder or dump of the Paddle side.
+        folder: where both dumps lie.
         rules: tolerances and known deviations.
 
     Returns:
         The verdicts; an unreadable or missing dump is an ERROR verdict, never a pass.
     """
-    paths = {side: _dump(stage, side, path) for side, path in (("torch", reference), ("paddle", port))}
+    paths = {side: folder / dump_name(stage, side) for side in SIDES}
     try:
         records = {side: load_record(path) for side, path in paths.items()}
     except InputError as error:
@@ -102,8 +102,17 @@ def judge_stage(stage: str, reference: Path, port: Path, rules: Rules) -> StageJ
     )
 
 
-def _dump(stage: str, side: str, path: Path) -> Path:
-    return path / dump_name(stage, side) if path.is_dir() else path
+def case_of(folder: Path) -> Path | None:
+    """Return the case file that the dumps in ``folder`` tell of, or None if they tell none that exists."""
+    for path in sorted(folder.glob("*.npy.json")):
+        try:
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        case = found.get("case") if isinstance(found, dict) else None
+        if case and Path(case).is_file():
+            return Path(case)
+    return None
 
 
 def _failed(stage: str, what: str, reason: str) -> StageJudgement:

@@ -1,0 +1,239 @@
+"""``tipchain align`` and the numbered scripts: run the alignment stages of a case."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.commands.report import add_report_arguments
+from tipchain.devices import parse_device
+from tipchain.errors import MissingFrameworkError, UsageError
+from tipchain.modes import Mode, parse_mode
+from tipchain.runs import MODE_VARIABLE, RUN_VARIABLE
+
+if TYPE_CHECKING:
+    from tipchain.parity.case_types import Case
+    from tipchain.parity.stage_judge import StageJudgement
+    from tipchain.report.model import RunReport
+
+DEFAULT_CASE = "configs/alexnet.yaml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``tipchain align``."""
+    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
+    parser.add_argument(
+        "--stages",
+        "--steps",
+        metavar="LIST",
+        help="stage names or script numbers, e.g. forward,loss or 01,04",
+    )
+    add_run_arguments(parser)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``align`` and the numbered scripts share."""
+    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
+    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
+    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"TIPC mode (default {mode})")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="output folder (default test_tipc/output/CASE/MODE)"
+    )
+    parser.add_argument(
+        "--torch-dump",
+        type=Path,
+        metavar="PATH",
+        help="use these torch dumps (a folder or a file); torch is not run",
+    )
+    parser.add_argument(
+        "--paddle-dump", type=Path, metavar="PATH", help="use these Paddle dumps; Paddle is not run"
+    )
+    parser.add_argument(
+        "--record",
+        choices=("torch", "paddle"),
+        help="record this side only, to compare elsewhere; exit code 4",
+    )
+    parser.add_argument(
+        "--data-path", type=Path, metavar="DIR", help="data folder with train/ and val/ class folders"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="forward within 1e-6, the reproduction guide's threshold"
+    )
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds that each side may take in all")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="threads of each side (default: cores shared out)"
+    )
+    add_report_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the stages and return the exit code."""
+    from tipchain.parity.names import parse_stages
+
+    return align_case(args, parse_stages(args.stages) if args.stages else ())
+
+
+def script_main(number: str, argv: Sequence[str] | None = None) -> int:
+    """Entry point of the numbered scripts: run the stages of script ``number`` for ``--case``."""
+    from tipchain.cli import Parser, guarded
+
+    def work() -> int:
+        from tipchain.parity.names import SCRIPTS
+
+        stages = SCRIPTS[number]
+        parser = Parser(
+            description=f"Align the stages of script {number}: {', '.join(stages)}.", allow_abbrev=False
+        )
+        parser.add_argument("--case", type=Path, default=Path(DEFAULT_CASE), help=f"default {DEFAULT_CASE}")
+        add_run_arguments(parser)
+        return align_case(parser.parse_args(argv), stages)
+
+    return guarded(work)
+
+
+def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
+    """Align the case that ``args`` names; without ``stages`` all that the case and the mode have."""
+    from tipchain.parity.align import Request, align, check_dumps
+    from tipchain.parity.case import load_case
+    from tipchain.parity.publish import LATEST, withdraw
+    from tipchain.parity.stage_judge import Rules
+    from tipchain.report.write import write_report
+    from tipchain.runs import new_run
+
+    mode, device = parse_mode(args.mode), parse_device(args.device)
+    case = load_case(_from_root(args.case))
+    chosen = choose_stages(case, mode, stages)
+    dumps = {
+        side: path for side in ("torch", "paddle") if (path := getattr(args, f"{side}_dump")) is not None
+    }
+    _check_use(args, dumps)
+    check_dumps(dumps, chosen)
+    out = args.out or case.root / "test_tipc" / "output" / case.id / mode.value
+    run_folder = Path(os.environ[RUN_VARIABLE]) if os.environ.get(RUN_VARIABLE) else _new_run(new_run, out)
+    scribe = _Scribe(case=case, mode=mode, out=out, folder=run_folder / LATEST, device=str(device))
+    withdraw(out / LATEST, chosen)
+    request = Request(
+        case=case, mode=mode, stages=chosen, folder=run_folder / LATEST, device=str(device), dumps=dumps,
+        sides=(args.record,) if args.record else ("torch", "paddle"), data_path=args.data_path,
+        timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
+    )  # fmt: skip
+    try:
+        align(request, scribe.stage)
+    except MissingFrameworkError as error:
+        scribe.refuse(str(error))
+        raise
+    report = scribe.report()
+    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the stages to run: those wanted, or all that the case names and the mode allows.
+
+    Raises:
+        UsageError: a wanted stage is not in the case.
+    """
+    without_training = ("forward", "data", "metric")
+    possible = [stage for stage in case.stages if mode.trains or stage in without_training]
+    missing = [stage for stage in wanted if stage not in case.stages]
+    if missing:
+        raise UsageError(
+            f"{case.path}: stages: {', '.join(missing)} not in this case\n  it has: {', '.join(case.stages)}"
+        )
+    return tuple(wanted) or tuple(possible)
+
+
+def _from_root(path: Path) -> Path:
+    """Return ``path`` as seen from here, else from the project's root (the scripts run from anywhere)."""
+    here = Path(__file__).resolve().parents[2] / path
+    return path if path.exists() or not here.exists() else here
+
+
+def _new_run(new_run: object, out: Path) -> Path:
+    assert callable(new_run)
+    try:
+        folder = new_run(out)
+    except OSError as error:
+        raise UsageError(f"cannot write below {out}: {error.strerror}") from error
+    assert isinstance(folder, Path)
+    return folder
+
+
+def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
+    if args.record and args.record in dumps:
+        raise UsageError(f"--record {args.record} and --{args.record}-dump exclude each other")
+    if args.threads < 0:
+        raise UsageError(f"--threads must be at least 1, found {args.threads}")
+    if args.timeout is not None and not args.timeout > 0:
+        raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
+    if args.data_path is not None and not args.data_path.is_dir():
+        raise UsageError(f"--data-path: no such folder: {args.data_path}")
+
+
+class _Scribe:
+    """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
+
+    def __init__(self, *, case: Case, mode: Mode, out: Path, folder: Path, device: str) -> None:
+        from tipchain.environment import installed_versions
+        from tipchain.runs import append, commit, run_header
+
+        self.case, self.mode, self.out, self.folder = case, mode, out, folder
+        self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
+        self.versions = installed_versions()
+        self.judged: list[StageJudgement] = []
+        facts = {"case": str(case.path), "mode": mode.value, "device": device, "commit": commit(case.root),
+                 **self.versions, "tf32": "off"}  # fmt: skip
+        append(out / "alignment.log", run_header(folder.parent, facts))
+
+    def stage(self, judgement: StageJudgement) -> None:
+        """Write down one judged stage."""
+        from tipchain.parity.difflog import write_diff_log
+        from tipchain.parity.names import log_name
+        from tipchain.parity.publish import LATEST, publish, stage_files
+        from tipchain.runs import append
+
+        self.judged.append(judgement)
+        path = self.folder / log_name(judgement.stage)
+        print(f"== {judgement.stage}", flush=True)
+        write_diff_log(path, judgement.verdicts, judgement.tolerances, stream=sys.stdout)
+        publish(self.folder, self.out / LATEST, stage_files(judgement.stage))
+        append(self.out / "alignment.log", f"# stage {judgement.stage}\n{path.read_text()}")
+
+    def refuse(self, message: str) -> None:
+        """Note in ``alignment.log`` why nothing was run."""
+        from tipchain.runs import append
+
+        append(
+            self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines())
+        )
+
+    def report(self) -> RunReport:
+        """Return the report, kept in the run's folder too."""
+        from tipchain.report.json_ import dump_report
+        from tipchain.report.model import RunReport
+        from tipchain.runs import append, atomic_write
+
+        report = RunReport(
+            title=str(self.case.path),
+            mode=self.mode.value,
+            run=os.path.relpath(self.folder.parent),
+            started=self.started.isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - self.clock,
+            versions=self.versions,
+            verdicts=tuple(verdict for judgement in self.judged for verdict in judgement.verdicts),
+            notes=tuple(
+                f"{judgement.stage}: {note}" for judgement in self.judged for note in judgement.notes
+            ),
+        )
+        name = "alignment.json" if len(self.judged) != 1 else f"alignment_{self.judged[0].stage}.json"
+        atomic_write(self.folder / name, dump_report(report))
+        counts = ", ".join(
+            f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
+        )
+        append(self.out / "alignment.log", f"# run ended: {counts}; exit code {int(report.exit_code)}")
+        return report

@@ -1,0 +1,89 @@
+"""``tipchain judge``: apply other tolerances to a finished alignment run; nothing is run again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from tipchain.commands.report import add_report_arguments
+from tipchain.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "run", type=Path, metavar="RUN", help="a run's folder, or a folder of dumps such as log_reprod"
+    )
+    parser.add_argument(
+        "--case", type=Path, help="take tolerances from this case (default: the one that was run)"
+    )
+    parser.add_argument("--stages", "--steps", metavar="LIST", help="judge only these stages")
+    parser.add_argument("--method", choices=("mean", "min", "max", "all"), default="mean")
+    parser.add_argument("--threshold", type=float, help="hold every tensor of the dumps against this")
+    parser.add_argument(
+        "--rtol", type=float, help="with --atol: numpy.testing's rule for every tensor of the dumps"
+    )
+    parser.add_argument("--atol", type=float)
+    parser.add_argument(
+        "--strict", action="store_true", help="forward within 1e-6, the reproduction guide's threshold"
+    )
+    add_report_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge the dumps and return the exit code."""
+    from tipchain.environment import installed_versions
+    from tipchain.parity.align import judge_folder, present_stages
+    from tipchain.parity.case_types import STAGES
+    from tipchain.parity.names import parse_stages
+    from tipchain.parity.publish import LATEST
+    from tipchain.report.model import RunReport
+    from tipchain.report.write import write_report
+
+    started, clock = datetime.now().astimezone(), time.perf_counter()
+    folder = args.run / LATEST if (args.run / LATEST).is_dir() else args.run
+    if not folder.is_dir():
+        raise UsageError(f"no such folder: {folder}\n  expected: a run's folder, or one with dumps")
+    stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
+    if not stages:
+        raise UsageError(
+            f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like"
+        )
+    judged = judge_folder(folder, stages, _rules(args, folder))
+    report = RunReport(
+        title=f"judged again: {args.run}",
+        mode="",
+        run=str(folder),
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - clock,
+        versions=installed_versions(),
+        verdicts=tuple(verdict for judgement in judged for verdict in judgement.verdicts),
+        notes=tuple(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes),
+    )
+    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def _rules(args: argparse.Namespace, folder: Path) -> object:
+    """Return the tolerances: the command line's for every tensor, else the case's."""
+    from tipchain.parity.case import load_case
+    from tipchain.parity.stage_judge import Rules, case_of
+    from tipchain.parity.tolerance import Tolerance
+
+    override = None
+    if args.threshold is not None or args.rtol is not None or args.atol is not None:
+        override = Tolerance(
+            method=args.method,
+            threshold=args.threshold,
+            rtol=args.rtol,
+            atol=args.atol,
+            reason="command line",
+        )
+    elif args.method != "mean":
+        raise UsageError("--method needs --threshold")
+    path = args.case or case_of(folder)
+    if path is None:
+        return Rules(own={}, strict=args.strict, override=override)
+    return Rules.of(load_case(path), strict=args.strict, override=override)

@@ -1,0 +1,62 @@
+"""Bring a run's files to ``log_reprod``, where users look for the latest ones."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tipchain.parity.names import dump_name, log_name, tensors_name
+from tipchain.parity.record import meta_path
+
+LATEST = "log_reprod"
+
+
+def withdraw(latest: Path, stages: Iterable[str]) -> None:
+    """Remove the stages' diff logs from ``latest``: an old "passed" must not outlive the start of a run."""
+    for stage in stages:
+        (latest / log_name(stage)).unlink(missing_ok=True)
+
+
+def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
+    """Put the named files of ``folder`` into ``latest``, each in one step; what is absent there is removed."""
+    latest.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        source, target = folder / name, latest / name
+        if not source.is_file():
+            target.unlink(missing_ok=True)
+            continue
+        beside = latest / f".{secrets.token_hex(4)}.{name}"
+        try:
+            os.link(source, beside)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(source, beside)
+        os.replace(beside, target)  # noqa: PTH105
+
+
+def stage_files(stage: str) -> tuple[str, ...]:
+    """Return the names of all files that a stage may leave."""
+    dumps = [dump_name(stage, side) for side in ("torch", "paddle")]
+    tensors = [tensors_name(stage, side) for side in ("torch", "paddle")] if stage == "backward" else []
+    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, log_name(stage))
+
+
+def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:
+    """Copy dumps made elsewhere, with what stands beside them, into a run's folder.
+
+    A stage that has no dump there is left without one, which judging reports as an ERROR.
+    """
+    for side, path in dumps.items():
+        for stage in stages:
+            source = path / dump_name(stage, side) if path.is_dir() else path
+            target = folder / dump_name(stage, side)
+            pairs = {
+                source: target,
+                meta_path(source): meta_path(target),
+                source.with_name(tensors_name(stage, side)): folder / tensors_name(stage, side),
+            }
+            for one, other in pairs.items():
+                if one.is_file():
+                    shutil.copyfile(one, other)
