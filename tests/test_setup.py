@@ -43,7 +43,7 @@ if [[ $1 == -m && $2 == pip ]]; then
   sleep "${STUB_SLEEP:-0}"
   exit "${STUB_EXIT:-0}"
 fi
-exec REAL "$@"
+PYTHONPATH="$STUB_FOLDER/../project" exec REAL "$@"
 """
 
 
