@@ -1,0 +1,1 @@
+"""Alignment cases: for each model a torch side and a Paddle side."""

@@ -1,0 +1,1 @@
+"""AlexNet, once in PyTorch and once in PaddlePaddle."""

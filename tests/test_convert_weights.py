@@ -1,0 +1,296 @@
+"""Weights cross from torch to Paddle by the type of their layers, whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tipchain.cli import main
+from tipchain.errors import WeightsError
+from tipchain.runs import replacing_path
+
+pytestmark = pytest.mark.frameworks
+ROOT = Path(__file__).resolve().parents[1]
+CASE = ROOT / "tests/cases/tiny/tiny.yaml"
+
+
+@pytest.fixture(scope="module")
+def sides():
+    for name in ("torch", "paddle"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}")
+    sys.path.insert(0, str(ROOT))
+    from tipchain.parity.frameworks import load_framework
+
+    torch, paddle = load_framework("torch").torch, load_framework("paddle").paddle
+    from tests.cases.tiny import tiny_paddle, tiny_torch
+
+    return torch, paddle, tiny_torch, tiny_paddle
+
+
+@pytest.fixture
+def models(sides):
+    """Both tiny models; every torch tensor is random, so that no two are equal by chance."""
+    torch, _, tiny_torch, tiny_paddle = sides
+    reference = tiny_torch.build_model()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for tensor in reference.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.uniform_(0.1, 1.0, generator=generator)
+    return reference, tiny_paddle.build_model()
+
+
+def test_square_linear_is_transposed_by_type(models):
+    from tipchain.paddle_weights import convert_state
+
+    reference, port = models
+    state = reference.state_dict()
+    converted = convert_state(reference, state, port)
+    np.testing.assert_array_equal(converted["square.weight"], state["square.weight"].numpy().T)
+    np.testing.assert_array_equal(converted["features.0.weight"], state["features.0.weight"].numpy())
+    np.testing.assert_array_equal(converted["features.1._mean"], state["features.1.running_mean"].numpy())
+    np.testing.assert_array_equal(converted["features.1._variance"], state["features.1.running_var"].numpy())
+    assert set(converted) == set(port.state_dict())
+
+
+def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
+    from tipchain.paddle_weights import convert_file, load_paddle_weights
+
+    torch, paddle, _, tiny_paddle = sides
+    reference, port = models
+    torch.save(reference.state_dict(), tmp_path / "a.pth")
+    convert_file(reference, tmp_path / "a.pth", port, tmp_path / "a.pdparams")
+    fresh = tiny_paddle.build_model()
+    load_paddle_weights(fresh, tmp_path / "a.pdparams")
+    fresh.eval(), reference.eval()
+    image = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
+    expected = reference(torch.from_numpy(image)).detach().numpy()
+    np.testing.assert_allclose(fresh(paddle.to_tensor(image)).numpy(), expected, rtol=1e-5)
+
+
+def test_all_misfits_are_listed(models):
+    from tipchain.paddle_weights import convert_state
+
+    reference, port = models
+    state = reference.state_dict()
+    del state["head.bias"]
+    state["heat.bias"] = state["features.1.weight"]
+    state["square.bias"] = state["square.bias"][:5]
+    state["features.1.bias"] = state["features.1.bias"].double()
+    with pytest.raises(WeightsError) as caught:
+        convert_state(reference, state, port, {"nowhere": "x"})
+    text = str(caught.value)
+    for part in (
+        "missing: head.bias",
+        "unknown: heat.bias, did you mean 'head.bias'?",
+        "shape: square.bias is [5], the torch model has [128]",
+        "dtype: features.1.bias is torch.float64",
+        "names: nowhere is no tensor or layer",
+    ):
+        assert part in text
+
+
+def test_keys_that_the_port_lacks_are_named(sides, models):
+    from tipchain.paddle_weights import convert_state
+
+    _, paddle, _, _ = sides
+    reference, port = models
+    port.extra = paddle.nn.Linear(2, 2)
+    del port.head
+    with pytest.raises(WeightsError, match=r"missing: extra\.weight(.|\n)*unknown: head\.weight"):
+        convert_state(reference, reference.state_dict(), port)
+
+
+def test_names_rename_layers_and_tensors(sides, models):
+    from tipchain.layer_types import torch_view
+    from tipchain.paddle_weights import convert_state
+
+    reference, port = models
+    port.fc, port.body = port.head, port.features
+    del port.head
+    del port.features
+    names = {"features": "body", "head": "fc", "features.1.running_mean": "body.1._mean"}
+    converted = convert_state(reference, reference.state_dict(), port, names)
+    assert set(converted) == set(port.state_dict())
+    expected = {key for key in reference.state_dict() if not key.endswith("num_batches_tracked")}
+    assert {view.torch_name for view in torch_view(port, names)} == expected
+
+
+def test_torch_view_gives_torch_layout(models):
+    from tipchain.layer_types import torch_view
+    from tipchain.paddle_weights import convert_state
+
+    reference, port = models
+    state = reference.state_dict()
+    for name, array in convert_state(reference, state, port).items():
+        port.state_dict()[name].set_value(array)
+    views = list(torch_view(port))
+    buffers = {view.torch_name for view in views if view.kind == "buffer"}
+    assert buffers == {"features.1.running_mean", "features.1.running_var"}
+    for view in views:
+        array = view.tensor.numpy()
+        expected = state[view.torch_name].numpy()
+        np.testing.assert_array_equal(array.T if view.transpose else array, expected)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "MultiheadAttention", "Bilinear"])
+def test_layers_that_pack_differently_are_refused(sides, kind):
+    from tipchain.paddle_weights import convert_state
+
+    torch, paddle, _, _ = sides
+    layer = getattr(torch.nn, kind)(*((4, 4, 4) if kind == "Bilinear" else (4, 4)))
+    reference = torch.nn.ModuleDict({"part": layer})
+    with pytest.raises(WeightsError, match=rf"not supported: part\.\S+ belongs to a {kind}"):
+        convert_state(reference, reference.state_dict(), paddle.nn.Linear(2, 2))
+
+
+def test_subclasses_and_own_parameters(sides):
+    from tipchain.layer_types import OWN, rule_for
+
+    torch, paddle, tiny_torch, tiny_paddle = sides
+
+    class Mine(torch.nn.Linear):
+        pass
+
+    class Recurrent(paddle.nn.LSTM):
+        pass
+
+    rule = rule_for(Mine(2, 2), "torch")
+    assert rule is not None
+    assert rule.transposed == {"weight"}
+    assert rule_for(Recurrent(2, 2), "paddle") is None
+    assert rule_for(tiny_torch.build_model(), "torch") is OWN
+    assert rule_for(tiny_paddle.build_model(), "paddle") is OWN
+
+
+@pytest.mark.parametrize(
+    ("torch_type", "paddle_type", "args"),
+    [
+        ("ConvTranspose2d", "Conv2DTranspose", (3, 5, 2)),
+        ("Conv1d", "Conv1D", (3, 3, 3)),
+        ("Embedding", "Embedding", (7, 7)),
+        ("LayerNorm", "LayerNorm", (6,)),
+        ("GroupNorm", "GroupNorm", (2, 6)),
+        ("PReLU", "PReLU", (6,)),
+    ],
+)
+def test_other_layers_go_straight(sides, torch_type, paddle_type, args):
+    from tipchain.paddle_weights import convert_state
+
+    torch, paddle, _, _ = sides
+    reference = getattr(torch.nn, torch_type)(*args)
+    port = getattr(paddle.nn, paddle_type)(*args)
+    converted = convert_state(reference, reference.state_dict(), port)
+    for array, tensor in zip(converted.values(), reference.state_dict().values(), strict=True):
+        np.testing.assert_array_equal(array, tensor.numpy())
+
+
+class Bomb:
+    """Unpickling it would write a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.target),)
+
+
+def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_path):
+    import pickle
+
+    from tipchain.paddle_weights import convert_file, load_paddle_weights
+
+    torch, *_ = sides
+    reference, port = models
+    torch.save({"head.bias": Bomb(tmp_path / "ran")}, tmp_path / "bomb.pth")
+    with pytest.raises(WeightsError, match="no complete torch weight file"):
+        convert_file(reference, tmp_path / "bomb.pth", port, tmp_path / "out.pdparams")
+    (tmp_path / "bomb.pdparams").write_bytes(pickle.dumps({"head.bias": Bomb(tmp_path / "ran")}))
+    with pytest.raises(WeightsError, match="mkdir"):
+        load_paddle_weights(port, tmp_path / "bomb.pdparams")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bomb.pdparams", "bomb.pth"]
+
+
+def test_truncated_paddle_file(sides, models, tmp_path):
+    from tipchain.paddle_weights import load_paddle_weights, save_paddle_file
+
+    _, port = models
+    path = tmp_path / "a.pdparams"
+    save_paddle_file(port.state_dict(), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(WeightsError, match="no complete Paddle weight file"):
+        load_paddle_weights(port, path)
+
+
+def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
+    from tipchain.paddle_weights import convert_file
+
+    torch, paddle, *_ = sides
+    reference, port = models
+    torch.save(reference.state_dict(), tmp_path / "a.pth")
+    (tmp_path / "a.pdparams").write_text("old")
+
+    def full(_state, path):
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(paddle, "save", full)
+    with pytest.raises(WeightsError, match="No space left on device"):
+        convert_file(reference, tmp_path / "a.pth", port, tmp_path / "a.pdparams")
+    assert (tmp_path / "a.pdparams").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_replacing_path_is_what_the_writers_use(tmp_path):
+    with pytest.raises(ValueError, match="x"), replacing_path(tmp_path / "a") as beside:
+        beside.write_text("half")
+        raise ValueError("x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_command_with_a_case(sides, models, tmp_path, capsys):
+    torch, *_ = sides
+    reference, _ = models
+    torch.save(reference.state_dict(), tmp_path / "a.pth")
+    argv = ["convert-weights", "--case", str(CASE), "--torch", str(tmp_path / "a.pth"), "--paddle"]
+    assert main([*argv, str(tmp_path / "a.pdparams")]) == 0
+    assert "converted and verified" in capsys.readouterr().out
+    (tmp_path / "a.pth").write_bytes((tmp_path / "a.pth").read_bytes()[:1000])
+    assert main([*argv, str(tmp_path / "b.pdparams")]) == 2
+    assert "is no complete torch weight file" in capsys.readouterr().err
+    assert not (tmp_path / "b.pdparams").exists()
+
+
+def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
+    from safetensors.torch import save_file
+
+    reference, _ = models
+    monkeypatch.chdir(ROOT)
+    save_file(reference.state_dict(), tmp_path / "a.safetensors")
+    (tmp_path / "names.yaml").write_text("head: head\n")
+    argv = [
+        "convert-weights", "--torch", str(tmp_path / "a.safetensors"), "--paddle", str(tmp_path / "a.pdparams"),
+        "--torch-model", "tests.cases.tiny.tiny_torch:build_model", "--names", str(tmp_path / "names.yaml"),
+    ]  # fmt: skip
+    assert main(argv) == 2
+    assert "--paddle-model" in capsys.readouterr().err
+    argv += ["--paddle-model", "tests.cases.tiny.tiny_paddle:build_model"]
+    assert main([*argv, "--model-args", "[1]"]) == 2
+    assert main([*argv, "--model-args", '{"num_classes": 10}']) == 0
+
+
+def test_tool_runs_from_the_root(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no.pth: no such weight file" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,107 @@
+"""``tipchain convert-weights``: make a Paddle weight file from a torch one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import InputError, UsageError
+from tipchain.outcome import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--torch", type=Path, required=True, help="torch weight file (.pth, .safetensors)")
+    parser.add_argument("--paddle", type=Path, required=True, help="Paddle weight file to write (.pdparams)")
+    parser.add_argument("--case", type=Path, help="case that names both models, such as configs/alexnet.yaml")
+    parser.add_argument(
+        "--torch-model", metavar="MODULE:CALLABLE", help="builds the torch model, without a case"
+    )
+    parser.add_argument("--paddle-model", metavar="MODULE:CALLABLE", help="builds the Paddle model")
+    parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
+    parser.add_argument("--names", type=Path, help="YAML file: Paddle's name by torch's, where they differ")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, verify, and say what was written.
+
+    Raises:
+        UsageError: arguments that do not fit together.
+        WeightsError: a weight file that cannot be used or written.
+    """
+    torch_builder, paddle_builder, model_args, names = _models(args)
+    if args.names is not None:
+        names = read_names(args.names)
+    from tipchain.paddle_weights import convert_file
+
+    torch_model = torch_builder(**model_args)
+    convert_file(torch_model, args.torch, paddle_builder(**model_args), args.paddle, names)
+    count = len(torch_model.state_dict())
+    print(f"wrote {args.paddle}: {count} torch tensors converted and verified by loading")
+    return ExitCode.PASSED
+
+
+def _models(
+    args: argparse.Namespace,
+) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], Mapping[str, str]]:
+    from tipchain.parity.case import find_root, load_case, resolve
+
+    by_hand = {
+        "--torch-model": args.torch_model,
+        "--paddle-model": args.paddle_model,
+        "--model-args": args.model_args,
+    }
+    if args.case is not None:
+        given = [flag for flag, value in by_hand.items() if value is not None]
+        if given:
+            raise UsageError(f"{', '.join(given)} cannot stand beside --case, which names the models")
+        case = load_case(args.case)
+        specs, root = [case.sides[side].model for side in ("torch", "paddle")], case.root
+        model_args, names = dict(case.model_args), case.weights.names
+    else:
+        if args.torch_model is None or args.paddle_model is None:
+            raise UsageError("give either --case, or both --torch-model and --paddle-model")
+        specs, root = [args.torch_model, args.paddle_model], find_root(Path.cwd() / "here")
+        model_args, names = _read_args(args.model_args), {}
+    _import_frameworks()
+    torch_builder, paddle_builder = (resolve(spec, root) for spec in specs)
+    return torch_builder, paddle_builder, model_args, names
+
+
+def _import_frameworks() -> None:
+    from tipchain.parity.frameworks import load_framework
+
+    for name in ("torch", "paddle"):  # torch must come first where both share a process
+        load_framework(name)
+
+
+def _read_args(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"--model-args is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--model-args must be a JSON object, found {text}")
+    return found
+
+
+def read_names(path: Path) -> dict[str, str]:
+    """Return the mapping of names in a YAML file.
+
+    Raises:
+        InputError: it cannot be read, or is no mapping of text to text.
+    """
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError("cannot be read", file=path, found=error) from error
+    if not isinstance(found, dict) or not all(isinstance(x, str) for pair in found.items() for x in pair):
+        raise InputError(
+            "is no mapping of names", file=path, expected="lines such as  backbone.fc: classifier.0"
+        )
+    return found
