@@ -1,8 +1,29 @@
-"""Facts about the difference of two arrays; no pass or fail."""
+"""Facts about the difference of two arrays; no pass or fail.
+
+The closeness rule's arithmetic, once: shapes are never broadcast; integers and booleans differ by exact
+integers; float16 is subtracted in float32, float32 in float32, everything else in float64 (or wider);
+complex numbers differ by the modulus; means are accumulated in float64. Arrays are walked in pieces that fit
+into the processor's cache, so that a comparison costs little more than reading both arrays.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+PIECE = 1 << 16
+"""Elements per piece: the buffers of one piece fit into a core's cache."""
+SHARED = 1 << 20
+"""From this many elements on, two threads share the work."""
+SHARED_PIECE = 1 << 18
+"""Elements per piece of a thread: larger, so that the threads seldom meet at the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,7 +31,7 @@ class TensorDiff:
     """How ``actual`` (the port) differs from ``expected`` (the reference).
 
     Statistics are those of ``|expected - actual|``, computed in a type wide enough for the
-    inputs. They are NaN where any element's difference is NaN.
+    inputs. They are NaN where any element's difference is NaN; equal infinities differ by 0.
 
     Attributes:
         path: name of the tensor, ``/``-joined where dumps are nested.
@@ -24,7 +45,7 @@ class TensorDiff:
         min_abs: smallest absolute difference.
         max_rel: largest ``|expected - actual| / |expected|`` over elements with expected != 0.
         worst_index: index of the largest difference (of the first NaN difference, if any).
-        worst_expected: the reference's value there.
+        worst_expected: the reference's value there, an int where the tensor holds integers.
         worst_actual: the port's value there.
         expected_nan: number of NaN in the reference.
         actual_nan: number of NaN in the port.
@@ -33,7 +54,9 @@ class TensorDiff:
         actual_inf: number of infinities in the port.
         mismatched_inf: positions where one side is infinite and the other is not the same infinity.
         expected_max_abs: largest finite ``|expected|``, for the vacuous-check rule.
-        needed_atol: smallest atol with which every element would pass at the given rtol.
+        needed_atol: smallest atol with which every element would pass at the given rtol; infinite
+            where none would do.
+        rtol: the rtol that ``needed_atol`` goes with.
     """
 
     path: str
@@ -47,8 +70,8 @@ class TensorDiff:
     min_abs: float
     max_rel: float
     worst_index: tuple[int, ...]
-    worst_expected: float
-    worst_actual: float
+    worst_expected: float | complex
+    worst_actual: float | complex
     expected_nan: int
     actual_nan: int
     mismatched_nan: int
@@ -57,3 +80,308 @@ class TensorDiff:
     mismatched_inf: int
     expected_max_abs: float
     needed_atol: float
+    rtol: float = 0.0
+
+
+def diff_arrays(
+    path: str, expected: Array, actual: Array, *, rtol: float = 0.0, equal_nan: bool = False
+) -> TensorDiff:
+    """Return how two arrays differ, element by element.
+
+    Args:
+        path: name of the tensor.
+        expected: the reference, of any shape and layout.
+        actual: the port.
+        rtol: relative tolerance that ``needed_atol`` goes with.
+        equal_nan: NaN at the same position differs by 0, not by NaN.
+
+    Returns:
+        The facts. Arrays of different shapes, empty ones and those that hold no numbers have size 0 and
+        NaN statistics.
+    """
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    numbers = expected.dtype.kind in "biufc" and actual.dtype.kind in "biufc"
+    if expected.shape != actual.shape or not expected.size or not numbers:
+        return _facts(path, expected, actual, _Scan(0, 0), rtol)
+    if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
+        # Walk both in the order of their bytes; the index is turned back at the end.
+        turned = _facts(path, expected.T, actual.T, _scan(expected.T, actual.T, rtol, equal_nan), rtol)
+        return replace(
+            turned,
+            expected_shape=expected.shape,
+            actual_shape=actual.shape,
+            worst_index=turned.worst_index[::-1],
+        )
+    return _facts(path, expected, actual, _scan(expected, actual, rtol, equal_nan), rtol)
+
+
+def diff_records(
+    expected: Mapping[str, Array], actual: Mapping[str, Array], *, rtol: float = 0.0, equal_nan: bool = False
+) -> list[TensorDiff]:
+    """Return the differences of the arrays that both sides have, in the reference's order."""
+    return [
+        diff_arrays(name, array, actual[name], rtol=rtol, equal_nan=equal_nan)
+        for name, array in expected.items()
+        if name in actual
+    ]
+
+
+def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -> int:
+    """Return how many elements of two arrays of one shape differ by more than ``atol + rtol * |expected|``.
+
+    NaN on either side counts as outside; equal infinities do not.
+    """
+    left, right = np.asarray(expected).reshape(-1), np.asarray(actual).reshape(-1)
+    outside = 0
+    with np.errstate(all="ignore"):
+        for start in range(0, left.size, PIECE):
+            e, a = left[start : start + PIECE], right[start : start + PIECE]
+            gap, size = _gaps(e, a)
+            inside = (gap - rtol * size <= atol) | (e == a)
+            outside += inside.size - int(np.count_nonzero(inside))
+    return outside
+
+
+def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) -> TensorDiff:
+    size = scan.stop
+    nan_seen = scan.nan_at is not None
+    at = scan.nan_at if scan.nan_at is not None else scan.worst_at
+    index = tuple(int(n) for n in np.unravel_index(at, expected.shape)) if size else ()
+    unknown = nan_seen or not size
+    return TensorDiff(
+        path=path,
+        expected_shape=expected.shape,
+        actual_shape=actual.shape,
+        expected_dtype=expected.dtype.name,
+        actual_dtype=actual.dtype.name,
+        size=size,
+        mean_abs=nan if unknown else scan.total / size,
+        max_abs=nan if unknown else scan.largest,
+        min_abs=nan if unknown else scan.least,
+        max_rel=nan if unknown else scan.relative,
+        worst_index=index,
+        worst_expected=expected[index].item() if size else nan,
+        worst_actual=actual[index].item() if size else nan,
+        expected_nan=scan.nans[0],
+        actual_nan=scan.nans[1],
+        mismatched_nan=scan.nans[2],
+        expected_inf=scan.infs[0],
+        actual_inf=scan.infs[1],
+        mismatched_inf=scan.infs[2],
+        expected_max_abs=scan.size,
+        needed_atol=nan if not size else inf if nan_seen else scan.needed,
+        rtol=rtol,
+    )
+
+
+def _scan(expected: Array, actual: Array, rtol: float, equal_nan: bool) -> _Scan:
+    left, right = expected.reshape(-1), actual.reshape(-1)
+    size = left.size
+    if size < SHARED or len(os.sched_getaffinity(0)) < 2:
+        return _Scan(0, size, rtol, equal_nan).run(left, right, PIECE)
+    middle = size // 2
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(_Scan(middle, size, rtol, equal_nan).run, left, right, SHARED_PIECE)
+        first = _Scan(0, middle, rtol, equal_nan).run(left, right, SHARED_PIECE)
+        return first.join(second.result())
+
+
+def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the float type in which two real dtypes are subtracted; 64-bit integers go their own way."""
+    if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
+        return np.dtype(np.float32)
+    return np.dtype(np.longdouble if "g" in (expected.char, actual.char) else np.float64)
+
+
+def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
+    """Tell whether both are integers of which float64 cannot hold every value."""
+    return expected.kind in "iub" and actual.kind in "iub" and max(expected.itemsize, actual.itemsize) > 4
+
+
+class _Scan:
+    """Walks a range of two flat arrays and gathers the facts."""
+
+    __slots__ = (
+        "equal_nan", "infs", "largest", "least", "nan_at", "nans", "needed",
+        "relative", "rtol", "size", "start", "stop", "total", "worst_at",
+    )  # fmt: skip
+
+    def __init__(self, start: int, stop: int, rtol: float = 0.0, equal_nan: bool = False) -> None:
+        self.start, self.stop, self.rtol, self.equal_nan = start, stop, rtol, equal_nan
+        self.total, self.largest, self.least = 0.0, -1.0, inf
+        self.relative = self.size = self.needed = 0.0
+        self.worst_at = start
+        self.nan_at: int | None = None
+        self.nans, self.infs = [0, 0, 0], [0, 0, 0]
+
+    def run(self, expected: Array, actual: Array, piece: int) -> _Scan:
+        with np.errstate(all="ignore"):
+            if expected.dtype.kind == "c" or actual.dtype.kind == "c":
+                self._run_carefully(expected, actual)
+            elif _is_wide(expected.dtype, actual.dtype):
+                self._run_wide(expected, actual)
+            else:
+                self._run_floats(expected, actual, piece)
+        return self
+
+    def join(self, later: _Scan) -> _Scan:
+        """Take over the facts of the range that follows."""
+        if later.largest > self.largest:
+            self.largest, self.worst_at = later.largest, later.worst_at
+        if self.nan_at is None:
+            self.nan_at = later.nan_at
+        self.total += later.total
+        self.least = min(self.least, later.least)
+        self.relative = max(self.relative, later.relative)
+        self.size = max(self.size, later.size)
+        self.needed = max(self.needed, later.needed)
+        self.nans = [a + b for a, b in zip(self.nans, later.nans, strict=True)]
+        self.infs = [a + b for a, b in zip(self.infs, later.infs, strict=True)]
+        self.stop = later.stop
+        return self
+
+    def _run_floats(self, expected: Array, actual: Array, piece: int) -> None:
+        work = _work_type(expected.dtype, actual.dtype)
+        length = min(piece, self.stop - self.start)
+        gap, size = np.empty(length, work), np.empty(length, work)
+        room = np.empty(length, work)
+        left, right = (_own_room(array, work, length) for array in (expected, actual))
+        for start in range(self.start, self.stop, length):
+            stop = min(start + length, self.stop)
+            n = stop - start
+            e, a = _fetch(expected, left, start, stop), _fetch(actual, right, start, stop)
+            d = np.subtract(e, a, out=gap[:n])
+            np.absolute(d, out=d)
+            total = float(np.add.reduce(d))
+            if not isfinite(total):  # NaN or Inf on some side, or float32 was too narrow
+                self._careful_piece(expected[start:stop], actual[start:stop], start)
+                continue
+            m = np.absolute(e, out=size[:n])
+            self._add(d, m, start, total, room[:n])
+
+    def _add(self, gap: Array, size: Array, start: int, total: float, room: Array) -> None:
+        """Gather a piece of finite differences; ``size`` is |expected| and is overwritten."""
+        largest = float(np.maximum.reduce(gap))
+        if largest > self.largest:
+            self.largest, self.worst_at = largest, start + int(gap.argmax())
+        self.total += total
+        self.size = max(self.size, float(np.maximum.reduce(size)))
+        if not largest:
+            self.least = 0.0
+            return
+        self.least = min(self.least, float(np.minimum.reduce(gap)))
+        if self.rtol:
+            np.multiply(size, self.rtol, out=room)
+            np.subtract(gap, room, out=room)
+            self.needed = max(self.needed, float(np.maximum.reduce(room)))
+        else:
+            self.needed = max(self.needed, largest)
+        self.relative = max(self.relative, _largest_ratio(gap, size, room))
+
+    def _run_wide(self, expected: Array, actual: Array) -> None:
+        for start in range(self.start, self.stop, PIECE):
+            stop = min(start + PIECE, self.stop)
+            gap, size = _gaps(expected[start:stop], actual[start:stop])
+            self._add(gap, size, start, float(np.add.reduce(gap)), np.empty_like(gap))
+
+    def _run_carefully(self, expected: Array, actual: Array) -> None:
+        for start in range(self.start, self.stop, PIECE):
+            stop = min(start + PIECE, self.stop)
+            self._careful_piece(expected[start:stop], actual[start:stop], start)
+
+    def _careful_piece(self, e: Array, a: Array, start: int) -> None:
+        """Gather a piece that may hold NaN or Inf, or that is complex."""
+        gap, size = _gaps(e, a)
+        nan_e, nan_a = np.isnan(e), np.isnan(a)
+        inf_e, inf_a = np.isinf(e) & ~nan_e, np.isinf(a) & ~nan_a
+        same_inf = inf_e & inf_a & (e == a)
+        odd_inf = (inf_e | inf_a) & ~same_inf
+        gap[same_inf] = 0.0
+        gap[odd_inf & ~(nan_e | nan_a)] = inf
+        if self.equal_nan:
+            gap[nan_e & nan_a] = 0.0
+        for counts, masks in (
+            (self.nans, (nan_e, nan_a, nan_e ^ nan_a)),
+            (self.infs, (inf_e, inf_a, odd_inf)),
+        ):
+            for n, mask in enumerate(masks):
+                counts[n] += int(np.count_nonzero(mask))
+        finite = ~(nan_e | inf_e)
+        self.size = max(self.size, float(np.max(size, initial=0.0, where=finite)))
+        self._add_careful(gap, np.where(finite, size, 0.0), start)
+
+    def _add_careful(self, gap: Array, size: Array, start: int) -> None:
+        unknown = np.isnan(gap)
+        if unknown.any():
+            if self.nan_at is None:
+                self.nan_at = start + int(unknown.argmax())
+            return  # the statistics are NaN from here on
+        # An infinite difference stays infinite whatever is taken off it.
+        needed = gap - self.rtol * size if self.rtol else gap
+        self.needed = max(self.needed, float(needed.max()))
+        largest = float(gap.max())
+        if largest > self.largest:
+            self.largest, self.worst_at = largest, start + int(gap.argmax())
+        self.total += float(gap.sum())
+        self.least = min(self.least, float(gap.min()))
+        self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
+
+
+def _own_room(array: Array, work: np.dtype[Any], length: int) -> Array | None:
+    """Return a buffer for pieces of ``array`` that cannot be used where they lie, else None."""
+    return None if array.dtype == work and array.flags.aligned else np.empty(length, work)
+
+
+def _fetch(array: Array, room: Array | None, start: int, stop: int) -> Array:
+    if room is None:
+        return array[start:stop]
+    np.copyto(room[: stop - start], array[start:stop], casting="unsafe")
+    return room[: stop - start]
+
+
+def _largest_ratio(gap: Array, size: Array, room: Array) -> float:
+    """Return the largest ``gap / size`` where size is not 0."""
+    # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
+    largest = float(np.fmax.reduce(np.divide(gap, size, out=room)))
+    if isfinite(largest):
+        return largest
+    nonzero = size != 0
+    np.multiply(gap, nonzero, out=room)
+    largest = float(np.fmax.reduce(np.divide(room, size, out=room), initial=0.0))
+    if isfinite(largest):
+        return largest
+    # float32 was too narrow for the quotient
+    return float(np.max(np.divide(gap, size, dtype=np.float64), initial=0.0, where=nonzero))
+
+
+def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
+    """Return ``|e - a|`` and ``|e|`` in new arrays of a type wide enough, slowly and for any dtypes."""
+    if _is_wide(e.dtype, a.dtype):
+        return _integer_gaps(e, a), np.abs(e.astype(np.float64))
+    complex_ = "c" in (e.dtype.kind, a.dtype.kind)
+    long = "g" in (e.dtype.char, a.dtype.char) or "G" in (e.dtype.char, a.dtype.char)
+    wide: Any = (
+        (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
+    )
+    left, right = e.astype(wide), a.astype(wide)
+    return np.abs(left - right), np.abs(left)
+
+
+def _integer_gaps(e: Array, a: Array) -> Array:
+    """Return the exact ``|e - a|`` of integers up to 64 bits, rounded once, to float64."""
+    unsigned = [array.dtype.kind != "i" for array in (e, a)]
+    if all(unsigned):
+        left, right = e.astype(np.uint64), a.astype(np.uint64)
+        return (np.maximum(left, right) - np.minimum(left, right)).astype(np.float64)
+    if not any(unsigned) or max(array.dtype.itemsize for array in (e, a) if array.dtype.kind != "i") < 8:
+        left, right = e.astype(np.int64), a.astype(np.int64)
+        # Modulo 2**64 the difference of two int64 is right as an unsigned number.
+        gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
+        return gaps.astype(np.float64)
+    signed, natural = (e, a.astype(np.uint64)) if e.dtype.kind == "i" else (a, e.astype(np.uint64))
+    signed = signed.astype(np.int64)
+    bits = signed.view(np.uint64)
+    apart = natural - bits  # for negative numbers: natural + |signed|, modulo 2**64
+    below = np.maximum(natural, bits) - np.minimum(natural, bits)
+    carried = np.where(apart < natural, 2.0**64, 0.0)
+    return np.where(signed < 0, apart.astype(np.float64) + carried, below.astype(np.float64))

@@ -55,7 +55,7 @@ class _Writer:
             if isinstance(value, Mapping):
                 self.tree(value, f"{where}/")
             else:
-                self.array(as_numbers(value, where))
+                self.array(as_array(value, where))
         self.file.write(b"u")
 
     def dtype(self, dtype: np.dtype[Any]) -> bytes:
@@ -78,15 +78,15 @@ class _Writer:
         self.file.write(b"tb")
 
 
-def as_numbers(value: Any, where: str) -> np.ndarray[Any, Any]:
-    """Return ``value`` as a plain array of numbers; a scalar becomes a 0-d array.
+def as_array(value: Any, where: str) -> np.ndarray[Any, Any]:
+    """Return ``value`` as a plain array of numbers or text; a scalar becomes a 0-d array.
 
     Raises:
         RecordError: ``value`` is neither an array nor a number.
     """
     if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
         array = np.asarray(value)
-        if array.dtype.kind in "biufc" and array.dtype.isbuiltin != 2:  # 2: registered by some library
+        if array.dtype.kind in "biufcUS" and array.dtype.isbuiltin != 2:  # 2: registered by some library
             return array
         kind: object = f"an array of dtype {array.dtype}"
     else:
@@ -106,14 +106,15 @@ def _key(key: Any, where: str) -> bytes:
 
 
 def _dtype(dtype: np.dtype[Any]) -> bytes:
-    code = dtype.str[1:].encode()
+    code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
+    width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
     if dtype.kind == "O":
         code, order, flags = b"O8", b"|", 63
-    else:
-        order, flags = dtype.str[:1].encode(), 0
+    if dtype.kind in "US":
+        width, align = _length(dtype.itemsize), _length(dtype.alignment)
     return (
         b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
-        b"(K\x03\x8c\x01" + order + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK" + bytes([flags]) + b"tb"
+        b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tb"
     )
 
 

@@ -47,5 +47,20 @@ class Tolerance:
             raise UsageError("a tolerance needs either a threshold or rtol and atol, not both")
         for name in ("threshold", "rtol", "atol"):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
+            if value is None:
+                continue
+            if not isinstance(value, (int, float)) or not value >= 0:
                 raise UsageError(f"{name} must be a number >= 0, found {value!r}")
+
+    @property
+    def methods(self) -> tuple[Literal["min", "max", "mean"], ...]:
+        """The statistics that are held against the threshold, in reprod_log's order; none with rtol and atol."""
+        if self.threshold is None:
+            return ()
+        return ("min", "max", "mean") if self.method == "all" else (self.method,)
+
+    def __str__(self) -> str:
+        nan = ", NaN equals NaN" if self.equal_nan else ""
+        if self.threshold is None:
+            return f"rtol {self.rtol:g}, atol {self.atol:g}{nan}"
+        return f"{' and '.join(self.methods)} <= {self.threshold:g}{nan}"
