@@ -1,0 +1,162 @@
+"""Compare two dumps: tipchain against reprod_log 1.0.1.
+
+Each measurement is a fresh process, and the two tools take turns. Measured are load, compare and report (without
+importing, which is given apart), and the anonymous memory that they need beyond what the imports left.
+
+    python benchmarks/bench_diff.py [--size-mb 1000] [--arrays 100] [--tiny 10000] [--runs 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+PEAK_EVERY_S = 0.002
+
+
+def anonymous_kib() -> int:
+    """Return the process's resident anonymous memory; mapped pages of files are not in it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    raise RuntimeError("/proc/self/status has no RssAnon")
+
+
+class Peak(threading.Thread):
+    """Samples anonymous memory until stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.highest, self.done = 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(PEAK_EVERY_S):
+            self.highest = max(self.highest, anonymous_kib())
+
+
+def use_tool(tool: str, reference: str, port: str, log: str):
+    if tool == "read":
+        import numpy as np
+
+        from tipchain.parity.record import load_record
+
+        def read() -> None:
+            for path in (reference, port):
+                for array in load_record(path).arrays.values():
+                    np.max(array)
+
+        return read
+    if tool == "reprod_log":
+        from reprod_log import ReprodDiffHelper
+    else:
+        from tipchain.reprod_log import ReprodDiffHelper
+
+    def compare() -> None:
+        helper = ReprodDiffHelper()
+        helper.compare_info(helper.load_info(reference), helper.load_info(port))
+        helper.report(path=log)
+
+    return compare
+
+
+def measure_here(tool: str, reference: str, port: str, log: str, what: str) -> None:
+    """Run one tool in this process and print a line of JSON to stderr; reports go to stdout."""
+    start = time.perf_counter()
+    function = use_tool(tool, reference, port, log)
+    imported = time.perf_counter() - start
+    before = anonymous_kib()
+    peak = Peak()
+    if what == "memory":  # sampling costs time, so time is measured in other runs
+        peak.start()
+    start = time.perf_counter()
+    function()
+    seconds = time.perf_counter() - start
+    peak.done.set()
+    peak.highest = max(peak.highest, anonymous_kib())
+    print(
+        json.dumps({"import": imported, "seconds": seconds, "mib": (peak.highest - before) / 1024}),
+        file=sys.stderr,
+    )
+
+
+def measure(tool: str, folder: Path, name: str, what: str) -> dict[str, float]:
+    log = folder / f"{tool}.txt"
+    command = [sys.executable, __file__, "--child", tool, str(folder / f"{name}_reference.npy"),
+               str(folder / f"{name}_port.npy"), str(log), what]  # fmt: skip
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stderr.splitlines()[-1])
+
+
+def make_dumps(folder: Path, name: str, arrays: int, elements: int) -> None:
+    """Write two dumps with numpy.save, as reprod_log does, in a process that gives its memory back."""
+    script = (
+        "import sys, numpy as np\n"
+        "folder, name, arrays, elements = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])\n"
+        "for side, noise in (('reference', 0), ('port', 1e-7)):\n"
+        "    rng = np.random.default_rng(0)\n"
+        "    values = {f'layer{n}/weight': rng.standard_normal(elements, dtype='f4') for n in range(arrays)}\n"
+        "    for value in values.values(): value += np.float32(noise)\n"
+        "    np.save(f'{folder}/{name}_{side}.npy', values)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, folder, name, str(arrays), str(elements)], check=True)
+
+
+def report(title: str, folder: Path, name: str, tools: list[str], runs: int) -> None:
+    results: dict[str, list[dict[str, float]]] = {tool: [] for tool in tools}
+    memory: dict[str, list[float]] = {tool: [] for tool in tools}
+    for run in range(runs + 1):
+        for tool in tools:
+            result = measure(tool, folder, name, "time")
+            if run:  # the first round only warms the page cache
+                results[tool].append(result)
+                if run <= 3:
+                    memory[tool].append(measure(tool, folder, name, "memory")["mib"])
+    print(f"\n{title}; medians of {runs} runs each, taking turns")
+    print(f"  {'':<22}{'seconds':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}")
+    base = statistics.median(r["seconds"] for r in results["tipchain"])
+    base_mib = statistics.median(memory["tipchain"])
+    for tool in tools:
+        seconds = statistics.median(r["seconds"] for r in results[tool])
+        mib = statistics.median(memory[tool])
+        imported = statistics.median(r["import"] for r in results[tool])
+        name_of = {"read": "reading both arrays"}.get(tool, tool)
+        print(
+            f"  {name_of:<22}{seconds:>9.3f}{seconds / base:>8.2f}{mib:>11.1f}"
+            f"{mib / max(base_mib, 0.1):>8.1f}{imported:>10.2f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size-mb", type=int, default=1000, help="size of a side (default 1000)")
+    parser.add_argument("--arrays", type=int, default=100, help="arrays that it is split into (default 100)")
+    parser.add_argument("--tiny", type=int, default=10_000, help="number of tiny arrays (default 10000)")
+    parser.add_argument("--runs", type=int, default=5, help="measurements of each (default 5)")
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    with tempfile.TemporaryDirectory(prefix="bench_diff.") as name:
+        folder = Path(name)
+        make_dumps(folder, "large", args.arrays, args.size_mb * 250_000 // args.arrays)
+        title = f"{args.arrays} float32 arrays, {args.size_mb} MB a side"
+        report(title, folder, "large", ["tipchain", "reprod_log", "read"], args.runs)
+        make_dumps(folder, "tiny", args.tiny, 10)
+        report(f"{args.tiny} arrays of 10 float32", folder, "tiny", ["tipchain", "reprod_log"], args.runs)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        measure_here(*sys.argv[2:])
+    else:
+        main()

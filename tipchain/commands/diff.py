@@ -1,0 +1,113 @@
+"""``tipchain diff``: compare two dumps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.errors import UsageError
+from tipchain.outcome import Outcome, exit_code
+
+if TYPE_CHECKING:
+    from tipchain.parity.judge import Verdict
+    from tipchain.parity.tolerance import Tolerance
+
+WIDTH = 80
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("reference", metavar="REF", help="dump of the reference (torch)")
+    parser.add_argument("port", metavar="PORT", help="dump of the port (Paddle)")
+    parser.add_argument(
+        "--method", choices=("mean", "min", "max", "all"), help="statistic to judge by (default mean)"
+    )
+    parser.add_argument(
+        "--threshold", type=float, metavar="T", help="its largest accepted value (default 1e-6)"
+    )
+    parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")
+    parser.add_argument("--atol", type=float, metavar="A", help="|REF - PORT| <= A + R * |REF|")
+    parser.add_argument("--equal-nan", action="store_true", help="NaN at the same positions is accepted")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write reprod_log's lines to FILE")
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
+    from tipchain.parity.difflog import write_diff_log
+    from tipchain.parity.judge import compare, vacuous
+    from tipchain.parity.record import load_record
+    from tipchain.parity.verdict_json import render_verdicts
+
+    tolerance = _tolerance(args)
+    reference, port = load_record(args.reference), load_record(args.port)
+    verdicts = compare(reference.arrays, port.arrays, tolerance)
+    warnings = {}
+    for verdict in verdicts:
+        proof = vacuous(verdict.diff, tolerance) if verdict.diff and verdict.outcome is Outcome.PASS else None
+        if proof:
+            warnings[verdict.subject] = proof
+    code = 4 if not reference.arrays and not port.arrays else exit_code(v.outcome for v in verdicts)
+    document = {
+        "reference": args.reference, "port": args.port, "tolerance": str(tolerance), "exit_code": int(code),
+        "verdicts": render_verdicts(verdicts), "warnings": warnings,
+    }  # fmt: skip
+    if args.json == "-":
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        _print(verdicts, warnings, tolerance)
+    _write(args, document)
+    if args.log is not None:
+        _guard(args.log, lambda: write_diff_log(args.log, verdicts, tolerance))
+    return int(code)
+
+
+def _tolerance(args: argparse.Namespace) -> Tolerance:
+    from tipchain.parity.tolerance import Tolerance
+
+    if (args.rtol is None) != (args.atol is None):
+        raise UsageError("tipchain diff: --rtol and --atol must be given together")
+    if args.rtol is not None:
+        if args.method is not None or args.threshold is not None:
+            raise UsageError("tipchain diff: give either --method and --threshold or --rtol and --atol")
+        return Tolerance(rtol=args.rtol, atol=args.atol, equal_nan=args.equal_nan)
+    threshold = 1e-6 if args.threshold is None else args.threshold
+    return Tolerance(method=args.method or "mean", threshold=threshold, equal_nan=args.equal_nan)
+
+
+def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
+    """Print a line per tensor, and the facts of those that did not pass below it."""
+    import textwrap
+
+    width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
+    for verdict in verdicts:
+        parts = verdict.reason.split(" · ")
+        # The last line says what was allowed.
+        if verdict.outcome is Outcome.PASS:
+            parts = [part for part in parts if not part.startswith("allowed")]
+        head = f"{verdict.outcome.value:<5}  {verdict.subject:<{width}}  {parts[0]}"
+        print(textwrap.fill(head, WIDTH, subsequent_indent=" " * 9, break_long_words=False))
+        notes = parts[1:] + [f"warning: {text}" for text in (warnings.get(verdict.subject),) if text]
+        for note in notes:
+            print(textwrap.fill(note, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 9))
+    counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
+    summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
+    print(f"\n{len(verdicts)} compared: {summary}  ({tolerance})")
+
+
+def _write(args: argparse.Namespace, document: dict[str, object]) -> None:
+    from tipchain.runs import atomic_write
+
+    if args.json not in (None, "-"):
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        _guard(args.json, lambda: atomic_write(Path(args.json), text))
+
+
+def _guard(path: object, write: Callable[[], object]) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
