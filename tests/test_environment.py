@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from importlib import metadata
+
 import pytest
 
 from tipchain import environment
@@ -59,6 +61,18 @@ def test_a_missing_package(monkeypatch):
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
     assert 'pip install "tipchain[cases]"' in found["no-such-package"].remedy
+
+
+def test_versions_are_read_without_importing(monkeypatch):
+    versions = {"paddlepaddle-gpu": "3.3", "numpy": "2.4"}
+
+    def version(name):
+        if name not in versions:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(environment.metadata, "version", version)
+    assert environment.installed_versions() == {"paddle": "3.3", "numpy": "2.4"}
 
 
 def test_python_and_threads(monkeypatch):

@@ -11,6 +11,7 @@ import platform
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -162,15 +163,17 @@ def _last_json(text: str) -> dict[str, Any] | None:
 
 def installed_versions() -> dict[str, str]:
     """Return the installed versions of the frameworks and numpy, without importing them."""
-    found = {}
-    for name, distributions in (
-        ("torch", ("torch",)),
-        ("paddle", ("paddlepaddle", "paddlepaddle-gpu")),
-        ("numpy", ("numpy",)),
-    ):
-        for distribution in distributions:
-            try:
-                found[name] = metadata.version(distribution)
-            except metadata.PackageNotFoundError:
-                continue
-    return found
+    distributions = {
+        "torch": ("torch",),
+        "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
+        "numpy": ("numpy",),
+    }
+    found = {name: _first_version(names) for name, names in distributions.items()}
+    return {name: version for name, version in found.items() if version}
+
+
+def _first_version(distributions: tuple[str, ...]) -> str:
+    for name in distributions:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
