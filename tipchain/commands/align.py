@@ -200,7 +200,9 @@ class _Scribe:
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
         print(f"== {judgement.stage}", flush=True)
-        write_diff_log(path, judgement.verdicts, judgement.tolerances, stream=sys.stdout)
+        write_diff_log(
+            path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=sys.stdout
+        )
         publish(self.folder, self.out / LATEST, stage_files(judgement.stage))
         append(self.out / "alignment.log", f"# stage {judgement.stage}\n{path.read_text()}")
 

@@ -7,9 +7,13 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tipchain.commands.report import add_report_arguments
 from tipchain.errors import UsageError
+
+if TYPE_CHECKING:
+    from tipchain.parity.stage_judge import Rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
 
 
-def _rules(args: argparse.Namespace, folder: Path) -> object:
+def _rules(args: argparse.Namespace, folder: Path) -> Rules:
     """Return the tolerances: the command line's for every tensor, else the case's."""
     from tipchain.parity.case import load_case
     from tipchain.parity.stage_judge import Rules, case_of

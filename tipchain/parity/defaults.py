@@ -19,7 +19,7 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
         # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
         "lr_*": Tolerance(rtol=1e-6, atol=0.0),
         "loss_*": Tolerance(threshold=1e-5),
-        "gradient": Tolerance(rtol=1e-3, atol=1e-9),
+        "gradient": Tolerance(rtol=1e-4, atol=1e-9),
         "parameter": Tolerance(rtol=1e-2, atol=1e-9),
         "buffer": Tolerance(rtol=1e-5, atol=1e-7),
     },

@@ -326,7 +326,7 @@ class _Tensors(Mapping[str, Any]):
         self.path = path
         try:
             self._file: Any = safe_open(path, framework="numpy")
-            self._names: list[str] = list(self._file.keys())
+            self._names: list[str] = list(self._file.keys())  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as error:
             raise RecordError("is no complete safetensors file", file=path, found=error) from error
 

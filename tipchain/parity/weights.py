@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import tipchain
 from tipchain.errors import DataError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity.case import SIDES, Case, load_case, resolve, source_file
@@ -100,13 +101,13 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "maker": _file_hash(Path(__file__)),
         "data": data_digest(train_data) if weights.init else None,
     }
-    from tipchain import paddle_weights
-
+    package = Path(tipchain.__file__).parent
+    converters = [package / "paddle_weights.py", package / "layer_types.py"]
     paddle_recipe = {
         **torch_recipe,
         "paddle_source": _source_hash(case.sides["paddle"].model, case.root),
         "names": dict(weights.names),
-        "converter": _file_hash(Path(paddle_weights.__file__)),
+        "converter": [_file_hash(path) for path in converters],
     }
     return {"torch": torch_recipe, "paddle": paddle_recipe}
 
@@ -256,11 +257,9 @@ def _save_torch(model: Any, path: Path) -> None:
 
 
 def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
-    import torch
+    from tipchain.torch_weights import read_torch_state
 
-    from tipchain.parity.frameworks.torch_ import read_torch_weights
-
-    state = read_torch_weights(torch, path)
+    state = read_torch_state(path)
     try:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:

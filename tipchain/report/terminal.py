@@ -7,13 +7,17 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.model import RunReport
+
+if TYPE_CHECKING:
+    from tipchain.parity.judge import Verdict
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -46,9 +50,8 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
             lines += _result_rows(result, color, width)
     if report.verdicts:
         lines += ["", f"{'outcome':<7}  subject: reason"]
-        for verdict in report.verdicts:
-            reason = f": {clean(verdict.reason)}" if verdict.reason else ""
-            lines += _hanging(_mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
+        for outcome, text in _verdict_rows(report.verdicts):
+            lines += _hanging(_mark(outcome, color), text, width)
     for result in report.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR):
             lines += ["", *_details(result, color, width)]
@@ -79,6 +82,19 @@ def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
         yield head + name
         if log:
             yield " " * indent + log
+
+
+def _verdict_rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[Outcome, str]]:
+    """Yield a row for each verdict; the passes of one stage share a row."""
+    for stage, group in groupby(verdicts, key=lambda verdict: clean(verdict.subject).partition("/")[0]):
+        ones = list(group)
+        passed = [verdict for verdict in ones if verdict.outcome is Outcome.PASS]
+        if len(passed) > 1:
+            yield Outcome.PASS, f"{stage}: {len(passed)} of {len(ones)} checks"
+        for verdict in ones:
+            if verdict.outcome is not Outcome.PASS or len(passed) == 1:
+                reason = f": {clean(verdict.reason)}" if verdict.reason else ""
+                yield verdict.outcome, clean(verdict.subject) + reason
 
 
 def _hanging(head: str, text: str, width: int) -> list[str]:

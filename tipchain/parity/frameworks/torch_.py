@@ -13,6 +13,7 @@ import numpy as np
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.parity.frameworks.base import Array, Batch, Builder
+from tipchain.torch_weights import read_torch_state
 
 
 class TorchTrainer:
@@ -83,7 +84,7 @@ class TorchFramework:
 
     def load_weights(self, model: Any, path: Path) -> None:
         """Load a state dict with ``weights_only=True``; every key must fit."""
-        state = read_torch_weights(self.torch, path)
+        state = read_torch_state(path)
         try:
             model.load_state_dict(state, strict=True)
         except RuntimeError as error:
@@ -192,27 +193,3 @@ class _RunningVariance:
         kept = self.start * (1 - self.momentum) ** self.total
         added = (value.astype(np.float64) - kept) * (self.count - 1) / self.count
         return np.asarray(kept + added).astype(value.dtype)
-
-
-def read_torch_weights(torch: Any, path: Path) -> Mapping[str, Any]:
-    """Return the state dict in ``path``, read with ``weights_only=True`` onto the CPU.
-
-    Raises:
-        WeightsError: missing, truncated, not a torch file, or holding anything but tensors by name.
-    """
-    if not path.is_file():
-        raise WeightsError(
-            "no such weight file", file=path, hint="bash prepare.sh makes the shipped cases' weights"
-        )
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for a damaged file
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise WeightsError("is no complete torch weight file", file=path, found=first) from error
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
-    if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
-        raise WeightsError(
-            "holds no state dict", file=path, found=type(state).__name__, expected="tensors by name"
-        )
-    return state
