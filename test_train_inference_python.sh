@@ -51,14 +51,15 @@ main() {
   params="$(find_params "$1" "${project}")"
   # Shorter messages, and the same plan wherever the driver is called from.
   params="${params#"${project}/"}"
-  cd -- "${project}"
-
-  local -a environment=()
-  if [[ -n "${TIPCHAIN_PYTHON:-}" ]]; then
-    environment=(--python "${TIPCHAIN_PYTHON}")
+  if [[ "${TIPCHAIN_PYTHON:-}" == */* && "${TIPCHAIN_PYTHON}" != /* ]]; then
+    export TIPCHAIN_PYTHON="${PWD}/${TIPCHAIN_PYTHON}"
   fi
-  bash prepare.sh "${environment[@]}" "${params}" "$2"
   python="${TIPCHAIN_PYTHON:-${project}/.venv/bin/python}"
+  # tipchain need not be installed in an environment of the user's own.
+  export PYTHONPATH="${project}${PYTHONPATH:+:${PYTHONPATH}}"
+
+  cd -- "${project}"
+  bash prepare.sh "${params}" "$2"
   exec "${python}" -m tipchain run "${params}" "$2" ${3:+--gpu-id "$3"}
 }
 

@@ -7,6 +7,7 @@ shown the run is called ``RUN``.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -166,6 +167,7 @@ class _Expander:
             self.base = spec.suite.out.format(model=spec.model, mode=spec.mode.value)
         self.commands: list[Command] = []
         self.latest: dict[str, str] = {}
+        self.taken: set[str] = set()
         self.notes = list(spec.notes)
         # What the norm trainer left: (weights, id of its command).
         self.norm: tuple[str, str] | None = None
@@ -211,9 +213,10 @@ class _Expander:
         if self.legacy:
             path = str(PurePosixPath(self.base, log)) if log else None
         else:
-            path = str(PurePosixPath(self.base, f"{slug(name)}.log"))
-            if log:
-                self.latest[log] = f"{slug(name)}.log"
+            file = self.unused(slug(name), ".log")
+            path = str(PurePosixPath(self.base, file))
+            if log and "/" not in log:
+                self.latest[log] = file
         env = {} if visible is None else {VISIBLE: visible}
         self.commands.append(
             Command(
@@ -228,6 +231,15 @@ class _Expander:
                 skip=skip,
             )
         )
+        return name
+
+    def unused(self, stem: str, suffix: str = "") -> str:
+        """Return a name in the run's folder that nothing else in the plan has."""
+        names = (
+            f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}" for count in itertools.count(1)
+        )
+        name = next(name for name in names if name not in self.taken)
+        self.taken.add(name)
         return name
 
     def align(self) -> None:
@@ -254,12 +266,13 @@ class _Expander:
     def leg(self, leg: Leg, autocast: str, trainer: Trainer) -> None:
         spec = self.spec
         name = self.save_name(leg, autocast, trainer)
-        save = f"{self.base}/{name}"
+        folder = name if self.legacy else self.unused(name)
+        save = f"{self.base}/{folder}"
         label = self.leg_label(leg, autocast, trainer)
         weights = f"{save}/{spec.slots['train_model_name'].value}"
         usual = name if not spec.suite.save_name.endswith(".log") else name.removesuffix(".log")
         if not self.legacy:
-            self.latest[name] = name
+            self.latest[name] = folder
         trained = self.train(leg, autocast, trainer, save, label)
         if trainer.kind == "norm" and leg.nodes == 1:
             self.norm = (weights, trained)

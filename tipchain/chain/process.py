@@ -24,6 +24,7 @@ TAIL_BYTES = 8192
 CHUNK = 65536
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 GRACE_S = (5.0, 5.0, 5.0)
+STRAGGLER_S = 0.5
 
 Watcher = Callable[[str], None]
 
@@ -232,8 +233,11 @@ class _Running:
 
     def await_end(self, deadline: float) -> None:
         """Wait until nothing is left or the deadline is over, copying output on."""
-        pause = 0.005
+        pause, leaderless = 0.005, False
         while time.monotonic() < deadline and not (self.ended() and not self.members()):
+            if self.ended() and not leaderless:
+                # The program itself has had its time; what it left behind has nothing to save.
+                leaderless, deadline = True, min(deadline, time.monotonic() + STRAGGLER_S)
             self.drain()
             time.sleep(pause)
             pause = min(pause * 2, 0.1)

@@ -214,14 +214,25 @@ class _Builder:
 
     def model_name(self) -> str:
         slot = self.slots["model_name"]
-        name = slot.value
-        if self.legacy:
-            return name
-        if not re.fullmatch(r"[A-Za-z0-9_+.,=@-]+", name) or name in (".", "..") or name.startswith("-"):
+        self.folder_name(slot, slot.value)
+        return slot.value
+
+    def folder_name(self, slot: Slot, name: str) -> None:
+        """Refuse a name that would leave its folder or be taken for an option."""
+        if not self.legacy and (
+            not re.fullmatch(r"[A-Za-z0-9_+.,=@-]+", name) or name in (".", "..") or name.startswith("-")
+        ):
             raise slot.error(
-                "is not a name that can be a folder", expected="letters, digits and any of _+.,=@-"
+                f"{name!r} cannot be a folder's name", expected="letters, digits and any of _+.,=@-"
             )
-        return name
+
+    def distinct(self, slot: Slot) -> tuple[str, ...]:
+        """Return the slot's values without repeats, which would do the same thing twice."""
+        once = tuple(dict.fromkeys(slot.values))
+        if self.legacy or len(once) == len(slot.values):
+            return slot.values
+        self.note(slot, "has an entry twice; it is planned once")
+        return once
 
     def python(self) -> Words:
         words = split_words(self.slots["python"].value, self.slots["python"])
@@ -282,6 +293,8 @@ class _Builder:
     def legs(self) -> tuple[Leg, ...]:
         slot = self.slots["gpu_list"]
         legs = [self._leg(slot, index, text) for index, text in enumerate(slot.values)]
+        if len(self.distinct(slot)) < len(legs):
+            legs = [leg for index, leg in enumerate(legs) if slot.values.index(slot.values[index]) == index]
         if not legs:
             self.note(slot, "is an empty list, so nothing is trained")
         return tuple(legs)
@@ -352,14 +365,18 @@ class _Builder:
                 self.complain(slot, f"unknown precision {value!r}", expected="|".join(AUTOCASTS), hint=hint)
         if not slot.values:
             self.note(slot, "is an empty list, so nothing is trained")
-        return slot.values
+        if slot.key in NOTHING and not self.legacy:
+            return slot.values and ("null",)
+        for value in slot.values:
+            self.folder_name(slot, value)
+        return self.distinct(slot)
 
     # Training
 
     def trainers(self) -> tuple[Trainer, ...]:
         slot = self.slots["trainer"]
         kinds = [kind for kind in TRAINERS if f"train_{kind}" in self.slots]
-        found = [self._trainer(slot, name, kinds) for name in slot.values]
+        found = [self._trainer(slot, name, kinds) for name in self.distinct(slot)]
         trainers = tuple(trainer for trainer in found if trainer is not None)
         if not slot.values:
             self.note(slot, "is an empty list, so nothing is trained")
@@ -373,6 +390,7 @@ class _Builder:
         if name not in known:
             hint = did_you_mean(name, known)
             self.complain(slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=hint)
+        self.folder_name(slot, name)
         kind = known.get(name, "norm")
         command = self.slots[f"train_{kind}"]
         if command.value.strip() == "null" or (command.absent and not self.legacy):

@@ -1,0 +1,70 @@
+"""The original drivers' commands, defects included."""
+
+from __future__ import annotations
+
+import pytest
+from chain_samples import CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+
+from tipchain.chain.plan import expand
+from tipchain.chain.spec import legacy_spec
+from tipchain.chain.suites import SUITES
+from tipchain.modes import Mode
+
+
+def make(text, mode, suite):
+    return expand(legacy_spec(text, "f.txt", SUITES[suite], Mode(mode)), "f.txt").commands
+
+
+def facts(command):
+    return {
+        "argv": list(command.argv),
+        "cwd": command.cwd,
+        "cuda_visible_devices": command.env.get("CUDA_VISIBLE_DEVICES"),
+        "log": command.log,
+        "step": command.step,
+    }
+
+
+@pytest.mark.parametrize("suite", ["template", "alexnet", "tutorial"])
+def test_the_recorded_commands_exactly(suite):
+    checked = 0
+    for record in corpus():
+        if record["suite"] == suite:
+            path = CORPUS / "configs" / record["repo"] / record["config"]
+            got = make(path.read_text(), record["mode"], suite)
+            assert [facts(command) for command in got] == record["commands"], (
+                record["config"],
+                record["mode"],
+            )
+            checked += 1
+    assert checked >= 4
+
+
+def test_two_gpu_leg_of_the_template_by_hand():
+    text = edit(TEMPLATE, ("gpu_list", "gpu_list:0|1,2"), ("--device", "--device:gpu"), ("eval", "eval:null"))
+    trains = [
+        command for command in make(text, "lite_train_lite_infer", "template") if command.step == "train"
+    ]
+    save = "./test_tipc/output/norm_train_gpus_{}_autocast_null"
+    rest = ["--epochs=1", "--batch-size=4"]
+    program = ["train.py", "--case", "a.yaml"]
+    one, two = (command.argv for command in trains)
+    assert one == ("python", *program, "--device=gpu", f"--output-dir={save.format(0)}", *rest)
+    # The device list is shorter than the gpu list: the original drops the argument.
+    launch = ("-m", "paddle.distributed.launch", "--gpus=1,2")
+    assert two == ("python", *launch, *program, f"--output-dir={save.format('1,2')}", *rest)
+    assert {facts(command)["cuda_visible_devices"] for command in trains} == {None}
+
+
+def test_values_are_cut_at_the_second_colon_and_unknown_trainers_are_norm():
+    text = edit(TEMPLATE, ("norm_train", "norm_train:train.py --url http://x"), ("trainer", "trainer:other"))
+    argv = make(text, "lite_train_lite_infer", "template")[0].argv
+    assert argv[:4] == ("python", "train.py", "--url", "http")
+    assert "--output-dir=./test_tipc/output/other_gpus_-1_autocast_null" in argv
+
+
+def test_a_null_model_is_exported_all_the_same():
+    text = edit(TUTORIAL, ("train_model:", "train_model:null"))
+    export, *_ = make(text, "whole_infer", "tutorial")
+    assert export.argv == ("python", "export.py", "--save-inference-dir=./output/net_infer/")
+    assert export.log == "test_tipc/output/net/whole_infer/export_0.log"

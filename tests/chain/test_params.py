@@ -1,0 +1,79 @@
+"""The text of a parameter file."""
+
+from __future__ import annotations
+
+import pytest
+from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tipchain.chain.params import parse_params, read_params, render_params
+from tipchain.errors import ParamsError
+
+KEY = st.text("abcxyz-_. =|", min_size=1, max_size=8).filter(
+    lambda text: text.strip(" =") and "=" not in text[:1]
+)
+VALUE = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
+LINE = st.one_of(
+    st.just(""),
+    st.just("##"),
+    st.just("===eval_params==="),
+    st.tuples(KEY, VALUE).map(lambda pair: f"{pair[0]}:{pair[1]}"),
+)
+
+
+def test_value_is_everything_after_the_first_colon():
+    (param,) = parse_params("===a===\nurl: http://host:80/x \n").params
+    assert (param.section, param.key, param.value, param.line) == ("a", "url", " http://host:80/x ", 2)
+
+
+def test_crlf_bom_blanks_comments_and_a_missing_last_newline_are_harmless():
+    plain = parse_params(TEMPLATE)
+    odd = "\ufeff# mine\r\n\r\n" + TEMPLATE.replace("\n", "\r\n").rstrip()
+    strip = lambda file: [(p.section, p.key, p.value) for p in file.params]  # noqa: E731
+    assert strip(parse_params(odd)) == strip(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("===a===\nno colon\n", "f.txt:2: a line without ':'"),
+        ("a:b\n", "f.txt:1: a line before the first section header"),
+        ("===a===\nk:\x00\n", "f.txt:2: a control character"),
+    ],
+)
+def test_impossible_lines_are_refused_with_their_place(text, message):
+    with pytest.raises(ParamsError, match=message):
+        parse_params(text, "f.txt")
+
+
+def test_unreadable_files_are_refused(tmp_path):
+    (tmp_path / "latin").write_bytes(b"===a===\nk:\xff\n")
+    with pytest.raises(ParamsError, match="is not UTF-8"):
+        read_params(tmp_path / "latin")
+    with pytest.raises(ParamsError, match="No such file"):
+        read_params(tmp_path / "absent")
+    with pytest.raises(ParamsError, match="Is a directory"):
+        read_params(tmp_path)
+
+
+@pytest.mark.parametrize("text", [TEMPLATE, TUTORIAL, TEMPLATE + ALIGNMENT])
+def test_rendered_samples_parse_to_the_same(text):
+    file = parse_params(text)
+    assert parse_params(render_params(file)) == file
+
+
+@given(st.lists(LINE, max_size=12))
+def test_what_is_rendered_parses_to_the_same(lines):
+    file = parse_params("\n".join(["===train_params===", *lines]))
+    assert parse_params(render_params(file)) == file
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=300)
+def test_no_text_breaks_the_parser_otherwise_than_by_params_error(text):
+    try:
+        file = parse_params(text)
+    except ParamsError:
+        return
+    assert parse_params(render_params(file)) == file

@@ -1,0 +1,389 @@
+"""From slots to commands: the default behaviour, defect by defect."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tipchain.chain.params import parse_params
+from tipchain.chain.plan import Options, expand, plan_json
+from tipchain.chain.spec import build_spec
+from tipchain.chain.suites import SUITES
+from tipchain.errors import ParamsError
+from tipchain.modes import Mode
+
+LITE = Mode.LITE_TRAIN_LITE_INFER
+RUN = "./test_tipc/output/net/lite_train_lite_infer/runs/RUN"
+
+
+def make(text, mode=LITE, suite="tipchain", *, lenient=False, **options):
+    spec = build_spec(parse_params(text, "f.txt"), SUITES[suite], mode, lenient=lenient)
+    return expand(spec, "f.txt", Options(**options))
+
+
+def by_id(plan):
+    return {command.id: command for command in plan.commands}
+
+
+def test_the_whole_plan_of_the_usual_file():
+    plan = make(TEMPLATE)
+    save = f"{RUN}/norm_train_gpus_-1_autocast_null"
+    assert [command.id for command in plan.commands] == [
+        "train[norm_train;gpus=-1]",
+        "eval[norm_train;gpus=-1]",
+        "export[norm_train;gpus=-1]",
+        "infer[cpu;mkldnn=False;threads=2;bs=1;precision=fp32]",
+        "infer[cpu;mkldnn=False;threads=2;bs=4;precision=fp32]",
+        "infer[cpu;mkldnn=True;threads=2;bs=1;precision=fp32]",
+        "infer[cpu;mkldnn=True;threads=2;bs=4;precision=fp32]",
+    ]
+    train, evaluation, export, infer, *_ = plan.commands
+    assert train.argv == (
+        *("python", "train.py", "--case", "a.yaml", "--device=cpu", f"--output-dir={save}"),
+        *("--epochs=1", "--batch-size=4"),
+    )
+    assert evaluation.argv == ("python", "eval.py", f"--pretrained={save}/best.pdparams", "--device=cpu")
+    assert export.argv == ("python", "export.py", f"--weights={save}/best.pdparams", f"--save-dir={save}")
+    assert infer.argv == (
+        *("python", "infer.py", "--use-gpu=False", "--mkldnn=False", "--threads=2", f"--model={save}"),
+        *("--bs=1", "--image=./images", "--benchmark=True", "--precision=fp32"),
+    )
+    assert [command.needs for command in plan.commands[:4]] == [(), (train.id,), (train.id,), (export.id,)]
+    assert {command.cwd for command in plan.commands} == {"."}
+    assert not any(command.env for command in plan.commands)
+    assert train.log == f"{RUN[2:]}/train-norm_train-gpus=-1.log"
+    assert not plan.notes
+
+
+def test_the_plan_is_the_same_each_time_and_its_json_is_designs():
+    first, second = (json.dumps(plan_json(make(TEMPLATE + ALIGNMENT))) for _ in range(2))
+    assert first == second
+    data = json.loads(first)
+    assert (data["params"], data["mode"], data["suite"]) == ("f.txt", "lite_train_lite_infer", "tipchain")
+    assert {"id", "step", "argv", "env", "cwd", "log"} <= set(data["commands"][0])
+
+
+def test_logs_and_ids_are_unique_even_in_a_large_product():
+    text = edit(
+        TEMPLATE,
+        ("gpu_list", "gpu_list:0|0,1|-1"),
+        ("--amp", "--amp:null|amp"),
+        ("--use-gpu", "--use-gpu:True|False"),
+    )
+    commands = make(text).commands
+    assert len({command.id for command in commands}) == len(commands) > 40
+    assert len({command.log for command in commands}) == len(commands)
+
+
+# Alignment
+
+
+def test_alignment_comes_first_on_the_files_device():
+    plan = make(TEMPLATE + ALIGNMENT)
+    assert [command.step for command in plan.commands[:6]] == ["align"] * 5 + ["train"]
+    assert plan.commands[1].id == "align[02]"
+    assert plan.commands[1].argv == (
+        *("python", "test_tipc/02_test_data.py", "--case", "configs/net.yaml"),
+        *("--mode", "lite_train_lite_infer", "--device", "cpu"),
+    )
+    assert all(command.needs == () for command in plan.commands[:6])
+    gpu = make(edit(TEMPLATE + ALIGNMENT, ("gpu_list", "gpu_list:1,2|-1")))
+    assert gpu.commands[0].argv[-1] == "gpu:1"
+    assert gpu.commands[0].on_gpu
+    assert make(TEMPLATE + ALIGNMENT, device="gpu").commands[0].argv[-1] == "gpu:0"
+
+
+def test_whole_infer_aligns_forward_data_and_metric_only():
+    plan = make(TEMPLATE + ALIGNMENT, Mode.WHOLE_INFER)
+    assert [command.id for command in plan.commands[:4]] == [
+        *("align[01]", "align[02]", "align[03]"),
+        "export[whole_infer]",
+    ]
+    some = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:02|05")))
+    assert [command.id for command in some.commands if command.step == "align"] == ["align[02]", "align[05]"]
+
+
+# whole_infer
+
+
+def test_whole_infer_exports_into_the_run_and_infers_there():
+    plan = make(TEMPLATE, Mode.WHOLE_INFER)
+    folder = "./test_tipc/output/net/whole_infer/runs/RUN/whole_infer_export_0"
+    export, infer, *_ = plan.commands
+    assert export.argv == ("python", "export.py", "--weights=./weights/net.pdparams", f"--save-dir={folder}")
+    assert f"--model={folder}" in infer.argv
+    assert infer.needs == (export.id,)
+
+
+def test_whole_infer_uses_a_model_without_export_as_it_is():
+    plan = make(edit(TEMPLATE, ("infer_export", "infer_export:null")), Mode.WHOLE_INFER)
+    assert {command.step for command in plan.commands} == {"infer"}
+    assert "--model=./weights/net.pdparams" in plan.commands[0].argv
+
+
+def test_gpu_id_is_the_device_of_whole_infer():
+    plan = make(edit(TEMPLATE, ("--use-gpu", "--use-gpu:True")), Mode.WHOLE_INFER, gpu_id="3")
+    assert {command.env["CUDA_VISIBLE_DEVICES"] for command in plan.commands} == {"3"}
+
+
+# null, nothing planned
+
+
+def test_null_means_absent_everywhere():
+    plan = make(edit(TEMPLATE, ("infer_model", "infer_model:null")), Mode.WHOLE_INFER)
+    assert plan.commands == ()
+    assert "f.txt:37: infer_model: names no model" in plan.notes[0]
+    without = make(edit(TEMPLATE, ("inference", "inference:null")))
+    assert [command.step for command in without.commands] == ["train", "eval", "export"]
+    assert "inference is null, so nothing is inferred" in without.notes
+    bare = make(edit(TEMPLATE, ("eval:", "eval:null"), ("norm_export", "norm_export:null")))
+    assert [command.step for command in bare.commands] == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("gpu_list", "gpu_list:"), "f.txt:4: gpu_list: is an empty list"),
+        (("trainer", "trainer:"), "f.txt:15: trainer: is an empty list"),
+        (("norm_train", "norm_train:null"), "so the trainer norm_train is skipped"),
+        (("--amp", "--amp:"), "f.txt:6: --amp: is an empty list"),
+    ],
+)
+def test_a_plan_without_commands_says_why(change, reason):
+    plan = make(edit(TEMPLATE, change))
+    assert plan.commands == ()
+    assert any(reason in note for note in plan.notes)
+
+
+def test_an_empty_inference_axis_is_noted():
+    plan = make(edit(TEMPLATE, ("--bs", "--bs:")))
+    assert not any(command.step == "infer" for command in plan.commands)
+    assert any("--bs: is an empty list, so nothing is inferred" in note for note in plan.notes)
+
+
+# Values
+
+
+def test_whole_value():
+    text = edit(
+        TEMPLATE,
+        ("norm_train", "norm_train:train.py --url http://host:80/x"),
+        ("--epochs", "--epochs:lite_train_lite_infer=a=b"),
+    )
+    argv = make(text).commands[0].argv
+    assert "http://host:80/x" in argv
+    assert "--epochs=a=b" in argv
+
+
+def test_mode_fallback():
+    plan = make(TEMPLATE, Mode.LITE_TRAIN_WHOLE_INFER)
+    assert {"--epochs=1", "--batch-size=4"} <= set(plan.commands[0].argv)
+    assert "f.txt:7: --epochs: has no value for lite_train_whole_infer" in plan.notes[0]
+    whole = make(TEMPLATE, Mode.WHOLE_TRAIN_WHOLE_INFER)
+    assert "--epochs=9" in whole.commands[0].argv
+    assert not any(word.startswith("--batch-size") for word in whole.commands[0].argv)
+    assert (
+        "f.txt:9: --batch-size: has no value for whole_train_whole_infer; the argument is left out"
+        in whole.notes[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("infer_quant", "infer_quant:Fasle"),
+            "f.txt:39: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'",
+        ),
+        (("--mkldnn", "--mkldnn:true"), "did you mean 'True'"),
+        (("--use-gpu", "--use-gpu:Ture"), "did you mean 'True'"),
+        (("trainer", "trainer:norm_trian"), "unknown trainer 'norm_trian'(.|\n)*did you mean 'norm_train'"),
+        (
+            ("--epochs", "--epochs:lite_trian_lite_infer=1"),
+            "unknown mode(.|\n)*did you mean 'lite_train_lite_infer'",
+        ),
+        (("--amp", "--amp:apm"), "unknown precision 'apm'(.|\n)*did you mean 'amp'"),
+    ],
+)
+def test_typos_refuse_to_run_unless_lenient(change, message):
+    text = edit(TEMPLATE, change)
+    mode = Mode.WHOLE_INFER if "quant" in change[0] else LITE
+    with pytest.raises(ParamsError, match=message):
+        make(text, mode)
+    assert make(text, mode, lenient=True).notes
+
+
+@pytest.mark.parametrize("value", ["a/b", "..", ".", "", "$(touch x)", "a b", "-x", "a;b"])
+def test_a_model_name_that_is_no_folder_is_refused(value):
+    with pytest.raises(ParamsError, match=r"f\.txt:2: model_name: "):
+        make(edit(TEMPLATE, ("model_name", f"model_name:{value}")))
+
+
+@pytest.mark.parametrize(
+    "role", ["norm_train", "eval:", "norm_export", "inference", "python", "--epochs", "--bs"]
+)
+@pytest.mark.parametrize("value", ["x $(touch /tmp/x)", "x `id`", "x; id", "it's"])
+def test_no_value_reaches_a_shell(role, value):
+    key = role.rstrip(":")
+    text = edit(
+        TEMPLATE, (role, f"{key}:lite_train_lite_infer={value}" if role == "--epochs" else f"{key}:{value}")
+    )
+    with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+        make(text)
+
+
+def test_a_quoted_value_is_one_word():
+    argv = (
+        make(edit(TEMPLATE, ("norm_train", "norm_train:train.py --name 'two words; $(x)'"))).commands[0].argv
+    )
+    assert "two words; $(x)" in argv
+
+
+# Devices
+
+
+def test_every_command_of_a_gpu_leg_sees_its_devices_and_nothing_leaks():
+    plan = make(edit(TEMPLATE, ("gpu_list", "gpu_list:10|2,3|-1"), ("--device", "--device:gpu|gpu|cpu")))
+    seen = {
+        (command.step, gpus): command.env.get("CUDA_VISIBLE_DEVICES")
+        for command in plan.commands
+        for gpus in ("10", "2,3", "-1")
+        if f"gpus={gpus}" in command.id
+    }
+    assert {value for (_, gpus), value in seen.items() if gpus == "10"} == {"10"}
+    assert {value for (_, gpus), value in seen.items() if gpus == "-1"} == {None}
+    assert seen["train", "2,3"] == "2,3"
+    assert {seen[step, "2,3"] for step in ("eval", "export", "infer")} == {"2"}
+    single, several = (by_id(plan)[f"train[norm_train;gpus={gpus}]"].argv for gpus in ("10", "2,3"))
+    assert "-m" not in single
+    assert several[1:4] == ("-m", "paddle.distributed.launch", "--gpus=2,3")
+
+
+def test_hosts_are_recognised_by_parsing():
+    plan = make(edit(TEMPLATE, ("gpu_list", "gpu_list:10.0.0.1,b:80;0,1|0,1,2,3,4,5,6,7,8,9")))
+    hosts, many = (command.argv for command in plan.commands if command.step == "train")
+    assert hosts[1:5] == ("-m", "paddle.distributed.launch", "--ips=10.0.0.1,b:80", "--gpus=0,1")
+    assert any(word.endswith("norm_train_gpus_0,1_autocast_null_nodes_2") for word in hosts)
+    assert not any(word.startswith("--ips") for word in many)
+    with pytest.raises(ParamsError, match="'0;x' names no device"):
+        make(edit(TEMPLATE, ("gpu_list", "gpu_list:0;x")))
+
+
+def test_device_per_leg_repeats_the_last_value():
+    plan = make(edit(TEMPLATE, ("gpu_list", "gpu_list:0|0,1"), ("--device", "--device:gpu")))
+    assert "--device=gpu" in by_id(plan)["train[norm_train;gpus=0,1]"].argv
+    assert any("has fewer values than gpu_list" in note for note in plan.notes)
+
+
+def test_amp_on_a_cpu_is_skipped_with_the_reason_and_not_on_a_gpu():
+    text = edit(
+        TEMPLATE, ("gpu_list", "gpu_list:-1|0"), ("--amp", "--amp:null|amp"), ("--device", "--device:cpu|gpu")
+    )
+    commands = by_id(make(text))
+    assert commands["train[norm_train;gpus=-1;amp]"].skip == "AMP on a CPU: Paddle ignores it there"
+    assert not commands["train[norm_train;gpus=-1]"].skip
+    amp = commands["train[norm_train;gpus=0;amp]"]
+    assert not amp.skip
+    assert {"--amp=amp", "Global.use_amp=True"} <= set(amp.argv)
+
+
+# Trainers and inference points
+
+
+def test_pact_starts_from_what_norm_left_and_infers_quantized():
+    text = edit(
+        TEMPLATE,
+        ("trainer", "trainer:norm_train|pact_train"),
+        ("pact_train", "pact_train:slim.py"),
+        ("quant_export", "quant_export:slim_export.py"),
+        ("--precision", "--precision:fp32|int8"),
+    )
+    commands = by_id(make(text))
+    pact = commands["train[pact_train;gpus=-1]"]
+    assert f"--pretrained={RUN}/norm_train_gpus_-1_autocast_null/best.pdparams" in pact.argv
+    assert pact.needs == ("train[norm_train;gpus=-1]",)
+    quantized = [name for name in commands if name.startswith("infer[pact_train")]
+    assert quantized
+    assert all("mkldnn=True" in name and "precision=int8" in name for name in quantized)
+
+
+def test_impossible_points_are_left_out_on_a_gpu():
+    text = edit(TEMPLATE, ("--use-gpu", "--use-gpu:True"), ("--precision", "--precision:fp32|fp16|int8"))
+    lines = text.splitlines()
+    lines[44] = "--trt:False|True"
+    points = [c.id for c in make("\n".join(lines)).commands if c.step == "infer"]
+    assert "infer[gpu;trt=True;precision=fp16;bs=1]" in points
+    assert not any("int8" in point or ("trt=False" in point and "fp16" in point) for point in points)
+    quant = make(edit("\n".join(lines), ("infer_quant", "infer_quant:True")), Mode.WHOLE_INFER)
+    assert {c.id for c in quant.commands if c.step == "infer"} == {
+        "infer[gpu;trt=True;precision=int8;bs=1]",
+        "infer[gpu;trt=True;precision=int8;bs=4]",
+    }
+
+
+def test_identical_points_are_planned_once():
+    plan = make(edit(TEMPLATE, ("--bs", "--bs:1|1")))
+    assert sum(command.step == "infer" for command in plan.commands) == 2
+
+
+def test_the_tutorials_layout_keeps_the_image_after_training():
+    plan = make(TUTORIAL, suite="tutorial")
+    infers = [command for command in plan.commands if command.step == "infer"]
+    assert len(infers) == 2
+    assert all("--img-path=./images/demo.jpg" in command.argv for command in infers)
+    assert (
+        dict(plan.latest)["norm_train_gpus_0_autocast_False_nodes_1_eval.log"] == "eval-norm_train-gpus=0.log"
+    )
+
+
+def test_options_reach_the_commands():
+    plan = make(TEMPLATE, python="/opt/py", timeout_s=5.0, run="x-1")
+    assert {command.argv[0] for command in plan.commands} == {"/opt/py"}
+    assert {command.timeout_s for command in plan.commands} == {5.0}
+    assert all("/runs/x-1/" in command.log for command in plan.commands)
+
+
+@given(
+    st.integers(0, 52),
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
+    st.sampled_from(list(Mode)),
+)
+@settings(max_examples=400)
+def test_no_line_breaks_planning_otherwise_than_by_params_error(index, value, mode):
+    lines = (TEMPLATE + ALIGNMENT).splitlines()
+    lines[index] = f"{lines[index].partition(':')[0]}:{value}"
+    with suppress(ParamsError):
+        plan = make("\n".join(lines), mode)
+        ids = [command.id for command in plan.commands]
+        assert len(set(ids)) == len(ids)
+        assert len({command.log for command in plan.commands}) == len(ids)
+        known = {need for command in plan.commands for need in command.needs}
+        assert known <= set(ids)
+        assert not any("\0" in word for command in plan.commands for word in command.argv)
+
+
+def test_equal_entries_are_planned_once_and_equal_names_keep_their_own_folders():
+    plan = make(edit(TEMPLATE, ("gpu_list", "gpu_list:0|0|-1"), ("--device", "--device:gpu|gpu|cpu")))
+    trains = [command for command in plan.commands if command.step == "train"]
+    assert ["--device=gpu" in trains[0].argv, "--device=cpu" in trains[1].argv] == [True, True]
+    assert len(trains) == 2
+    assert any("f.txt:4: gpu_list: has an entry twice" in note for note in plan.notes)
+    hosts = make(edit(TEMPLATE, ("gpu_list", "gpu_list:a,b;0|c,d;0")))
+    assert "train[norm_train;gpus=0;hosts=2]#2" in by_id(hosts)
+    saves = [word for c in hosts.commands if c.step == "train" for word in c.argv if "output-dir" in word]
+    assert len(set(saves)) == 2
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "-x"])
+def test_no_name_leaves_the_run(name):
+    text = edit(TEMPLATE, ("trainer", f"trainer:{name}"), ("norm_train", f"{name}:train.py"))
+    with pytest.raises(ParamsError, match="cannot be a folder's name"):
+        make(text)
+    plan = make(edit(TEMPLATE, ("--threads", f"--threads:{name}")))
+    assert all(command.log.count("/") == 6 for command in plan.commands)
+    assert not any(".." in alias for alias, _ in plan.latest)

@@ -1,0 +1,111 @@
+"""Starting programs, keeping their output, ending them with all their children."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import living, stub
+
+from tipchain.chain.process import call, last_lines
+
+QUICK = (0.3, 0.3, 2.0)
+
+
+def start(argv, tmp_path, *, timeout_s=None, log=None, cwd=None, watch=lambda line: None, grace_s=QUICK):
+    log = log or tmp_path / "out.log"
+    env = dict(os.environ)
+    return call(
+        argv, cwd=cwd or tmp_path, env=env, log=log, timeout_s=timeout_s, watch=watch, grace_s=grace_s
+    )
+
+
+def test_output_status_time_and_memory_are_kept(tmp_path):
+    seen = []
+    ending = start(["bash", "-c", "echo one; echo two >&2; sleep 0.1; exit 3"], tmp_path, watch=seen.append)
+    assert (ending.exit_code, ending.signal, ending.failure) == (3, 0, "")
+    assert ending.tail == ("one", "two")
+    assert (tmp_path / "out.log").read_text() == "one\ntwo\n"
+    assert seen[-1] == "two"
+    assert 0.1 <= ending.seconds < 5
+    assert 0.5 < ending.peak_memory_mb < 500
+
+
+def test_a_signal_is_told_from_a_status(tmp_path):
+    ending = start(["bash", "-c", "kill -SEGV $$"], tmp_path)
+    assert (ending.exit_code, ending.signal) == (None, 11)
+
+
+def test_a_timeout_ends_grandchildren_too_even_in_sessions_of_their_own(tmp_path):
+    body = """
+    (trap '' INT TERM; sleep 60) & echo $! > child
+    setsid bash -c 'trap "" INT TERM; echo $$ > grandchild; while :; do sleep 60; done' &
+    trap '' INT TERM
+    while :; do sleep 1; done"""
+    program = stub(tmp_path / "hangs", body)
+    ending = start([str(program)], tmp_path, timeout_s=0.5)
+    assert ending.timed_out
+    assert ending.signal == 9
+    assert not living(tmp_path / "child")
+    assert not living(tmp_path / "grandchild")
+
+
+def test_a_program_that_obeys_the_interrupt_is_not_killed(tmp_path):
+    body = "trap 'echo saved; exit 0' INT\nwhile :; do sleep 0.05; done"
+    ending = start([str(stub(tmp_path / "obeys", body))], tmp_path, timeout_s=0.3, grace_s=(5, 5, 5))
+    assert ending.timed_out
+    assert (ending.signal, ending.tail) == (0, ("saved",))
+
+
+def test_a_child_left_behind_after_a_good_end_is_ended(tmp_path):
+    body = "setsid sleep 60 & echo $! > child\nexit 0"
+    begin = time.monotonic()
+    ending = start([str(stub(tmp_path / "leaves", body))], tmp_path)
+    assert (ending.exit_code, ending.timed_out) == (0, False)
+    assert time.monotonic() - begin < 10
+    assert not living(tmp_path / "child")
+
+
+def test_what_cannot_start_says_why(tmp_path):
+    absent = start(["python3.7-absent", "x.py"], tmp_path)
+    assert absent.exit_code == 127
+    assert "'python3.7-absent' not found; name one with --python PATH" in absent.failure
+    (tmp_path / "plain").write_text("")
+    assert start([str(tmp_path / "plain")], tmp_path).exit_code == 126
+    assert "is missing" in start(["true"], tmp_path, cwd=tmp_path / "nowhere").failure
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_ends_the_command_and_says_so(tmp_path):
+    ending = start(["bash", "-c", "while :; do echo x; sleep 0.01; done"], tmp_path, log=Path("/dev/full"))
+    assert "cannot write its log: No space left on device" in ending.failure
+
+
+def test_a_log_that_cannot_be_made_is_no_traceback(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot write the log" in start(["true"], tmp_path, log=tmp_path / "file" / "x.log").failure
+
+
+def test_any_bytes_are_kept(tmp_path):
+    ending = start(["bash", "-c", r"printf '\xff\xfe caf\xe9\n\0\rdone'"], tmp_path)
+    assert ending.exit_code == 0
+    assert ending.tail[-1] == "done"
+    assert (tmp_path / "out.log").read_bytes() == b"\xff\xfe caf\xe9\n\0\rdone"
+
+
+def test_much_output_does_not_block(tmp_path):
+    ending = start(["bash", "-c", "seq 1 300000"], tmp_path)
+    assert ending.exit_code == 0
+    assert ending.tail[-1] == "300000"
+    assert (tmp_path / "out.log").stat().st_size > 1_900_000
+
+
+def test_no_output_is_an_empty_log(tmp_path):
+    assert start(["true"], tmp_path).tail == ()
+    assert (tmp_path / "out.log").read_bytes() == b""
+
+
+def test_last_lines_of_a_progress_bar():
+    assert last_lines(b"a\r 10%\r 20%\r\nb\n\n", 2) == (" 20%", "b")

@@ -1,0 +1,111 @@
+"""Which line means what, and files that do not fit."""
+
+from __future__ import annotations
+
+import pytest
+from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+
+from tipchain.chain.params import parse_params, read_text
+from tipchain.chain.slots import alignment_params, checked_slots, detect_suite
+from tipchain.chain.suites import SUITES, UNSUPPORTED, get_suite
+from tipchain.errors import ParamsError, UsageError
+
+
+def slots(text, suite="tipchain"):
+    return checked_slots(parse_params(text, "f.txt"), SUITES[suite])
+
+
+def test_roles_of_both_layouts():
+    template, tutorial = slots(TEMPLATE), slots(TUTORIAL, "tutorial")
+    assert (template["trainer"].value, template["trainer"].line) == ("norm_train", 15)
+    assert (template["extra_infer"].key, template["extra_infer"].line) == ("null", 51)
+    assert (tutorial["infer_model"].key, tutorial["benchmark"].value) == ("train_model", "True")
+
+
+def test_an_added_comment_or_blank_line_shifts_nothing():
+    changed = edit(
+        TEMPLATE, ("python:", "\n# which one\npython:python3"), ("infer_quant", "\ninfer_quant:True")
+    )
+    assert slots(changed)["python"].value == "python3"
+    assert slots(changed)["infer_quant"].value == "True"
+
+
+@pytest.mark.parametrize("suite", ["tipchain", "tutorial"])
+def test_every_missing_and_every_added_line_is_refused(suite):
+    lines = (TEMPLATE if suite == "tipchain" else TUTORIAL).splitlines()
+    for index, line in enumerate(lines):
+        if line != "##":
+            with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+                slots("\n".join(lines[:index] + lines[index + 1 :]), suite)
+        with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+            slots("\n".join([*lines[:index], "extra:1", *lines[index:]]), suite)
+
+
+def test_a_missing_line_is_named():
+    with pytest.raises(ParamsError) as error:
+        slots(TEMPLATE.replace("trainer:norm_train\n", ""))
+    assert "f.txt:15: expected `trainer:`, found `norm_train:`; is a line missing or added above?" in str(
+        error.value
+    )
+    with pytest.raises(ParamsError, match=r"f\.txt:50: section \[infer_params\] has 22 lines, expected 23"):
+        slots(TEMPLATE.replace("--threads:2\n", ""))
+
+
+def test_sections_out_of_place_are_refused():
+    with pytest.raises(ParamsError, match=r"expected the section \[train_params\]"):
+        slots("===eval_params===\n" + TEMPLATE)
+    with pytest.raises(ParamsError, match=r"\[infer_params\] is missing"):
+        slots(TEMPLATE[: TEMPLATE.index("===========================infer")])
+    with pytest.raises(ParamsError, match=r"unknown section \[alignment_parms\]"):
+        slots(TEMPLATE + ALIGNMENT.replace("params", "parms"))
+    with pytest.raises(ParamsError, match="stands twice"):
+        slots(TEMPLATE + ALIGNMENT + ALIGNMENT)
+    slots(TEMPLATE + "===train_benchmark_params===\nbatch_size:8\n")
+
+
+def test_alignment_may_stand_only_after_the_last_slot():
+    assert alignment_params(parse_params(TEMPLATE)) is None
+    found = alignment_params(parse_params(TEMPLATE + ALIGNMENT))
+    assert (found.case, found.steps) == ("configs/net.yaml", ("01", "02", "03", "04", "05"))
+    place = TEMPLATE.index("===========================infer")
+    with pytest.raises(ParamsError, match=r"expected the section \[infer_params\]"):
+        slots(TEMPLATE[:place] + ALIGNMENT + TEMPLATE[place:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("steps:", "step:01"), "unknown key(.|\n)*did you mean 'steps'"),
+        (("steps:", "steps:01|09"), "unknown step '09'"),
+        (("steps:", "steps:"), "needs `steps:`"),
+        (("alignment:", "steps:01"), "stands twice"),
+        (("alignment:", "# none"), "needs `alignment:`"),
+    ],
+)
+def test_alignment_keys_are_checked(change, message):
+    with pytest.raises(ParamsError, match=message):
+        alignment_params(parse_params(edit(TEMPLATE + ALIGNMENT, change)))
+
+
+def test_suites_are_told_apart():
+    assert detect_suite(parse_params(TEMPLATE)).name == "tipchain"
+    assert detect_suite(parse_params(TUTORIAL)).name == "tutorial"
+
+
+@pytest.mark.parametrize("name", [*UNSUPPORTED, "tutorail"])
+def test_other_suites_are_refused_with_the_supported_ones(name):
+    with pytest.raises(UsageError, match="supported suites: tipchain, template, alexnet, tutorial"):
+        get_suite(name)
+
+
+def test_files_of_other_suites_are_never_half_run():
+    for record in corpus():
+        path = CORPUS / "configs" / record["repo"] / record["config"]
+        if record["suite"] in SUITES or not path.exists():
+            continue
+        file = parse_params(read_text(path), str(path))
+        with pytest.raises(ParamsError):
+            detect_suite(file)
+        for name in SUITES:
+            with pytest.raises(ParamsError):
+                checked_slots(file, SUITES[name])

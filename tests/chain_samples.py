@@ -1,0 +1,142 @@
+"""Parameter files that the tests of chains start from, and stub interpreters."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = ROOT / "../shared/tipc_corpus"
+
+TEMPLATE = """\
+===========================train_params===========================
+model_name:net
+python:python
+gpu_list:-1
+--device:cpu
+--amp:null
+--epochs:lite_train_lite_infer=1|whole_train_whole_infer=9
+--output-dir:./output/
+--batch-size:lite_train_lite_infer=4
+--pretrained:null
+train_model_name:best.pdparams
+null:null
+null:null
+##
+trainer:norm_train
+norm_train:train.py --case a.yaml
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================eval_params===========================
+eval:eval.py
+null:null
+##
+===========================infer_params===========================
+--save-dir:null
+--weights:null
+norm_export:export.py
+quant_export:null
+fpgm_export:null
+distill_export:null
+export1:null
+export2:null
+##
+infer_model:./weights/net.pdparams
+infer_export:export.py
+infer_quant:False
+inference:infer.py
+--use-gpu:False
+--mkldnn:False|True
+--threads:2
+--bs:1|4
+null:null
+--precision:fp32
+--model:null
+--image:./images
+null:null
+--benchmark:True
+null:null
+"""
+
+TUTORIAL = """\
+===========================train_params===========================
+model_name:net
+python:python
+gpu_list:0
+use-gpu:True
+--epochs:lite_train_lite_infer=5|whole_train_whole_infer=90
+--output-dir:./output/
+--batch-size:lite_train_lite_infer=4
+--pretrained:null
+train_model_name:latest.pdparams
+--data-path:./lite_data
+##
+trainer:norm_train
+norm_train:train.py
+##
+===========================eval_params===========================
+eval:train.py --test-only
+##
+===========================infer_params===========================
+--save-inference-dir:./output/net_infer/
+--pretrained:
+norm_export:export.py
+##
+train_model:./weights/net.pdparams
+infer_export:export.py
+##
+inference:infer.py
+--use-gpu:True|False
+--batch-size:1
+--model-dir:./output/net_infer/
+--img-path:./images/demo.jpg
+--benchmark:True
+"""
+
+ALIGNMENT = """\
+===========================alignment_params===========================
+alignment:configs/net.yaml
+steps:01|02|03|04|05
+"""
+
+
+def edit(text: str, *changes: tuple[str, str]) -> str:
+    """Return ``text`` with each line that starts with the first word replaced by the second."""
+    lines = text.splitlines()
+    for start, new in changes:
+        places = [index for index, line in enumerate(lines) if line.startswith(start)]
+        assert places, start
+        lines[places[0] : places[0] + 1] = new.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def corpus() -> list[dict]:
+    """Return the recorded command lists, or skip where they are not."""
+    file = CORPUS / "expected.jsonl.gz"
+    if not file.exists():
+        pytest.skip("the corpus of parameter files is not here")
+    with gzip.open(file, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def stub(path: Path, body: str) -> Path:
+    """Write a stub interpreter: bash that sees the program's arguments."""
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def living(pid_file: Path) -> bool:
+    """Return whether the process whose id stands in ``pid_file`` runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{int(pid_file.read_text())}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

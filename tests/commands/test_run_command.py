@@ -1,0 +1,204 @@
+"""``tipchain run`` and ``tipchain report`` as users call them, with stub interpreters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from chain_samples import ALIGNMENT, TEMPLATE, edit, living, stub
+
+from tipchain.cli import main
+
+MODE = "lite_train_lite_infer"
+OUT = Path("test_tipc/output/net") / MODE
+TRAINS = """
+for word in "$@"; do
+  case "$word" in --output-dir=*) mkdir -p "${word#*=}"; echo weights > "${word#*=}/best.pdparams" ;; esac
+done
+echo "loss: 0.1"
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text(TEMPLATE + ALIGNMENT)
+    return tmp_path
+
+
+def go(body, *options, text=None):
+    if text:
+        Path("p.txt").write_text(text)
+    return main(["run", "p.txt", MODE, "--python", str(stub(Path.cwd() / "py", body)), *options])
+
+
+def test_a_good_run(capsys):
+    assert go(TRAINS, "--json", "r.json", "--junit", "r.xml") == 0
+    text = capsys.readouterr().out
+    assert "12 passed, 0 failed, 0 errors, 0 skipped in" in text
+    assert "exit code 0: all passed" in text
+    (run,) = (OUT / "runs").iterdir()
+    assert json.loads(Path("r.json").read_text()) == json.loads((run / "report.json").read_text())
+    assert ET.parse("r.xml").getroot().get("tests") == "12"
+    assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "weights\n"
+    infer = OUT / "python_infer_cpu_usemkldnn_True_threads_2_precision_fp32_batchsize_4.log"
+    assert infer.read_text() == "loss: 0.1\n"
+    record = json.loads((run / "report.json").read_text())["results"][5]
+    assert record["command"]["env"]["TIPCHAIN_MODE"] == MODE
+    assert record["exit_code"] == 0
+    assert {"argv", "log"} <= set(record["command"])
+    assert {"started", "seconds", "peak_memory_mb", "signal", "tail"} <= set(record)
+
+
+def test_the_results_log_is_appended_under_headers():
+    go("exit 0")
+    go('case "$1" in train.py) echo "Run successfully"; exit 3;; esac')
+    lines = (OUT / "results_python.log").read_text().splitlines()
+    heads = [index for index, line in enumerate(lines) if line.startswith("# ==== run ")]
+    assert len(heads) == 2
+    first, second = lines[: heads[1]], lines[heads[1] :]
+    status = [line for line in first if line.startswith("\x1b[33m Run successfully with command - ")]
+    assert len(status) == 12
+    assert all(line.endswith("!   \x1b[0m") for line in status)
+    assert "device=cpu" in first[1]
+    (failed,) = [line for line in second if "Run failed with command" in line]
+    assert "train.py --case a.yaml" in failed
+    assert "successfully" not in failed
+    assert "# train[norm_train;gpus=-1] FAIL" in "\n".join(second)
+    assert "reason=not run: train[norm_train;gpus=-1] failed" in "\n".join(second)
+    assert len([line for line in second if "successfully" in line]) == 5
+
+
+def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
+    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac') == 1
+    text = capsys.readouterr().out
+    assert "6 passed, 2 failed, 0 errors, 4 skipped in" in text
+    assert "not run: export[norm_train;gpus=-1] failed" in text
+    assert "exit code 1" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("exit 3", "exit 3"),
+        ("kill -KILL $$", "killed by SIGKILL"),
+        ("kill -SEGV $$", "killed by SIGSEGV"),
+        (r"printf '\xff\xfe\n'; exit 2", "exit 2"),
+    ],
+)
+def test_failures_are_named_and_never_exit_0(body, expected, capsys):
+    assert go(body) == 1
+    captured = capsys.readouterr()
+    assert expected in captured.out
+    assert "Traceback" not in captured.out + captured.err
+    assert "successfully" not in (OUT / "results_python.log").read_text()
+
+
+def test_a_hang_past_its_timeout_leaves_no_grandchild(capsys):
+    body = 'case "$1" in train.py) setsid sleep 60 & echo $! > pid; sleep 60;; esac'
+    assert go(body, "--timeout", "0.5") == 1
+    assert "timed out after 0.5 s" in capsys.readouterr().out
+    assert not living(Path("pid"))
+
+
+def test_a_missing_interpreter_is_an_error_that_says_what_to_do(capsys):
+    Path("p.txt").write_text(edit(TEMPLATE, ("python:", "python:python3.7-absent")))
+    assert main(["run", "p.txt", MODE]) == 1
+    text = capsys.readouterr().out
+    assert "exit 127: interpreter 'python3.7-absent' not found; name one with --python PATH" in " ".join(
+        text.split()
+    )
+
+
+def test_python_is_the_environments():
+    Path("train.py").write_text("import sys; print(sys.executable)")
+    main(["run", "p.txt", MODE])
+    (run,) = (OUT / "runs").iterdir()
+    log = run / "train-norm_train-gpus=-1.log"
+    assert Path(log.read_text().strip()).parent == Path(sys.executable).parent
+
+
+def test_nothing_planned_is_4_and_makes_nothing(capsys):
+    assert go("true", text=edit(TEMPLATE, ("norm_train", "norm_train:null"))) == 4
+    assert "the trainer norm_train is skipped" in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+def test_only_skips_is_4(monkeypatch):
+    monkeypatch.setattr("tipchain.chain.run.why_no_gpu", lambda: "no usable GPU on this machine")
+    assert go("true", text=edit(TEMPLATE, ("gpu_list", "gpu_list:0"))) == 4
+
+
+def test_a_data_folder_of_the_users():
+    Path("images").mkdir()
+    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ]', "--data-path", "images") == 0
+    assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("norm_train", "norm_train:train.py $(touch pwned)"), ("norm_train", "norm_train:train.py it's")],
+)
+def test_values_never_reach_a_shell(change, capsys):
+    assert go("true", text=edit(TEMPLATE, change)) == 2
+    assert "p.txt:16: norm_train:" in capsys.readouterr().err
+    assert not Path("pwned").exists()
+    assert not OUT.exists()
+
+
+def test_crlf_runs_as_ever():
+    Path("p.txt").write_bytes((TEMPLATE + ALIGNMENT).replace("\n", "\r\n").encode())
+    assert main(["run", "p.txt", MODE, "--python", str(stub(Path.cwd() / "py", TRAINS))]) == 0
+
+
+def test_json_to_standard_output_is_json_alone(capsys):
+    assert go(TRAINS, "--json", "-") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["exit_code"] == 0
+    assert "12 passed" in captured.err
+
+
+def test_a_results_log_that_cannot_be_written_is_an_error(capsys):
+    (OUT / "results_python.log").mkdir(parents=True)
+    assert go(TRAINS) == 1
+    assert "run/results_python.log: cannot be written: Is a directory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_children_and_shows_the_partial_table(number):
+    body = 'case "$1" in train.py) sleep 60 & echo $! > child; echo $$ > pid; wait;; esac'
+    program = str(stub(Path.cwd() / "py", body))
+    argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, "--python", program]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 60
+    while not Path("pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "5 passed, 0 failed, 1 error, 6 skipped in" in text
+    assert "exit code 130: interrupted" in text
+    assert "Traceback" not in text
+    assert not living(Path("pid"))
+    assert not living(Path("child"))
+    (run,) = (OUT / "runs").iterdir()
+    assert json.loads((run / "report.json").read_text())["interrupted"] is True
+
+
+def test_report_renders_a_run_again(capsys):
+    go('case "$1" in eval.py) exit 1;; esac')
+    shown = capsys.readouterr().out
+    (run,) = (OUT / "runs").iterdir()
+    assert main(["report", str(run), "--junit", "again.xml"]) == 1
+    again = capsys.readouterr().out
+    assert again.strip() == shown[shown.index("\noutcome") :].strip()
+    assert main(["report", str(run / "report.json"), "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
+    assert ET.parse("again.xml").getroot().get("failures") == "1"
+    assert main(["report", "nowhere"]) == 2

@@ -1,0 +1,174 @@
+"""Reports: JSON round trip, exit codes, text, JUnit."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tipchain.chain.plan import Command
+from tipchain.chain.result import Result
+from tipchain.errors import RecordError
+from tipchain.outcome import ExitCode, Outcome
+from tipchain.parity.compare import TensorDiff
+from tipchain.parity.judge import Verdict
+from tipchain.report.json_ import dump_report, load_report, parse_report
+from tipchain.report.junit import junit_xml
+from tipchain.report.model import RunReport
+from tipchain.report.terminal import LiveView, render_report
+
+
+def result(name="train[x]", outcome=Outcome.PASS, reason="", **more):
+    command = Command(
+        id=name, step="train", argv=("python", "a b.py"), env={"A": "1"}, log="r/x.log", needs=("y",)
+    )
+    return Result(command=command, outcome=outcome, reason=reason, log="x.log", seconds=1.25, **more)
+
+
+def diff(**changes):
+    values = {
+        "path": "logits", "expected_shape": (2, 3), "actual_shape": (2, 3), "expected_dtype": "float32",
+        "actual_dtype": "float32", "size": 6, "mean_abs": math.inf, "max_abs": math.inf, "min_abs": 0.0,
+        "max_rel": -math.inf, "worst_index": (1, 2), "worst_expected": 1.0, "worst_actual": 0.5, "expected_nan": 0,
+        "actual_nan": 1, "mismatched_nan": 1, "expected_inf": 0, "actual_inf": 0, "mismatched_inf": 0,
+        "expected_max_abs": 1.0, "needed_atol": math.inf,
+    }  # fmt: skip
+    return TensorDiff(**{**values, **changes})
+
+
+def report(*results, verdicts=(), **more):
+    values = {
+        "title": "p.txt",
+        "mode": "whole_infer",
+        "run": "out/runs/1",
+        "started": "2026-01-01T00:00:00+00:00",
+    }
+    return RunReport(
+        **values, seconds=83.2, results=results, verdicts=verdicts, versions={"python": "3"}, **more
+    )
+
+
+FAILED = result("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom\x07", exit_code=3, tail=("one", "boom \x00"))
+SKIPPED = result("infer[x]", Outcome.SKIP, "not run: eval[x] failed")
+VERDICT = Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="worst at (1, 2)", diff=diff())
+
+
+def test_json_round_trip():
+    whole = report(
+        result(peak_memory_mb=12.5), FAILED, SKIPPED, verdicts=(VERDICT,), notes=("n",), interrupted=True
+    )
+    text = dump_report(whole)
+    assert parse_report(json.loads(text)) == whole
+    assert "NaN" not in text.replace('"NaN"', "")
+    assert '"max_abs": "Infinity"' in text
+
+
+def test_nan_survives_the_round_trip_as_valid_json():
+    verdict = replace(VERDICT, diff=diff(mean_abs=math.nan))
+    text = dump_report(report(verdicts=(verdict,)))
+    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert data["verdicts"][0]["diff"]["mean_abs"] == "NaN"
+    assert math.isnan(parse_report(data).verdicts[0].diff.mean_abs)
+
+
+@given(st.text(max_size=20), st.floats(allow_nan=False), st.sampled_from(list(Outcome)))
+def test_any_result_survives_the_round_trip(reason, seconds, outcome):
+    whole = report(
+        replace(result(), reason=reason, outcome=outcome), verdicts=(replace(VERDICT, reason=reason),)
+    )
+    whole = replace(whole, seconds=seconds)
+    assert parse_report(json.loads(dump_report(whole))) == whole
+
+
+def test_exit_codes():
+    assert report(result()).exit_code is ExitCode.PASSED
+    assert report(result(), FAILED).exit_code is ExitCode.FAILED
+    assert report(result(outcome=Outcome.ERROR)).exit_code is ExitCode.FAILED
+    assert report(SKIPPED).exit_code is ExitCode.NOTHING_CHECKED
+    assert report().exit_code is ExitCode.NOTHING_CHECKED
+    assert report(result(), verdicts=(VERDICT,)).exit_code is ExitCode.FAILED
+    assert report(result(), interrupted=True).exit_code is ExitCode.INTERRUPTED
+
+
+def test_a_loaded_report_computes_its_exit_code_anew(tmp_path):
+    data = json.loads(dump_report(report(FAILED)))
+    (tmp_path / "report.json").write_text(json.dumps({**data, "exit_code": 0}))
+    assert load_report(tmp_path).exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 99}', "nonsense", '{"format": 1, "title": "x"}']
+)
+def test_what_is_no_report_is_refused(tmp_path, text):
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    with pytest.raises(RecordError, match="report"):
+        load_report(file)
+    with pytest.raises(RecordError, match="cannot be read"):
+        load_report(tmp_path / "absent")
+
+
+def test_text_for_80_columns():
+    text = render_report(report(result(), FAILED, SKIPPED, verdicts=(VERDICT,)))
+    assert max(map(len, text.splitlines())) <= 80
+    lines = text.splitlines()
+    assert "PASS         1.2  train[x]  x.log" in lines
+    assert "FAIL         1.2  eval[x]  x.log" in lines
+    assert "                  not run: eval[x] failed" in lines
+    assert "FAIL     forward/logits: worst at (1, 2)" in lines
+    assert "  $ python 'a b.py'" in lines
+    assert "  log: x.log, its last lines:" in lines
+    assert lines[-2:] == [
+        "1 passed, 2 failed, 0 errors, 1 skipped in 83.2 s",
+        "exit code 1: a check or a command failed or errored",
+    ]
+
+
+def test_text_is_plain_without_color_and_never_holds_a_programs_escapes():
+    plain = render_report(report(result(), FAILED))
+    assert not set("\x1b\x07\x00") & set(plain)
+    assert "\x1b[32mPASS" in render_report(report(result()), color=True)
+
+
+def test_junit():
+    text = junit_xml(
+        report(result(), FAILED, SKIPPED, result("e", Outcome.ERROR, "gone"), verdicts=(VERDICT,))
+    )
+    root = ET.fromstring(text.split("\n", 1)[1])
+    suite = root.find("testsuite")
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "5", "failures": "2", "errors": "1", "skipped": "1"}
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    assert cases["eval[x]"].find("failure").get("message").startswith("exit 3")
+    assert cases["infer[x]"].find("skipped").get("message") == "not run: eval[x] failed"
+    assert cases["logits"].get("classname") == "verdict.forward"
+
+
+def test_live_view_on_a_pipe_is_plain_lines():
+    stream = io.StringIO()
+    view = LiveView(stream)
+    view.started(FAILED.command, 1, 2)
+    view.output("hidden")
+    view.ended(FAILED)
+    first, second = stream.getvalue().splitlines()
+    assert first == "[1/2] eval[x] ..."
+    assert second.startswith("FAIL         1.2  eval[x]: exit 3")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_live_view_on_a_terminal_shows_the_last_line(monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setenv("NO_COLOR", "1")
+    view = LiveView(stream)
+    view.started(FAILED.command, 1, 2)
+    view.output("epoch 3")
+    view.ended(FAILED)
+    assert "\r\x1b[2K[1/2] eval[x]  epoch 3" in stream.getvalue()
+    assert "\x1b[31m" not in stream.getvalue()

@@ -1,0 +1,105 @@
+"""The bash drivers, run in a copy of the project with a stub for prepare.sh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE, stub
+
+ROOT = Path(__file__).resolve().parents[1]
+MODE = "lite_train_lite_infer"
+DRIVERS = ("test_train_inference_python.sh", "test_tipc/test_train_inference_python.sh")
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "my project"
+    (folder / "test_tipc/configs").mkdir(parents=True)
+    for driver in DRIVERS:
+        shutil.copy(ROOT / driver, folder / driver)
+    (folder / "test_tipc/configs/p.txt").write_text(TEMPLATE)
+    (folder / "prepare.sh").write_text('printf "%s\\n" "$@" > prepared; exit "${PREPARE_EXIT:-0}"\n')
+    (folder / "tipchain").symlink_to(ROOT / "tipchain")
+    return folder
+
+
+def call(project, *arguments, driver=DRIVERS[0], cwd=None, **env):
+    env = {"TIPCHAIN_PYTHON": sys.executable, **env}
+    return subprocess.run(
+        ["bash", str(project / driver), *arguments],
+        cwd=cwd or project, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_prepares_and_runs_from_any_folder(project, tmp_path, driver):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (project / "train.py").write_text("raise SystemExit(3)")
+    done = call(project, "test_tipc/configs/p.txt", MODE, driver=driver, cwd=elsewhere)
+    assert done.returncode == 1, done.stderr
+    assert (project / "prepared").read_text().split() == ["test_tipc/configs/p.txt", MODE]
+    assert "FAIL" in done.stdout
+    assert "exit 3" in done.stdout
+    assert (project / "test_tipc/output/net" / MODE / "results_python.log").exists()
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_file_beside_the_caller_comes_first(project, tmp_path):
+    (tmp_path / "own.txt").write_text(TEMPLATE.replace("model_name:net", "model_name:own"))
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (project / name).write_text("")
+    done = call(project, "own.txt", MODE, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "exit code 0: all passed" in done.stdout
+    assert (project / "test_tipc/output/own").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "usage:"),
+        (["p.txt"], "usage:"),
+        (["a", "b", "c", "d"], "usage:"),
+        (["--help"], "usage:"),
+        (["test_tipc/configs/p.txt", "lite_trian_lite_infer"], "unknown mode lite_trian_lite_infer"),
+        (["absent.txt", MODE], "no parameter file absent.txt"),
+    ],
+)
+def test_wrong_use_is_2_and_prepares_nothing(project, arguments, message):
+    done = call(project, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (project / "prepared").exists()
+
+
+def test_a_failed_preparation_ends_the_driver_with_its_code(project):
+    done = call(project, "test_tipc/configs/p.txt", MODE, PREPARE_EXIT="7")
+    assert done.returncode == 7
+    assert not (project / "test_tipc/output").exists()
+
+
+def test_exit_code_4_and_the_gpu_id_pass_through(project):
+    params = project / "test_tipc/configs/p.txt"
+    params.write_text(TEMPLATE.replace("infer_model:./weights/net.pdparams", "infer_model:null"))
+    assert call(project, "test_tipc/configs/p.txt", "whole_infer", "1").returncode == 4
+    params.write_text(TEMPLATE.replace("infer_export:export.py", "infer_export:null"))
+    (project / "infer.py").write_text("import os; print('sees', os.environ['CUDA_VISIBLE_DEVICES'])")
+    assert call(project, "test_tipc/configs/p.txt", "whole_infer", "1").returncode == 0
+    logs = list(project.glob("test_tipc/output/net/whole_infer/runs/*/infer*.log"))
+    assert {log.read_text() for log in logs} == {"sees 1\n"}
+
+
+def test_the_interpreter_is_the_projects_unless_told(project, tmp_path):
+    (project / ".venv/bin").mkdir(parents=True)
+    stub(project / ".venv/bin/python", 'echo "venv $*"')
+    done = call(project, "test_tipc/configs/p.txt", MODE, TIPCHAIN_PYTHON="")
+    assert done.stdout == f"venv -m tipchain run test_tipc/configs/p.txt {MODE}\n"
+    stub(tmp_path / "mine", 'echo "mine $*"')
+    done = call(project, "test_tipc/configs/p.txt", MODE, cwd=tmp_path, TIPCHAIN_PYTHON="./mine")
+    assert done.stdout.startswith("mine -m tipchain run")
