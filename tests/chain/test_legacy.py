@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chain_samples import CORPUS, TEMPLATE, TUTORIAL, corpus, edit
 
-from tipchain.chain.plan import expand
-from tipchain.chain.spec import legacy_spec
+from tipchain.chain.build import legacy_spec
+from tipchain.chain.expand import expand
 from tipchain.chain.suites import SUITES
 from tipchain.modes import Mode
 

@@ -10,9 +10,10 @@ from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tipchain.chain.build import build_spec
+from tipchain.chain.expand import expand
 from tipchain.chain.params import parse_params
-from tipchain.chain.plan import Options, expand, plan_json
-from tipchain.chain.spec import build_spec
+from tipchain.chain.plan import Options, plan_json
 from tipchain.chain.suites import SUITES
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode

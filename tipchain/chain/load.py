@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tipchain.chain.build import build_spec, legacy_spec
+from tipchain.chain.expand import expand
 from tipchain.chain.params import parse_params, read_text
-from tipchain.chain.plan import Options, Plan, expand, with_notes
+from tipchain.chain.plan import Options, Plan, with_notes
 from tipchain.chain.slots import detect_suite
-from tipchain.chain.spec import build_spec, legacy_spec
 from tipchain.chain.suites import get_suite
 from tipchain.modes import Mode
 
