@@ -60,7 +60,7 @@ main() {
 
   cd -- "${project}"
   bash prepare.sh "${params}" "$2"
-  exec "${python}" -m tipchain run "${params}" "$2" ${3:+--gpu-id "$3"}
+  exec "${python}" -m tipchain run "${params}" "$2" ${3:+--gpu-id "$3"} ${TIPCHAIN_PYTHON:+--python "${python}"}
 }
 
 main "$@"

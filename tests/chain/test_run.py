@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -158,6 +159,17 @@ def test_an_interrupt_keeps_the_results_so_far(tmp_path):
     assert results["c"].reason == "not run: interrupted"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_hangup_ends_a_run_but_not_under_nohup(tmp_path):
+    hangup = command("a", f"kill -HUP {os.getpid()}; sleep 0.3")
+    assert go(tmp_path, hangup)[1]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        results, interrupted = go(tmp_path, hangup)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (results["a"].outcome, interrupted) == (Outcome.PASS, False)
 
 
 def test_executed_must_equal_planned():
