@@ -1,4 +1,4 @@
-"""Compare two dumps: tipchain against reprod_log 1.0.1.
+"""Compare two dumps: tipchain (what `tipchain diff` does) and its drop-in against reprod_log 1.0.1.
 
 Each measurement is a fresh process, and the two tools take turns. Measured are load, compare and report (without
 importing, which is given apart), and the anonymous memory that they need beyond what the imports left.
@@ -54,6 +54,18 @@ def use_tool(tool: str, reference: str, port: str, log: str):
                     np.max(array)
 
         return read
+    if tool == "tipchain":
+        from tipchain.parity.difflog import write_diff_log
+        from tipchain.parity.judge import compare as judge_all
+        from tipchain.parity.record import load_record
+        from tipchain.parity.tolerance import Tolerance
+
+        def diff() -> None:
+            tolerance = Tolerance(threshold=1e-6)
+            sides = [load_record(path).arrays for path in (reference, port)]
+            write_diff_log(log, judge_all(*sides, tolerance), tolerance, stream=sys.stdout)
+
+        return diff
     if tool == "reprod_log":
         from reprod_log import ReprodDiffHelper
     else:
@@ -150,9 +162,15 @@ def main() -> None:
         folder = Path(name)
         make_dumps(folder, "large", args.arrays, args.size_mb * 250_000 // args.arrays)
         title = f"{args.arrays} float32 arrays, {args.size_mb} MB a side"
-        report(title, folder, "large", ["tipchain", "reprod_log", "read"], args.runs)
+        report(title, folder, "large", ["tipchain", "drop-in", "reprod_log", "read"], args.runs)
         make_dumps(folder, "tiny", args.tiny, 10)
-        report(f"{args.tiny} arrays of 10 float32", folder, "tiny", ["tipchain", "reprod_log"], args.runs)
+        report(
+            f"{args.tiny} arrays of 10 float32",
+            folder,
+            "tiny",
+            ["tipchain", "drop-in", "reprod_log"],
+            args.runs,
+        )
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ into the processor's cache, so that a comparison costs little more than reading 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from typing import Any, TypeAlias
@@ -20,10 +18,6 @@ import numpy as np
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
-SHARED = 1 << 20
-"""From this many elements on, two threads share the work."""
-SHARED_PIECE = 1 << 18
-"""Elements per piece of a thread: larger, so that the threads seldom meet at the interpreter's lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +96,17 @@ def diff_arrays(
     expected, actual = np.asarray(expected), np.asarray(actual)
     numbers = expected.dtype.kind in "biufc" and actual.dtype.kind in "biufc"
     if expected.shape != actual.shape or not expected.size or not numbers:
-        return _facts(path, expected, actual, _Scan(0, 0), rtol)
+        return _facts(path, expected, actual, _Scan(), rtol)
     if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
         # Walk both in the order of their bytes; the index is turned back at the end.
-        turned = _facts(path, expected.T, actual.T, _scan(expected.T, actual.T, rtol, equal_nan), rtol)
+        turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
         return replace(
             turned,
             expected_shape=expected.shape,
             actual_shape=actual.shape,
             worst_index=turned.worst_index[::-1],
         )
-    return _facts(path, expected, actual, _scan(expected, actual, rtol, equal_nan), rtol)
+    return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
 
 
 def diff_records(
@@ -143,7 +137,7 @@ def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -
 
 
 def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) -> TensorDiff:
-    size = scan.stop
+    size = scan.count
     nan_seen = scan.nan_at is not None
     at = scan.nan_at if scan.nan_at is not None else scan.worst_at
     index = tuple(int(n) for n in np.unravel_index(at, expected.shape)) if size else ()
@@ -174,18 +168,6 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
     )
 
 
-def _scan(expected: Array, actual: Array, rtol: float, equal_nan: bool) -> _Scan:
-    left, right = expected.reshape(-1), actual.reshape(-1)
-    size = left.size
-    if size < SHARED or len(os.sched_getaffinity(0)) < 2:
-        return _Scan(0, size, rtol, equal_nan).run(left, right, PIECE)
-    middle = size // 2
-    with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(_Scan(middle, size, rtol, equal_nan).run, left, right, SHARED_PIECE)
-        first = _Scan(0, middle, rtol, equal_nan).run(left, right, SHARED_PIECE)
-        return first.join(second.result())
-
-
 def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:
     """Return the float type in which two real dtypes are subtracted; 64-bit integers go their own way."""
     if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
@@ -199,94 +181,105 @@ def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
 
 
 class _Scan:
-    """Walks a range of two flat arrays and gathers the facts."""
+    """Walks two arrays of one shape and gathers the facts."""
 
     __slots__ = (
-        "equal_nan", "infs", "largest", "least", "nan_at", "nans", "needed",
-        "relative", "rtol", "size", "start", "stop", "total", "worst_at",
+        "count", "equal_nan", "infs", "largest", "least", "nan_at", "nans", "needed",
+        "relative", "rtol", "size", "total", "worst_at",
     )  # fmt: skip
 
-    def __init__(self, start: int, stop: int, rtol: float = 0.0, equal_nan: bool = False) -> None:
-        self.start, self.stop, self.rtol, self.equal_nan = start, stop, rtol, equal_nan
+    def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:
+        self.rtol, self.equal_nan = rtol, equal_nan
+        self.count = self.worst_at = 0
         self.total, self.largest, self.least = 0.0, -1.0, inf
         self.relative = self.size = self.needed = 0.0
-        self.worst_at = start
         self.nan_at: int | None = None
         self.nans, self.infs = [0, 0, 0], [0, 0, 0]
 
-    def run(self, expected: Array, actual: Array, piece: int) -> _Scan:
+    def run(self, expected: Array, actual: Array) -> _Scan:
+        left, right = expected.reshape(-1), actual.reshape(-1)
+        self.count = left.size
         with np.errstate(all="ignore"):
-            if expected.dtype.kind == "c" or actual.dtype.kind == "c":
-                self._run_carefully(expected, actual)
-            elif _is_wide(expected.dtype, actual.dtype):
-                self._run_wide(expected, actual)
+            if left.dtype.kind == "c" or right.dtype.kind == "c":
+                self._run_carefully(left, right)
+            elif _is_wide(left.dtype, right.dtype):
+                self._run_wide(left, right)
             else:
-                self._run_floats(expected, actual, piece)
+                self._run_floats(left, right)
         return self
 
-    def join(self, later: _Scan) -> _Scan:
-        """Take over the facts of the range that follows."""
-        if later.largest > self.largest:
-            self.largest, self.worst_at = later.largest, later.worst_at
-        if self.nan_at is None:
-            self.nan_at = later.nan_at
-        self.total += later.total
-        self.least = min(self.least, later.least)
-        self.relative = max(self.relative, later.relative)
-        self.size = max(self.size, later.size)
-        self.needed = max(self.needed, later.needed)
-        self.nans = [a + b for a, b in zip(self.nans, later.nans, strict=True)]
-        self.infs = [a + b for a, b in zip(self.infs, later.infs, strict=True)]
-        self.stop = later.stop
-        return self
-
-    def _run_floats(self, expected: Array, actual: Array, piece: int) -> None:
+    def _run_floats(self, expected: Array, actual: Array) -> None:
         work = _work_type(expected.dtype, actual.dtype)
-        length = min(piece, self.stop - self.start)
+        length = min(PIECE, self.count)
+        # Two buffers do: each side's copy, where one is needed, is overwritten by what is computed from it.
         gap, size = np.empty(length, work), np.empty(length, work)
-        room = np.empty(length, work)
-        left, right = (_own_room(array, work, length) for array in (expected, actual))
-        for start in range(self.start, self.stop, length):
-            stop = min(start + length, self.stop)
-            n = stop - start
-            e, a = _fetch(expected, left, start, stop), _fetch(actual, right, start, stop)
-            d = np.subtract(e, a, out=gap[:n])
+        copied = [array.dtype != work or not array.flags.aligned for array in (expected, actual)]
+        for start in range(0, self.count, length):
+            stop = min(start + length, self.count)
+            d, m = gap[: stop - start], size[: stop - start]
+            e, a = expected[start:stop], actual[start:stop]
+            if copied[0]:
+                np.copyto(m, e, casting="unsafe")
+                e = m
+            if copied[1]:
+                np.copyto(d, a, casting="unsafe")
+                a = d
+            np.subtract(e, a, out=d)
             np.absolute(d, out=d)
             total = float(np.add.reduce(d))
-            if not isfinite(total):  # NaN or Inf on some side, or float32 was too narrow
+            if isfinite(total):
+                np.absolute(e, out=m)
+                if self._add(d, m, start, total):
+                    self._add_ratio(d, expected[start:stop])
+            else:  # NaN or Inf on some side, or float32 was too narrow
                 self._careful_piece(expected[start:stop], actual[start:stop], start)
-                continue
-            m = np.absolute(e, out=size[:n])
-            self._add(d, m, start, total, room[:n])
 
-    def _add(self, gap: Array, size: Array, start: int, total: float, room: Array) -> None:
-        """Gather a piece of finite differences; ``size`` is |expected| and is overwritten."""
+    def _add(self, gap: Array, size: Array, start: int, total: float) -> bool:
+        """Gather a piece of finite differences; ``size`` is |expected| and is overwritten.
+
+        Returns:
+            Whether the largest ratio needs a closer look: somewhere a difference stands over 0.
+        """
         largest = float(np.maximum.reduce(gap))
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
         self.total += total
         self.size = max(self.size, float(np.maximum.reduce(size)))
+        if self.least:  # nothing is smaller than 0
+            self.least = float(min(self.least, np.minimum.reduce(gap)))
         if not largest:
-            self.least = 0.0
-            return
-        self.least = min(self.least, float(np.minimum.reduce(gap)))
+            return False
         if self.rtol:
-            np.multiply(size, self.rtol, out=room)
-            np.subtract(gap, room, out=room)
-            self.needed = max(self.needed, float(np.maximum.reduce(room)))
+            self.needed = max(self.needed, float(np.maximum.reduce(gap - self.rtol * size)))
         else:
             self.needed = max(self.needed, largest)
-        self.relative = max(self.relative, _largest_ratio(gap, size, room))
+        # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
+        ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
+        if not isfinite(ratio):
+            return True
+        self.relative = max(self.relative, ratio)
+        return False
+
+    def _add_ratio(self, gap: Array, expected: Array) -> None:
+        """Gather the largest ratio of a piece where some differences stand over 0."""
+        size = np.absolute(expected.astype(np.result_type(gap.dtype, expected.dtype)))
+        nonzero = size != 0
+        ratio = float(np.fmax.reduce(np.divide(gap * nonzero, size), initial=0.0))
+        if not isfinite(ratio):  # float32 was too narrow for the quotient
+            wide = np.divide(gap, size, dtype=np.float64)
+            ratio = float(np.max(wide, initial=0.0, where=nonzero))
+        self.relative = max(self.relative, ratio)
 
     def _run_wide(self, expected: Array, actual: Array) -> None:
-        for start in range(self.start, self.stop, PIECE):
-            stop = min(start + PIECE, self.stop)
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
             gap, size = _gaps(expected[start:stop], actual[start:stop])
-            self._add(gap, size, start, float(np.add.reduce(gap)), np.empty_like(gap))
+            if self._add(gap, size, start, float(np.add.reduce(gap))):
+                self._add_ratio(gap, expected[start:stop].astype(np.float64))
 
     def _run_carefully(self, expected: Array, actual: Array) -> None:
-        for start in range(self.start, self.stop, PIECE):
-            stop = min(start + PIECE, self.stop)
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
             self._careful_piece(expected[start:stop], actual[start:stop], start)
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
@@ -325,33 +318,6 @@ class _Scan:
         self.total += float(gap.sum())
         self.least = min(self.least, float(gap.min()))
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
-
-
-def _own_room(array: Array, work: np.dtype[Any], length: int) -> Array | None:
-    """Return a buffer for pieces of ``array`` that cannot be used where they lie, else None."""
-    return None if array.dtype == work and array.flags.aligned else np.empty(length, work)
-
-
-def _fetch(array: Array, room: Array | None, start: int, stop: int) -> Array:
-    if room is None:
-        return array[start:stop]
-    np.copyto(room[: stop - start], array[start:stop], casting="unsafe")
-    return room[: stop - start]
-
-
-def _largest_ratio(gap: Array, size: Array, room: Array) -> float:
-    """Return the largest ``gap / size`` where size is not 0."""
-    # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
-    largest = float(np.fmax.reduce(np.divide(gap, size, out=room)))
-    if isfinite(largest):
-        return largest
-    nonzero = size != 0
-    np.multiply(gap, nonzero, out=room)
-    largest = float(np.fmax.reduce(np.divide(room, size, out=room), initial=0.0))
-    if isfinite(largest):
-        return largest
-    # float32 was too narrow for the quotient
-    return float(np.max(np.divide(gap, size, dtype=np.float64), initial=0.0, where=nonzero))
 
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
