@@ -337,6 +337,8 @@ class _Tensors(Mapping[str, Any]):
         del self._file
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
         return self._file.get_tensor(name)
 
     def __iter__(self) -> Iterator[str]:

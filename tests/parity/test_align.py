@@ -1,0 +1,353 @@
+"""The alignment run: a faithful port passes, and each stage fails for a fault of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_project import TinyProject, make_tiny_project
+
+from tipchain.parity.record import load_record
+
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """A project whose faithful port was aligned once; its dumps serve the other tests."""
+    project = make_tiny_project(tmp_path_factory.mktemp("clean"))
+    done = project.align()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project, done
+
+
+@pytest.fixture
+def port(clean, tmp_path):
+    """A copy of the clean project, whose Paddle side a test may spoil, with the torch dumps at hand."""
+    shutil.copytree(clean[0].root, tmp_path / "port")
+    project = TinyProject(tmp_path / "port")
+    shutil.move(project.root / "out", project.root / "made_elsewhere")
+    return project
+
+
+def align_port(project, *args, **kwargs):
+    dumps = project.root / "made_elsewhere" / "log_reprod"
+    return project.align("--torch-dump", dumps, *args, **kwargs)
+
+
+def test_a_faithful_port_passes_and_leaves_the_guides_files(clean):
+    project, done = clean
+    names = {path.name for path in project.latest().iterdir()}
+    for stem in ("forward", "data", "metric", "loss", "bp_align"):
+        assert {f"{stem}_torch.npy", f"{stem}_paddle.npy", f"{stem}_diff.log"} <= names
+    assert {"train_align_paddle.npy", "train_align_benchmark.npy", "train_align_diff.log"} <= names
+    assert {"bp_align_torch.safetensors", "bp_align_paddle.safetensors"} <= names
+    assert (project.latest() / "forward_diff.log").read_text().endswith("diff check passed\n")
+    assert "root INFO: logits: " in done.stdout
+    assert "exit code 0" in done.stdout
+
+
+def test_dumps_tell_how_they_were_made(clean):
+    meta = load_record(clean[0].latest() / "forward_torch.npy").meta
+    assert meta["side"] == "torch"
+    assert meta["tf32"] is False
+    assert set(meta["inputs"]) == {"fake", "weights"}
+    assert {"torch", "numpy", "python"} <= set(meta["versions"])
+
+
+def test_dumps_hold_what_the_stages_promise(clean):
+    latest = clean[0].latest()
+    data = load_record(latest / "data_paddle.npy")
+    assert data.arrays["length"].tolist() == [20]
+    assert {"dataloader_0", "label_4"} <= set(data.arrays)
+    assert len(data.meta["details"]["files"]) == 20
+    backward = load_record(latest / "bp_align_paddle.npy").arrays
+    assert list(backward) == [*(f"loss_{n}" for n in range(5)), *(f"lr_{n}" for n in range(5))]
+    rates = [float(backward[f"lr_{n}"][0]) for n in range(5)]
+    assert rates == pytest.approx([1e-4, 1e-4, 5e-5, 5e-5, 2.5e-5]), "the schedule is really stepped"
+    metric = load_record(latest / "metric_torch.npy").arrays["acc_top1"]
+    assert metric.shape == (1,)
+    assert metric.dtype == "float32"
+    assert 10 < float(metric[0]) < 100, "better than chance, so that a fault can show"
+
+
+def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
+    project, _ = clean
+    project.align("--stages", "loss")
+    text = (project.root / "out" / "alignment.log").read_text()
+    assert text.count("# ==== run ") == 2
+    assert "# stage forward" in text
+    for word in ("time=", "device=cpu", "torch=", "paddle=", "tf32=off", "exit code 0"):
+        assert word in text
+
+
+FAULTS = {
+    "relu left out": (
+        "forward", ("nn.functional.relu(self.square(hidden))", "self.square(hidden)"), ["FAIL", "forward/logits", "worst at (", "expected", "actual"],
+    ),
+    "weight not transposed": (
+        "forward", ("self.square(hidden)", "paddle.matmul(hidden, self.square.weight.T) + self.square.bias"), ["forward/logits", "worst at ("],
+    ),
+    "NaN": ("forward", ("return self.head(", "return float('nan') * self.head("), ["forward/logits", "NaN"]),
+    "channels swapped": ("data", ("pixels.transpose(2, 0, 1)", "pixels.transpose(2, 1, 0)"), ["data/dataloader_0", "worst at ("]),
+    "another order": ("data", ("def __getitem__(self, index: int):", "def __getitem__(self, index: int):\n        index = 19 - index"), ["data/files", "the same files in another order", "sample 0"]),
+    "fewer samples": ("data", ("return len(self.samples)", "return len(self.samples) - 4"), ["data/length", "data/dataloader_4"]),
+    "top-5 counted wrongly": ("metric", ("int(hits.sum())", "int(hits[:, :4].sum()) - 1"), ["metric/acc_top5"]),
+    "loss smoothed": ("loss", ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)"), ["loss/loss"]),
+    "no momentum": ("backward", ("momentum=momentum,", "momentum=0.0,"), ["backward/loss_", "backward/parameter/"]),
+    "schedule not halved": ("backward", ("gamma=gamma", "gamma=0.9"), ["backward/lr_2", "expected", "actual"]),
+    "frozen layer": ("backward", ("self.head = nn.Linear(128, num_classes)", "self.head = nn.Linear(128, num_classes)\n        self.square.weight.stop_gradient = True"), ["backward/gradient/square.weight", "missing"]),
+    "gradient scaled": ("backward", ("return self.head(", "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("), ["backward/gradient/features.0.weight"]),
+    "rate too high": ("train", ("        learning_rate, momentum", "        3000.0, momentum"), ["train/acc_top1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_fails_its_stage(port, fault):
+    stage, change, words = FAULTS[fault]
+    port.edit("tiny_paddle.py", *change)
+    done = align_port(port, "--stages", stage)
+    assert done.returncode == 1, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    for word in words:
+        assert word in text
+    logs = list(port.latest().glob("*_diff.log"))
+    assert len(logs) == 1
+    assert logs[0].read_text().endswith("diff check failed\n")
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
+    port.edit("tiny_paddle.py", "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)")
+    done = align_port(port, "--stages", "forward,loss", "--json", port.root / "report.json")
+    outcomes = {
+        v["subject"]: v["outcome"] for v in json.loads((port.root / "report.json").read_text())["verdicts"]
+    }
+    assert outcomes == {"forward/logits": "PASS", "loss/loss": "FAIL"}
+    assert done.returncode == 1
+
+
+def test_train_mode_compares_running_statistics_by_one_definition(port):
+    port.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, training: true}")
+    done = port.align("--stages", "backward")
+    assert done.returncode == 0, done.stdout
+    port.edit("tiny_paddle.py", "nn.BatchNorm2D(8)", "nn.BatchNorm2D(8, momentum=0.99)")
+    done = port.align("--stages", "backward")
+    assert done.returncode == 1
+    assert "backward/buffer/features.1.running_" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise KeyError('lost')", ["tiny_paddle.py:", "KeyError", "lost"]),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ["killed by SIGSEGV"]),
+        ("import sys; sys.exit(0)", ["SystemExit"]),
+        ("import os; os._exit(0)", ["ended with exit code 0"]),
+        ("return self.head(hidden), hidden", ["returned 2 outputs"]),
+    ],
+)
+def test_a_model_that_breaks_is_an_error(port, body, words):
+    port.edit("tiny_paddle.py", "        hidden = paddle.flatten(self.features(image), 1)",
+              f"        hidden = paddle.flatten(self.features(image), 1)\n        {body}")  # fmt: skip
+    done = align_port(port, "--stages", "forward")
+    assert done.returncode == 1
+    assert "ERROR" in done.stdout
+    for word in words:
+        assert word in " ".join(done.stdout.split())
+
+
+def test_a_model_that_hangs_is_ended(port):
+    port.edit(
+        "tiny_paddle.py",
+        "        hidden = paddle",
+        "        import time; time.sleep(600)\n        hidden = paddle",
+    )
+    done = align_port(port, "--stages", "forward", "--timeout", "8", timeout=60)
+    assert done.returncode == 1
+    assert "took longer than 8 s" in " ".join(done.stdout.split())
+
+
+def test_a_truncated_weight_file_is_an_error(port):
+    weights = port.root / "test_tipc" / "data" / "weights" / "tiny" / "lite" / "paddle.pdparams"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    weights.write_bytes(data)
+    done = align_port(port, "--stages", "forward")
+    assert done.returncode == 1
+    assert "is damaged or was changed" in " ".join(done.stdout.split())
+    weights.write_bytes(data[: len(data) // 2])
+    done = align_port(port, "--stages", "forward")
+    assert done.returncode == 0, "a file of the wrong size is seen at once and made again"
+
+
+def test_dumps_of_other_inputs_are_refused(port):
+    port.edit("case.yaml", "dtype: float32, seed: 0", "dtype: float32, seed: 1")
+    done = align_port(port, "--stages", "forward")
+    assert done.returncode == 1
+    assert "different inputs: fake" in " ".join(done.stdout.split())
+
+
+def test_a_check_that_proves_nothing_is_an_error(port):
+    for name in ("tiny_paddle.py", "tiny_torch.py"):
+        port.edit(name, "return self.head(", "return 1e-9 * self.head(")
+    done = port.align("--stages", "forward")
+    assert done.returncode == 1
+    assert "ERROR" in done.stdout
+    assert "proves nothing" in " ".join(done.stdout.split())
+
+
+def test_a_dump_that_is_no_dump_is_an_error(port):
+    bad = port.root / "bad.npy"
+    bad.write_bytes(b"not a dump at all")
+    done = port.align("--stages", "forward", "--torch-dump", bad)
+    assert done.returncode == 1
+    assert "ERROR" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_data_stops_only_the_stages_that_need_it(port):
+    shutil.rmtree(port.root / "test_tipc" / "data" / "lite_data")
+    done = align_port(port, "--stages", "data")
+    assert done.returncode == 1
+    text = " ".join(done.stdout.split())
+    assert "no such data folder" in text
+    assert "bash prepare.sh" in text
+
+
+def test_recording_one_side_checks_nothing(port):
+    done = port.align("--stages", "forward", "--record", "paddle", out="one")
+    assert done.returncode == 4, done.stdout
+    assert "only paddle was recorded" in " ".join(done.stdout.split())
+    both = port.align("--stages", "forward", "--paddle-dump", port.latest("one"), out="two")
+    assert both.returncode == 0, both.stdout
+
+
+def test_a_published_number_is_the_benchmark(port):
+    port.edit(
+        "case.yaml",
+        "learning_rate: 1.0e-3}",
+        "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}",
+    )
+    done = port.align("--stages", "train")
+    assert done.returncode == 1
+    assert "expected 1.5" in " ".join(done.stdout.split())
+    benchmark = load_record(port.latest() / "train_align_benchmark.npy")
+    assert benchmark.meta["details"]["source"].startswith("published")
+
+
+def test_a_known_deviation_is_skipped_and_must_go_on(port):
+    with port.case.open("a") as file:
+        file.write("known_deviations: [{subject: loss/loss, reason: smoothing}]\n")
+    done = port.align("--stages", "loss")
+    assert done.returncode == 1
+    assert "the known deviation is gone" in " ".join(done.stdout.split())
+    port.edit("tiny_paddle.py", "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)")
+    done = port.align("--stages", "forward,loss")
+    assert done.returncode == 0, done.stdout
+    assert "known deviation: smoothing" in " ".join(done.stdout.split())
+
+
+def broken_framework(folder, name):
+    package = folder / "broken" / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('libsomething.so is missing')\n")
+    return {"PYTHONPATH": os.pathsep.join([str(package.parent), str(os.environ.get("PYTHONPATH", ""))])}
+
+
+def test_a_missing_framework_is_one_message(port):
+    done = align_port(port, "--stages", "forward", env=broken_framework(port.root, "paddle"))
+    assert done.returncode == 2
+    assert "paddle cannot be imported: libsomething.so is missing" in done.stderr
+    assert "--paddle-dump" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_dumps_serve_where_a_framework_is_missing(port):
+    env = broken_framework(port.root, "torch")
+    done = align_port(port, "--stages", "forward,metric,loss", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_gpu_that_is_not_there_is_one_message(port):
+    import paddle
+
+    if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
+        pytest.skip("this machine has a GPU that Paddle can use")
+    done = align_port(port, "--stages", "forward", "--device", "gpu")
+    assert done.returncode == 2
+    assert "has no usable gpu:0" in done.stderr
+    assert "--device cpu" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--mode", "lite_train_lite_infr"], "did you mean 'lite_train_lite_infer'"),
+        (["--stages", "forwrad"], "did you mean 'forward'"),
+        (["--torch-dump", "nowhere"], "no such file or folder: nowhere"),
+        (["--timeout", "0"], "above 0"),
+        (["--frobnicate"], "unrecognized arguments"),
+        (["--data-path", "nowhere"], "no such folder: nowhere"),
+    ],
+)
+def test_wrong_use(port, args, word):
+    done = port.align(*args)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert not (port.root / "out").exists()
+
+
+def test_judging_again_runs_nothing(clean):
+    project, _ = clean
+    command = [sys.executable, "-m", "tipchain", "judge", str(project.latest())]
+    assert project.run(command).returncode == 0
+    tight = project.run([*command, "--stages", "forward", "--method", "max", "--threshold", "0"])
+    assert tight.returncode == 1
+    assert "would pass with" in " ".join(tight.stdout.split())
+    assert project.run([*command, "--stages", "forward", "--rtol", "1", "--atol", "1"]).returncode == 0
+    assert project.run([*command[:-1], str(project.root / "nowhere")]).returncode == 2
+
+
+def test_a_case_with_tighter_tolerances_judges_again(clean, tmp_path):
+    project, _ = clean
+    stricter = project.root / "stricter.yaml"
+    stricter.write_text(
+        project.case.read_text() + "tolerances: {forward: {logits: {method: max, threshold: 0.0}}}\n"
+    )
+    command = [sys.executable, "-m", "tipchain", "judge", str(project.latest()), "--case", str(stricter)]
+    assert project.run(command).returncode == 1
+
+
+def test_a_numbered_script_outside_the_environment_says_how_to_enter_it(tmp_path):
+    script = Path(__file__).resolve().parents[2] / "test_tipc" / "01_test_forward.py"
+    done = TinyProject(tmp_path).run([sys.executable, "-S", str(script)])
+    assert done.returncode == 2
+    assert "source " in done.stderr
+    assert ".venv/bin/activate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_numbered_script_runs_its_stages(clean, tmp_path):
+    project, _ = clean
+    script = Path(__file__).resolve().parents[2] / "test_tipc" / "04_test_loss.py"
+    done = project.run(
+        [sys.executable, str(script), "--case", str(project.case), "--out", str(tmp_path / "o")]
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "o" / "log_reprod" / "loss_diff.log").is_file()
+
+
+def test_runs_inside_a_chain_share_the_chains_folder(clean, tmp_path):
+    project, _ = clean
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    done = project.align("--stages", "loss", out="chained", env={"TIPCHAIN_RUN": str(run)})
+    assert done.returncode == 0, done.stdout
+    assert (run / "log_reprod" / "loss_torch.npy").is_file()
+    assert (project.latest("chained") / "loss_torch.npy").is_file()

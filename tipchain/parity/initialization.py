@@ -1,0 +1,119 @@
+"""A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import WeightsError
+from tipchain.parity.case import Case, resolve
+
+RIDGE = 1.0
+"""Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
+
+
+def initialize(case: Case, model: Any, train_data: Path) -> None:
+    """Seed a Kaiming initialization, calibrate BatchNorm and fit the head, as the case asks.
+
+    Source: He et al. 2015, arXiv 1502.01852. Biases and BatchNorm's affine parameters are drawn too:
+    zeros and ones would hide a port that drops or mixes them up.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(case.weights.seed)
+    for module in model.modules():
+        _initialize_module(torch, module, generator)
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]  # noqa: SLF001
+    if norms:
+        _calibrate(torch, case, model, norms, train_data)
+    if case.weights.fit_head:
+        _fit_head(torch, case, model, train_data)
+    model.eval()
+
+
+def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
+    nn = torch.nn
+    with torch.no_grad():
+        if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
+            fan_in = module.weight[0].numel()
+            module.weight.normal_(0.0, (2.0 / fan_in) ** 0.5, generator=generator)
+            if module.bias is not None:
+                bound = fan_in**-0.5
+                module.bias.uniform_(-bound, bound, generator=generator)
+        elif isinstance(module, nn.modules.batchnorm._BatchNorm | nn.LayerNorm | nn.GroupNorm):  # noqa: SLF001
+            if module.weight is not None:
+                module.weight.normal_(1.0, 0.1, generator=generator)
+            if module.bias is not None:
+                module.bias.normal_(0.0, 0.1, generator=generator)
+
+
+def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
+    spec = case.sides["torch"].dataset
+    if spec is None:
+        raise WeightsError("needs the torch side's dataset", file=case.path, key="sides.torch.dataset",
+                           hint="name one, or leave out fit_head and BatchNorm")  # fmt: skip
+    dataset = resolve(spec, case.root)(train_data, "train")
+    return torch.utils.data.DataLoader(dataset, batch_size=16)
+
+
+def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data: Path) -> None:
+    """Set the running statistics to the average over the training data's batches."""
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+    model.eval()
+    for norm in norms:
+        norm.train()
+    with torch.no_grad():
+        for image, _, _ in _train_batches(torch, case, train_data):
+            model(image)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
+    """Fit the last Linear by ridge regression on its inputs over the training data."""
+    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    if not linears:
+        raise WeightsError(
+            "fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head"
+        )
+    head, features, labels = linears[-1], [], []
+    handle = head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].detach().double()))
+    model.eval()
+    with torch.no_grad():
+        for image, label, _ in _train_batches(torch, case, train_data):
+            model(image)
+            labels.append(label)
+    handle.remove()
+    weight, bias = ridge_head(
+        torch.cat(features).numpy(), torch.cat(labels).numpy(), int(head.out_features), penalty=RIDGE
+    )
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weight))
+        if head.bias is not None:
+            head.bias.copy_(torch.from_numpy(bias))
+
+
+def ridge_head(features: Any, labels: Any, classes: int, *, penalty: float) -> tuple[Any, Any]:
+    """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
+
+    Args:
+        features: float64 ``[n, d]``.
+        labels: integers ``[n]``.
+        classes: number of classes.
+        penalty: ridge penalty, relative to the mean squared norm of the centred features.
+    """
+    targets = np.where(np.arange(classes) == np.asarray(labels)[:, None], 2.0, -2.0)
+    centre, offset = features.mean(axis=0), targets.mean(axis=0)
+    inputs, outputs = features - centre, targets - offset
+    samples, width = inputs.shape
+    scale = penalty * max(float((inputs**2).sum()) / samples, 1e-12)
+    if samples <= width:
+        solved = inputs.T @ np.linalg.solve(inputs @ inputs.T + scale * np.eye(samples), outputs)
+    else:
+        solved = np.linalg.solve(inputs.T @ inputs + scale * np.eye(width), inputs.T @ outputs)
+    return solved.T, offset - centre @ solved
