@@ -1,11 +1,12 @@
 """Run folders, and files that several runs write.
 
 ``out/runs/<time-id>/`` holds one run whole; ``results_python.log`` and ``alignment.log`` in ``out`` are
-appended to, one record per write, under a lock.
+appended to, one record per write, under a lock. The latest runs keep their large files.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import subprocess
@@ -21,9 +22,16 @@ RUN_VARIABLE = "TIPCHAIN_RUN"
 DATA_VARIABLE = "TIPCHAIN_DATA"
 MODE_VARIABLE = "TIPCHAIN_MODE"
 
+KEPT_RUNS = 2
+LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
+_LOCK = ".lock"
+
 
 def new_run(out: Path) -> Path:
-    """Make and return a new, empty folder ``out/runs/<time-id>``, never one that exists."""
+    """Make and return a new folder ``out/runs/<time-id>``, never one that exists.
+
+    The run is held, by a lock in its folder, until this process ends: `prune` leaves it alone.
+    """
     runs = out / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     while True:
@@ -33,7 +41,29 @@ def new_run(out: Path) -> Path:
             path.mkdir()
         except FileExistsError:
             continue
+        handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        fcntl.flock(handle, fcntl.LOCK_EX)  # given back by the system, however the process ends
         return path
+
+
+def prune(out: Path, keep: int = KEPT_RUNS) -> int:
+    """Remove the large files (weights, gradients) of all but the ``keep`` latest runs; return the bytes freed.
+
+    Logs, dumps and reports stay, and so does all that a run still going on has.
+    """
+    freed = 0
+    for run in sorted((out / "runs").glob("*/"))[: -keep or None]:
+        with (run / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            for file in run.rglob("*"):
+                if file.suffix in LARGE and file.is_file() and not file.is_symlink():
+                    stat = file.stat()
+                    freed += stat.st_size if stat.st_nlink == 1 else 0
+                    file.unlink()
+    return freed
 
 
 def append(path: Path, text: str) -> None:

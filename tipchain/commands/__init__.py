@@ -1,0 +1,1 @@
+"""The commands of ``tipchain``, a module each, loaded when it is called."""

@@ -15,7 +15,7 @@ from tipchain.commands.report import add_report_arguments
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.modes import Mode, parse_mode
-from tipchain.runs import MODE_VARIABLE, RUN_VARIABLE
+from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
     from tipchain.parity.case_types import Case
@@ -104,7 +104,7 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     from tipchain.parity.publish import LATEST, withdraw
     from tipchain.parity.stage_judge import Rules
     from tipchain.report.write import write_report
-    from tipchain.runs import new_run
+    from tipchain.runs import prune
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(_from_root(args.case))
@@ -115,12 +115,12 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     _check_use(args, dumps)
     check_dumps(dumps, chosen)
     out = args.out or case.root / "test_tipc" / "output" / case.id / mode.value
-    run_folder = Path(os.environ[RUN_VARIABLE]) if os.environ.get(RUN_VARIABLE) else _new_run(new_run, out)
+    run_folder = _run_folder(out)
     scribe = _Scribe(case=case, mode=mode, out=out, folder=run_folder / LATEST, device=str(device))
     withdraw(out / LATEST, chosen)
     request = Request(
         case=case, mode=mode, stages=chosen, folder=run_folder / LATEST, device=str(device), dumps=dumps,
-        sides=(args.record,) if args.record else ("torch", "paddle"), data_path=args.data_path,
+        sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
         timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
     )  # fmt: skip
     try:
@@ -129,6 +129,8 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
         scribe.refuse(str(error))
         raise
     report = scribe.report()
+    if not os.environ.get(RUN_VARIABLE):
+        prune(out)
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
 
 
@@ -154,14 +156,28 @@ def _from_root(path: Path) -> Path:
     return path if path.exists() or not here.exists() else here
 
 
-def _new_run(new_run: object, out: Path) -> Path:
-    assert callable(new_run)
+def _run_folder(out: Path) -> Path:
+    """Return the folder of the chain's run that this is part of, or a new one."""
+    from tipchain.runs import new_run
+
+    if os.environ.get(RUN_VARIABLE):
+        return Path(os.environ[RUN_VARIABLE])
     try:
-        folder = new_run(out)
+        return new_run(out)
     except OSError as error:
         raise UsageError(f"cannot write below {out}: {error.strerror}") from error
-    assert isinstance(folder, Path)
-    return folder
+
+
+def _data_path(args: argparse.Namespace, case: Case, mode: Mode) -> Path | None:
+    """Return the user's data folder: --data-path, or what the chain was given instead of the mode's."""
+    from tipchain.parity.weights import data_roots
+
+    if args.data_path is not None:
+        return Path(args.data_path)
+    given = os.environ.get(DATA_VARIABLE)
+    if not given or Path(given).resolve() in [root.resolve() for root in data_roots(case, mode, None)]:
+        return None
+    return Path(given)
 
 
 def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:

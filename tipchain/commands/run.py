@@ -74,7 +74,7 @@ def _run(plan: Plan, folder: Path, data: Path | None, *, json_to: str | None, ju
     from tipchain.report.model import RunReport
     from tipchain.report.terminal import LiveView
     from tipchain.report.write import write_report
-    from tipchain.runs import atomic_write
+    from tipchain.runs import atomic_write, prune
 
     stream = sys.stderr if "-" in (json_to, junit_to) else sys.stdout
     place = Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data)
@@ -98,6 +98,7 @@ def _run(plan: Plan, folder: Path, data: Path | None, *, json_to: str | None, ju
         atomic_write(folder / FILE_NAME, dump_report(report))
     except OSError as error:
         report = _with_problem(report, FILE_NAME, f"cannot be written: {error.strerror}")
+    prune(Path.cwd() / plan.out)
     return write_report(report, json_to=json_to, junit_to=junit_to, stream=stream)
 
 

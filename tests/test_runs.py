@@ -1,0 +1,95 @@
+"""Run folders, appended logs, files that are whole or not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tipchain.runs import append, atomic_write, new_run, prune, replacing, run_header
+
+
+def test_two_runs_never_share_a_folder(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: new_run(tmp_path), range(40)))
+    assert len(set(runs)) == 40
+    assert all(run.is_dir() for run in runs)
+
+
+def test_records_of_several_processes_do_not_mix(tmp_path):
+    log = tmp_path / "log"
+    program = (
+        "import sys; from pathlib import Path; from tipchain.runs import append\n"
+        "for n in range(50): append(Path(sys.argv[1]), (sys.argv[2] * 2000 + '\\n') * 3)"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", program, str(log), letter]) for letter in "abc"]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    lines = log.read_text().splitlines()
+    assert len(lines) == 450
+    for start in range(0, 450, 3):
+        assert len(set(lines[start : start + 3])) == 1, "the three lines of a record stand together"
+
+
+def test_append_ends_every_record_with_a_newline(tmp_path):
+    append(tmp_path / "log", "one")
+    append(tmp_path / "log", "two\n")
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    atomic_write(path, "old")
+
+    def fail_half_way():
+        with replacing(path) as file:
+            file.write(b"ne")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        fail_half_way()
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"], "nothing half-written stays"
+
+
+def test_headers_are_comments(tmp_path):
+    header = run_header(new_run(tmp_path), {"mode": "lite", "empty": ""})
+    assert all(line.startswith("# ") for line in header.splitlines())
+    assert "mode=lite" in header
+    assert "empty=" not in header
+
+
+def make_run(out, name):
+    run = out / "runs" / name
+    run.mkdir(parents=True)
+    (run / "w.pdparams").write_bytes(b"x" * 100)
+    (run / "train.log").write_text("log")
+    return run
+
+
+def test_pruning_keeps_logs_and_the_latest_runs(tmp_path):
+    runs = [make_run(tmp_path, f"2026010{n}-000000-aaaa") for n in range(1, 5)]
+    assert prune(tmp_path, keep=2) == 200
+    assert [(run / "w.pdparams").exists() for run in runs] == [False, False, True, True]
+    assert all((run / "train.log").exists() for run in runs)
+
+
+def test_pruning_leaves_a_run_alone_that_is_still_going_on(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from tipchain.runs import new_run\n"
+        "run = new_run(Path(sys.argv[1])); (run / 'w.pdparams').write_bytes(b'x'); print(run, flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline().strip()
+        make_run(tmp_path, "99990101-000000-aaaa")
+        assert prune(tmp_path, keep=1) == 0
+    finally:
+        process.communicate()
+    assert prune(tmp_path, keep=1) == 1
