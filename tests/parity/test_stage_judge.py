@@ -1,0 +1,183 @@
+"""Judging a stage from files alone; no framework is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tipchain.outcome import Outcome
+from tipchain.parity.case_types import KnownDeviation
+from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.record import save_record
+from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.tolerance import Tolerance
+
+PLAIN = Rules(own={})
+
+
+def dump(folder: Path, stage: str, torch: dict, paddle: dict, meta=None) -> Path:
+    for side, arrays in (("torch", torch), ("paddle", paddle)):
+        save_record(folder / dump_name(stage, side), arrays, meta=(meta or {}).get(side))
+    return folder
+
+
+def tensors(folder: Path, torch: dict, paddle: dict) -> None:
+    for side, arrays in (("torch", torch), ("paddle", paddle)):
+        save_file(
+            {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()},
+            folder / tensors_name("backward", side),
+        )
+
+
+def outcomes(judgement) -> dict[str, str]:
+    return {verdict.subject: verdict.outcome.value for verdict in judgement.verdicts}
+
+
+LOSSES = {"loss_0": np.array([2.3]), "lr_0": np.array([1e-4])}
+GOOD = {
+    "gradient/a.weight": [0.5, -0.5], "gradient/a.bias": [1e-9, 0.0], "parameter/a.weight": [1.0, 2.0],
+    "update_rms/a.weight": 1e-4, "buffer/a.running_mean": [0.1, 0.2],
+}  # fmt: skip
+
+
+def test_equal_dumps_pass(tmp_path):
+    folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3)})
+    assert outcomes(judge_stage("forward", folder, PLAIN)) == {"forward/logits": "PASS"}
+
+
+def test_dumps_without_json_are_remarked(tmp_path):
+    folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3)})
+    assert any("no JSON beside it" in note for note in judge_stage("forward", folder, PLAIN).notes)
+
+
+def test_other_inputs_are_an_error_whatever_the_numbers(tmp_path):
+    meta = {
+        "torch": {"inputs": {"fake": "a", "weights": "w"}},
+        "paddle": {"inputs": {"fake": "b", "weights": "w"}},
+    }
+    folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3)}, meta)
+    (verdict,) = judge_stage("forward", folder, PLAIN).verdicts
+    assert verdict.outcome is Outcome.ERROR
+    assert "fake" in verdict.reason
+    assert "weights" not in verdict.reason
+
+
+def test_a_missing_dump_is_an_error(tmp_path):
+    save_record(tmp_path / dump_name("loss", "torch"), {"loss": np.ones(1)})
+    (verdict,) = judge_stage("loss", tmp_path, PLAIN).verdicts
+    assert verdict.outcome is Outcome.ERROR
+    assert "loss_paddle.npy" in verdict.reason
+
+
+@pytest.mark.parametrize("stage", ["forward", "loss"])
+def test_tiny_outputs_prove_nothing(tmp_path, stage):
+    key = "logits" if stage == "forward" else "loss"
+    folder = dump(tmp_path, stage, {key: np.full(4, 1e-7)}, {key: np.full(4, 9e-7)})
+    (verdict,) = judge_stage(stage, folder, PLAIN).verdicts
+    assert verdict.outcome is Outcome.ERROR
+    assert "proves nothing" in verdict.reason
+
+
+def test_metrics_of_zero_are_ordinary(tmp_path):
+    folder = dump(tmp_path, "metric", {"acc_top1": np.zeros(1)}, {"acc_top1": np.zeros(1)})
+    assert outcomes(judge_stage("metric", folder, PLAIN)) == {"metric/acc_top1": "PASS"}
+
+
+def test_backward_judges_every_tensor_and_lists_structural_zeros(tmp_path):
+    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), GOOD, {**GOOD, "gradient/a.bias": [-3e-7, 2e-7]})
+    judgement = judge_stage("backward", tmp_path, PLAIN)
+    assert set(outcomes(judgement).values()) == {"PASS"}, (
+        "noise in a gradient that is zero by structure is no fault"
+    )
+    assert len(judgement.verdicts) == 6
+    assert judgement.notes[-1] == "zero by structure, 1 gradients: a.bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "subject"),
+    [
+        ({"gradient/a.weight": [0.5, -0.4999]}, "backward/gradient/a.weight"),
+        ({"gradient/a.weight": [0.5, float("nan")]}, "backward/gradient/a.weight"),
+        ({"gradient/a.weight": [[0.5], [-0.5]]}, "backward/gradient/a.weight"),
+        ({"parameter/a.weight": [1.0, 2.00001]}, "backward/parameter/a.weight"),
+        ({"buffer/a.running_mean": [0.1, 0.20001]}, "backward/buffer/a.running_mean"),
+        ({"gradient/b.weight": [0.5]}, "backward/gradient/b.weight"),
+    ],
+)
+def test_backward_names_the_tensor_that_differs(tmp_path, change, subject):
+    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), GOOD, {**GOOD, **change})
+    found = outcomes(judge_stage("backward", tmp_path, PLAIN))
+    assert [name for name, outcome in found.items() if outcome == "FAIL"] == [subject]
+
+
+def test_a_gradient_that_one_side_lacks_fails(tmp_path):
+    less = {key: value for key, value in GOOD.items() if key != "gradient/a.bias"}
+    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), GOOD, less)
+    assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/gradient/a.bias"] == "FAIL"
+
+
+def test_gradients_that_are_all_zero_prove_nothing(tmp_path):
+    dead = {
+        **GOOD,
+        "gradient/a.weight": [0.0, 0.0],
+        "gradient/a.bias": [0.0, 0.0],
+        "update_rms/a.weight": 0.0,
+    }
+    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), dead, dead)
+    found = outcomes(judge_stage("backward", tmp_path, PLAIN))
+    assert found["backward/gradient"] == "ERROR"
+    assert found["backward/parameter"] == "ERROR"
+
+
+def test_backward_without_tensors_is_an_error(tmp_path):
+    dump(tmp_path, "backward", LOSSES, LOSSES)
+    assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/tensors"] == "ERROR"
+    tensors(tmp_path, GOOD, GOOD)
+    path = tmp_path / tensors_name("backward", "paddle")
+    path.write_bytes(path.read_bytes()[:-3])
+    verdict = judge_stage("backward", tmp_path, PLAIN).verdicts[-1]
+    assert verdict.outcome is Outcome.ERROR
+    assert "no complete safetensors file" in verdict.reason
+
+
+def test_a_wrong_learning_rate_is_seen_though_it_is_small(tmp_path):
+    tensors(dump(tmp_path, "backward", LOSSES, {**LOSSES, "lr_0": np.array([1.001e-4])}), GOOD, GOOD)
+    assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/lr_0"] == "FAIL"
+
+
+def test_files_in_another_order_fail_even_if_the_pictures_are_alike(tmp_path):
+    meta = {
+        "torch": {"details": {"files": ["a", "b"]}},
+        "paddle": {"details": {"files": ["b", "a"]}},
+    }
+    folder = dump(tmp_path, "data", {"length": np.array([2])}, {"length": np.array([2])}, meta)
+    verdict = judge_stage("data", folder, PLAIN).verdicts[-1]
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason == "the same files in another order; first at sample 0: expected a, actual b"
+
+
+def test_data_beyond_what_was_kept_is_remarked(tmp_path):
+    meta = {side: {"details": {"batches_kept": 100, "batches_in_all": 12500}} for side in ("torch", "paddle")}
+    folder = dump(tmp_path, "data", {"length": np.array([2])}, {"length": np.array([2])}, meta)
+    assert "the first 100 of 12500 batches were compared" in judge_stage("data", folder, PLAIN).notes
+
+
+def test_known_deviations_skip_and_expire(tmp_path):
+    rules = Rules(own={}, deviations=(KnownDeviation(subject="forward/logits", reason="an op differs"),))
+    folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.full(3, 2.0)})
+    (verdict,) = judge_stage("forward", folder, rules).verdicts
+    assert verdict.outcome is Outcome.SKIP
+    assert "an op differs" in verdict.reason
+    dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3)})
+    (verdict,) = judge_stage("forward", folder, rules).verdicts
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_an_override_rules_every_tensor_of_the_dumps(tmp_path):
+    folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3) + 1e-3})
+    loose = Rules(own={}, override=Tolerance(threshold=0.1))
+    assert outcomes(judge_stage("forward", folder, PLAIN)) == {"forward/logits": "FAIL"}
+    assert outcomes(judge_stage("forward", folder, loose)) == {"forward/logits": "PASS"}
