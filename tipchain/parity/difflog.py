@@ -16,6 +16,7 @@ from tipchain.runs import atomic_write
 
 PASSED, FAILED = "diff check passed", "diff check failed"
 INDENT = "\t"
+_WHOLE = ("int", "uint", "bool")
 
 
 def write_diff_log(
@@ -65,8 +66,11 @@ def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -
 
 
 def statistics(diff: TensorDiff) -> dict[str, float]:
-    """Return the three statistics under reprod_log's names."""
-    return {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}
+    """Return the three statistics under reprod_log's names; of integers, max and min are integers."""
+    values = {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}
+    if diff.size and all(dtype.startswith(_WHOLE) for dtype in (diff.expected_dtype, diff.actual_dtype)):
+        values |= {"max": int(diff.max_abs), "min": int(diff.min_abs)}
+    return values
 
 
 def method_lines(

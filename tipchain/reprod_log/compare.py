@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.parity.compare import diff_arrays
+from tipchain.parity.difflog import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
 
@@ -164,7 +165,7 @@ def _difference(key: Any, value: Any, other: Any) -> Difference:
     if not diff.size:
         what = "empty" if 0 in diff.expected_shape else f"{diff.expected_dtype} holds no numbers"
         return Difference(problem=f"nothing was compared: {what}")
-    return Difference(mean=diff.mean_abs, maximum=diff.max_abs, minimum=diff.min_abs)
+    return Difference(statistics(diff))
 
 
 def _check(expected: Mapping[str, Any], actual: Mapping[str, Any], threshold: float, method: str) -> bool:

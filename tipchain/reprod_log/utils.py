@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.parity.difflog import method_lines
 from tipchain.parity.tolerance import METHODS
 
-_STATISTICS = frozenset({"mean", "min", "max"})
+_UNKNOWN: Mapping[str, float] = {"mean": nan, "max": nan, "min": nan}
 
 
 class Difference(dict[str, float]):
@@ -24,10 +24,8 @@ class Difference(dict[str, float]):
         problem: why there is no difference to speak of (shapes differ, nothing compared); "" if there is one.
     """
 
-    def __init__(
-        self, *, mean: float = nan, maximum: float = nan, minimum: float = nan, problem: str = ""
-    ) -> None:
-        super().__init__(mean=mean, max=maximum, min=minimum)
+    def __init__(self, values: Mapping[str, float] = _UNKNOWN, *, problem: str = "") -> None:
+        super().__init__(values)
         self.problem = problem
 
 
@@ -154,7 +152,7 @@ def _methods(diff_method: str | Sequence[str]) -> list[str]:
 
 def _is_leaf(value: Mapping[Any, Any]) -> bool:
     # A nested dict whose keys happen to be mean, min and max holds dicts, not numbers.
-    return set(value) == _STATISTICS and not any(isinstance(item, Mapping) for item in value.values())
+    return value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())
 
 
 def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: str) -> dict[str, Any]:

@@ -1,0 +1,168 @@
+import json
+
+import numpy as np
+import pytest
+
+from tipchain.cli import main
+from tipchain.outcome import Outcome
+from tipchain.parity.record import save_record
+from tipchain.parity.verdict_json import parse_verdicts, render_verdicts
+
+
+@pytest.fixture
+def dumps(tmp_path):
+    values = np.random.default_rng(0).standard_normal((4, 1000), dtype=np.float32)
+    wrong = values.copy()
+    wrong[1, 437] += 9
+
+    def make(port=None, reference=None):
+        paths = [str(tmp_path / name) for name in ("torch.npy", "paddle.npy")]
+        save_record(paths[0], {"logits": values} if reference is None else reference)
+        save_record(
+            paths[1], {"logits": wrong if port == "wrong" else values} if port in (None, "wrong") else port
+        )
+        return paths
+
+    return make
+
+
+def test_equal_dumps_pass(dumps, capsys):
+    assert main(["diff", *dumps()]) == 0
+    assert capsys.readouterr().out == "PASS   logits  mean 0\n\n1 compared: 1 PASS  (mean <= 1e-06)\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--method", "max"],
+        ["--method", "all", "--threshold", "0.1"],
+        ["--rtol", "1e-5", "--atol", "1e-6"],
+    ],
+)
+def test_a_wrong_element_fails_with_place_values_and_way_out(dumps, capsys, options):
+    assert main(["diff", *dumps("wrong"), *options]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL   logits  not close\n")
+    assert "worst at (1, 437): expected " in out
+    assert "would pass with" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_a_looser_tolerance_passes(dumps):
+    assert main(["diff", *dumps("wrong"), "--threshold", "0.1"]) == 0
+    assert main(["diff", *dumps("wrong"), "--rtol", "0", "--atol", "10"]) == 0
+    assert main(["diff", *dumps("wrong"), "--method", "min"]) == 0
+
+
+def test_long_names_and_reasons_stay_within_80_columns(dumps, capsys):
+    name = "/".join(f"backbone.layer{n}.conv" for n in range(8))
+    paths = dumps(
+        {name: np.array([1.0, np.nan]), "b": np.zeros((2, 1))}, {name: np.ones(2), "b": np.zeros((1, 2))}
+    )
+    assert main(["diff", *paths]) == 1
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines() if name not in line)
+    assert "NaN at different positions" in out.replace("\n         ", " ")
+
+
+def test_a_vacuous_check_is_a_warning(dumps, capsys):
+    tiny = {"loss": np.full(3, 1e-9, np.float32), "label": np.zeros(3, np.int64)}
+    assert main(["diff", *dumps(tiny, tiny)]) == 0
+    assert capsys.readouterr().out.count("warning: proves nothing") == 1
+
+
+def test_missing_and_extra_names_fail(dumps, capsys):
+    assert main(["diff", *dumps({"logitz": np.zeros(1)})]) == 1
+    out = capsys.readouterr().out
+    assert "FAIL   logits  missing in the port" in out
+    assert "FAIL   logitz  not in the reference, did you mean 'logits'?" in out
+
+
+def test_two_empty_dumps_are_nothing_checked(dumps, capsys):
+    assert main(["diff", *dumps({}, {})]) == 4
+    assert "nothing was compared" in capsys.readouterr().out
+
+
+def test_equal_nan(dumps):
+    values = {"a": np.array([1.0, np.nan])}
+    assert main(["diff", *dumps(values, values)]) == 1
+    assert main(["diff", *dumps(values, values), "--equal-nan"]) == 0
+
+
+def test_the_log_holds_reprod_logs_lines(dumps, tmp_path):
+    log = tmp_path / "logs" / "diff.log"
+    assert main(["diff", *dumps("wrong"), "--log", str(log)]) == 1
+    assert log.read_text().splitlines()[-1].endswith("root INFO: diff check failed")
+    assert main(["diff", *dumps(), "--log", str(log)]) == 0
+    assert "mean diff: check passed: True, value: 0.0" in log.read_text()
+    assert "failed" not in log.read_text()
+
+
+def strict(text):
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_is_valid_with_nan_and_holds_the_verdicts(dumps, tmp_path, capsys):
+    paths = dumps(
+        {"a": np.array([np.nan, 1]), "b": np.array([np.inf])}, {"a": np.array([1, 1.0]), "b": np.array([1.0])}
+    )
+    assert main(["diff", *paths, "--json", "-"]) == 1
+    document = strict(capsys.readouterr().out)
+    assert document["exit_code"] == 1
+    assert [item["outcome"] for item in document["verdicts"]] == ["FAIL", "FAIL"]
+    assert document["verdicts"][0]["diff"]["mean_abs"] == "NaN"
+    assert document["verdicts"][1]["diff"]["max_abs"] == "Infinity"
+    assert main(["diff", *paths, "--json", str(tmp_path / "x.json")]) == 1
+    assert strict((tmp_path / "x.json").read_text()) == document
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_verdicts_come_back_from_json():
+    from tipchain.parity.judge import compare
+    from tipchain.parity.tolerance import Tolerance
+
+    reference = {
+        "a": np.ones((2, 3)),
+        "b": np.array([np.inf]),
+        "c": np.array([1 + 2j]),
+        "d": np.arange(3),
+        "e": 1.0,
+    }
+    port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}
+    verdicts = compare(reference, port, Tolerance(threshold=1e-6))
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.PASS, Outcome.FAIL}
+    assert parse_verdicts(strict(json.dumps(render_verdicts(verdicts)))) == verdicts
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rtol", "1"], "--rtol and --atol must be given together"),
+        (
+            ["--rtol", "1", "--atol", "1", "--method", "max"],
+            "either --method and --threshold or --rtol and --atol",
+        ),
+        (["--threshold", "-1"], "threshold must be a number >= 0"),
+        (["--threshold", "nan"], "threshold must be a number >= 0"),
+        (["--method", "median"], "invalid choice"),
+    ],
+)
+def test_wrong_use_is_exit_2(dumps, capsys, options, message):
+    assert main(["diff", *dumps(), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_unreadable_input_is_exit_2_and_one_message(dumps, tmp_path, capsys):
+    reference, port = dumps()
+    (tmp_path / "bad.npy").write_text("no dump")
+    for path in (tmp_path / "nope.npy", tmp_path / "bad.npy", tmp_path):
+        assert main(["diff", reference, str(path)]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"error: {path}: ")
+        assert "Traceback" not in err
+    assert main(["diff", reference, port, "--log", str(tmp_path / "bad.npy" / "x.log")]) == 2
+    assert "x.log: cannot be written" in capsys.readouterr().err
