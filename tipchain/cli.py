@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn, Protocol
 
 from tipchain import __version__
-from tipchain.errors import TipchainError, UsageError, did_you_mean
+from tipchain.errors import UsageError, did_you_mean
+from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -92,26 +92,6 @@ def dispatch(argv: Sequence[str]) -> int:
     parser = Parser(prog=f"tipchain {name}", description=COMMANDS[name][1], allow_abbrev=False)
     module.add_arguments(parser)
     return module.run(parser.parse_args(rest))
-
-
-def guarded(function: object, *args: object) -> int:
-    """Call ``function(*args)`` and turn what it raises into an exit code and one message."""
-    assert callable(function)
-    try:
-        return int(function(*args))
-    except TipchainError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return ExitCode.FAILED
-    except Exception:  # noqa: BLE001  (whatever is left is a bug of ours and says so)
-        traceback.print_exc()
-        print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
-        return ExitCode.BUG
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 import tipchain
 from tipchain.errors import DataError, MissingFrameworkError, TipchainError, WeightsError
+from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity import initialization
 from tipchain.parity.case import SIDES, Case, load_case, resolve, source_file
@@ -287,8 +288,6 @@ def state_digest(state: Mapping[str, Any]) -> str:
 
 def main(argv: list[str]) -> int:
     """Make the weights that the job file ``argv[0]`` describes."""
-    from tipchain.cli import guarded
-
     data = json.loads(Path(argv[0]).read_text())
     job = _Job(**{**data, "sides": tuple(data["sides"])})
 
@@ -299,8 +298,7 @@ def main(argv: list[str]) -> int:
             raise TipchainError(f"{job.folder}: {error}") from error
         return 0
 
-    runner: Callable[[], int] = work
-    return guarded(runner)
+    return guarded(work)
 
 
 if __name__ == "__main__":
