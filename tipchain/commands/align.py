@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 def script_main(number: str, argv: Sequence[str] | None = None) -> int:
     """Entry point of the numbered scripts: run the stages of script ``number`` for ``--case``."""
-    from tipchain.cli import Parser, guarded
+    from tipchain.cli import Parser
+    from tipchain.guard import guarded
 
     def work() -> int:
         from tipchain.parity.names import SCRIPTS

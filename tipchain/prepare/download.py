@@ -60,6 +60,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from tipchain.cli import guarded
+    from tipchain.guard import guarded
 
     raise SystemExit(guarded(main))
