@@ -19,9 +19,9 @@ from paddle.vision.datasets import DatasetFolder
 from PIL import Image
 
 from tipchain.errors import DataError
+from tipchain.images import SUFFIXES, read_image
 
 Pixels = npt.NDArray[np.float32]
-SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 class AlexNet(nn.Layer):
@@ -117,19 +117,6 @@ def build_transform() -> Callable[[Image.Image], Pixels]:
         return np.ascontiguousarray(steps(image), dtype=np.float32)
 
     return transform
-
-
-def read_image(path: str | Path) -> Image.Image:
-    """Return the image in ``path`` as RGB.
-
-    Raises:
-        DataError: it is missing, damaged or no image.
-    """
-    try:
-        with Image.open(path) as file:
-            return file.convert("RGB")
-    except (OSError, Image.DecompressionBombError) as error:
-        raise DataError("cannot be read as an image", file=path, found=error) from error
 
 
 class ImageFolder(Dataset):  # type: ignore[misc]

@@ -1,0 +1,394 @@
+"""The Paddle programs: train, evaluate, export and infer, on a tiny net and images made here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tipchain.paddle_tools.program import run_program
+from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
+
+pytestmark = pytest.mark.frameworks
+ROOT = Path(__file__).resolve().parents[2]
+CASE = ROOT / "tests/cases/tiny/tiny.yaml"
+LOSS = (
+    r"loss: \d+\.\d{5}, avg_reader_cost: \d+\.\d{5} sec, avg_batch_cost: \d+\.\d{5} sec, "
+    r"avg_samples: \d+, avg_ips: \d+\.\d{5} images/sec"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_paddle():
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+
+
+@pytest.fixture(autouse=True)
+def _outside_a_chain(monkeypatch):
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    monkeypatch.delenv(MODE_VARIABLE, raising=False)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Ten classes of noisy images that differ in brightness; 20 to train on, 10 to validate."""
+    folder = tmp_path_factory.mktemp("data")
+    random = np.random.default_rng(0)
+    for split, each in (("train", 2), ("val", 1)):
+        for label in range(10):
+            (folder / split / str(label)).mkdir(parents=True)
+            for number in range(each):
+                pixels = np.clip(random.normal(25 * label, 20, (8, 8)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / split / str(label) / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """Two epochs at once."""
+    out = tmp_path_factory.mktemp("trained")
+    assert train(data, out, "--epochs", "2") == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def exported(data, trained, tmp_path_factory):
+    out = tmp_path_factory.mktemp("exported")
+    assert export(data, trained / "best_model.pdparams", out) == 0
+    return out
+
+
+def train(data, out, *more):
+    return run_program(
+        "train", ["--case", str(CASE), "--data-path", str(data), "--output-dir", str(out), *more]
+    )
+
+
+def export(data, weights, out):
+    flags = ["--data-path", str(data), "--pretrained", str(weights), "--save-inference-dir", str(out)]
+    return run_program("export", ["--case", str(CASE), *flags])
+
+
+def infer(model_dir, images, *more):
+    return run_program(
+        "infer", ["--case", str(CASE), "--model-dir", str(model_dir), "--image-dir", str(images), *more]
+    )
+
+
+def case_with(tmp_path, old, new):
+    """Write a copy of the tiny case with one change; it still imports from the project's root."""
+    folder = ROOT / "tests/cases/tiny"
+    text = (folder / "tiny.yaml").read_text()
+    assert old in text
+    path = tmp_path / "case.yaml"
+    path.write_text(text.replace(old, new))
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    return path
+
+
+def read_state(path):
+    from tipchain.paddle_weights import read_paddle_file
+
+    return read_paddle_file(path)
+
+
+def assert_same_state(one, other):
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        if isinstance(value, dict):
+            assert value == other[key]
+        else:
+            np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+def test_training_prints_and_saves(data, tmp_path, capsys):
+    assert train(data, tmp_path, "--epochs", "1", "--print-freq", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.match(r"\[\w+\]\[Epoch 1(/1\]\[Iter \d/5)?\]", line).group() for line in lines] == [
+        "[Train][Epoch 1/1][Iter 2/5]",
+        "[Train][Epoch 1/1][Iter 4/5]",
+        "[Train][Epoch 1/1][Iter 5/5]",
+        "[Eval][Epoch 1]",
+    ]
+    assert all(re.fullmatch(rf"\[Train\]\S+ \S+ \S+ {LOSS}", line) for line in lines[:3])
+    assert re.fullmatch(
+        r"\[Eval\]\S* 1\] acc_top1: \d+\.\d{3}, acc_top5: \d+\.\d{3}, loss: \d\.\d{5}", lines[3]
+    )
+    names = ["best_model.pdparams", "latest.json", "latest.pdopt", "latest.pdparams"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert json.loads((tmp_path / "latest.json").read_text())["epoch"] == 1
+
+
+def test_training_learns(data, tmp_path, capsys):
+    assert train(data, tmp_path, "--epochs", "8", "--lr", "0.003", "--num-workers", "2") == 0
+    losses = [
+        float(line.rsplit("loss: ", 1)[1])
+        for line in capsys.readouterr().out.splitlines()
+        if "[Eval]" in line
+    ]
+    assert losses[-1] < losses[0] - 0.2
+
+
+@pytest.mark.parametrize("first", [["--epochs", "1"], ["--epochs", "2", "--max-iters", "7"]])
+def test_resume_is_exact(data, trained, tmp_path, first):
+    """Also within an epoch: order, dropout, moments and schedule all go on as if nothing had happened."""
+    assert train(data, tmp_path, *first) == 0
+    assert train(data, tmp_path, "--epochs", "2", "--resume", str(tmp_path / "latest")) == 0
+    for name in ("latest.pdparams", "latest.pdopt"):
+        assert_same_state(read_state(trained / name), read_state(tmp_path / name))
+    saved, expected = (json.loads((folder / "latest.json").read_text()) for folder in (tmp_path, trained))
+    assert (saved["epoch"], saved["iteration"], saved["step"]) == (2, 0, 10)
+    assert saved["metric"] == expected["metric"]
+
+
+def test_seed_and_epoch_change_what_is_trained(data, trained, tmp_path):
+    assert train(data, tmp_path, "--epochs", "2", "--seed", "1") == 0
+    one, other = (read_state(folder / "latest.pdparams")["head.weight"] for folder in (trained, tmp_path))
+    assert not np.array_equal(one, other)
+
+
+def test_schedule_and_optimizer_come_from_the_case(trained):
+    state = read_state(trained / "latest.pdopt")
+    assert state["LR_Scheduler"] == {"last_epoch": 2, "last_lr": 0.0005}
+    assert any(key.endswith("velocity_0") for key in state)
+
+
+def test_finished_checkpoint_is_left_alone(data, trained, capsys):
+    before = (trained / "latest.json").read_bytes()
+    assert train(data, trained, "--epochs", "2", "--resume", str(trained / "latest")) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert (trained / "latest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--amp-level", "O1"], "on a CPU Paddle ignores mixed precision"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--epochs", "0"], "whole number > 0"),
+        (["--test-only"], "needs weights"),
+        (["--resume", "nowhere/latest"], "no complete checkpoint"),
+        (["--pretrained", "nowhere.pdparams"], "no such weight file"),
+        (["--case", "nowhere.yaml"], "nowhere.yaml: no such case file"),
+        (["--data-path", "nowhere"], "nowhere/train: is missing"),
+    ],
+)
+def test_wrong_use_is_one_message(data, tmp_path, capsys, flags, message):
+    assert train(data, tmp_path, *flags) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--seed", "5"), ("--batch-size", "5")])
+def test_resume_refuses_another_run(data, trained, tmp_path, capsys, flag, value):
+    assert train(data, tmp_path, "--resume", str(trained / "latest"), flag, value) == 2
+    assert "checkpoint" in capsys.readouterr().err
+
+
+def test_gpu_that_is_not_there(data, tmp_path, capsys):
+    import paddle
+
+    if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
+        pytest.skip("a GPU is here")
+    assert train(data, tmp_path, "--device", "gpu", "--amp-level", "O1") == 2
+    assert "no usable gpu" in capsys.readouterr().err
+
+
+def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
+    case = case_with(tmp_path, "tiny_paddle:build_model", "tiny_paddle:build_nan_model")
+    out = tmp_path / "out"
+    assert train(data, out, "--case", str(case)) == 1
+    error = capsys.readouterr().err
+    assert "the loss is nan in epoch 1, step 1" in error
+    assert "Traceback" not in error
+    assert not out.exists()
+
+
+def test_half_made_data_folder(data, tmp_path, capsys):
+    shutil.copytree(data / "train", tmp_path / "half/train")
+    assert train(tmp_path / "half", tmp_path / "out") == 2
+    assert "half/val: is missing" in capsys.readouterr().err
+
+
+def test_truncated_weights(data, trained, tmp_path, capsys):
+    broken = tmp_path / "a.pdparams"
+    broken.write_bytes((trained / "latest.pdparams").read_bytes()[:-50])
+    flags = ["--case", str(CASE), "--data-path", str(data), "--pretrained", str(broken)]
+    for name in ("train", "evaluate", "export"):
+        assert run_program(name, flags) == 2
+        assert "is no complete Paddle weight file" in capsys.readouterr().err
+
+
+def test_full_disk_keeps_the_checkpoint_before(data, tmp_path, capsys, monkeypatch):
+    import paddle
+
+    assert train(data, tmp_path, "--epochs", "1") == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(_state, path):
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(paddle, "save", full)
+    assert train(data, tmp_path, "--epochs", "2", "--resume", str(tmp_path / "latest")) == 1
+    assert "the checkpoint cannot be saved: No space left on device" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_evaluation_agrees_with_training(data, trained, capsys):
+    flags = ["--case", str(CASE), "--data-path", str(data), "--pretrained", str(trained / "latest.pdparams")]
+    assert run_program("evaluate", [*flags, "--batch-size", "3"]) == 0
+    line = capsys.readouterr().out
+    for key, value in json.loads((trained / "latest.json").read_text())["metric"].items():
+        assert f"{key}: {value:.3f}" in line
+    assert "samples: 10" in line
+    assert train(data, trained, "--test-only", "--resume", str(trained / "latest")) == 0
+    assert capsys.readouterr().out.startswith("[Eval] acc_top1")
+
+
+def test_data_comes_from_the_chain(data, trained, capsys, monkeypatch):
+    monkeypatch.setenv(DATA_VARIABLE, str(data))
+    flags = ["--case", str(CASE), "--pretrained", str(trained / "latest.pdparams")]
+    assert run_program("evaluate", flags) == 0
+    assert "samples: 10" in capsys.readouterr().out
+
+
+def test_export_writes_a_whole_model(exported):
+    import yaml
+
+    names = {path.name for path in exported.iterdir()}
+    assert {"inference.pdiparams", "inference.yml"} < names
+    assert names & {"inference.json", "inference.pdmodel"}
+    assert len(names) == 3
+    card = yaml.safe_load((exported / "inference.yml").read_text())
+    assert card["class_names"] == [str(label) for label in range(10)]
+    assert card["inputs"] == [{"name": "image", "shape": [None, 3, 16, 16], "dtype": "float32"}]
+
+
+def test_export_that_computes_something_else_is_refused(data, trained, exported, tmp_path):
+    from tipchain.paddle_tools.export import check_export
+    from tipchain.paddle_tools.program import ProgramError, open_bench
+
+    bench = open_bench(CASE, data, "cpu")
+    model = bench.model()
+    model.eval()
+    with pytest.raises(
+        ProgramError, match=r"output 0 at batch 1 .* worst at \(0, \d\): expected \S+, actual \S+"
+    ):
+        check_export(bench, model, exported)
+
+
+def test_inference_agrees_with_the_training_engine(data, trained, exported, capsys):
+    import paddle
+
+    from tests.cases.tiny.tiny_paddle import build_dataset, build_model
+    from tipchain.paddle_weights import load_paddle_weights
+
+    model = build_model()
+    load_paddle_weights(model, trained / "best_model.pdparams")
+    model.eval()
+    assert infer(exported, data / "val", "--batch-size", "3", "--top-k", "2", "--enable-mkldnn", "True") == 0
+    lines = capsys.readouterr().out.splitlines()
+    samples = build_dataset(data, "val")
+    assert len(lines) == len(samples) == 10
+    for line, (image, _, name) in zip(lines, samples, strict=True):
+        scores = paddle.nn.functional.softmax(model(paddle.to_tensor(image[None])))[0].numpy()
+        found = re.fullmatch(r"file: (\S+), top-2: \[\((\d), (\S+)\), \((\d), (\S+)\)\]", line)
+        assert found.group(1).endswith(name)
+        assert int(found.group(2)) == scores.argmax()
+        assert float(found.group(3)) == pytest.approx(scores.max(), abs=2e-5)
+
+
+def test_benchmark_prints_times_and_memory(data, exported, capsys):
+    assert infer(exported, data / "val/0/0.png", "--benchmark=True", "--cpu-threads=2") == 0
+    out = capsys.readouterr().out
+    pattern = r"preprocess_time\(ms\): [\d.]+, inference_time\(ms\): [\d.]+, postprocess_time\(ms\): [\d.]+"
+    assert re.search(pattern, out)
+    assert re.search(r"cpu_rss\(MB\): \d+", out)
+    assert "cpu_threads: 2" in out
+    assert "total number of samples: 1" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--precision", "fp16"], "needs --use-gpu True"),
+        (["--use-gpu", "yes"], "expected True or False"),
+        (["--use-gpu", "True", "--enable-mkldnn", "True"], "oneDNN computes on the CPU"),
+        (["--image-dir", "nowhere"], "nowhere: no such file or folder"),
+        (["--model-dir", "nowhere"], "nowhere/inference.yml: no exported model here"),
+    ],
+)
+def test_wrong_use_of_inference(data, exported, capsys, flags, message):
+    assert infer(exported, data / "val", *flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_another_cases_model_is_refused(data, exported, tmp_path, capsys):
+    case = case_with(tmp_path, "id: tiny", "id: other")
+    assert infer(exported, data / "val", "--case", str(case)) == 2
+    assert "was exported from case tiny, but --case is other" in capsys.readouterr().err
+
+
+def test_unreadable_image_is_named(exported, tmp_path, capsys):
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    assert infer(exported, tmp_path) == 1
+    error = capsys.readouterr().err
+    assert "broken.png: cannot be read as an image" in error
+    assert "Traceback" not in error
+
+
+def test_damaged_program_is_one_message(data, exported, tmp_path, capsys):
+    shutil.copytree(exported, tmp_path / "model")
+    for path in (tmp_path / "model").glob("inference.pdiparams"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert infer(tmp_path / "model", data / "val") == 1
+    assert "cannot load the model" in capsys.readouterr().err
+
+
+def environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def test_tools_run_from_the_root_and_load_no_torch(data, tmp_path):
+    argv = [sys.executable, "-X", "importtime", "tools/train.py", "--case", "tests/cases/tiny/tiny.yaml"]
+    done = subprocess.run(
+        [*argv, "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "paddle" in imported
+    assert "torch" not in imported
+    assert [line for line in done.stderr.splitlines() if not line.startswith("import time:")] == []
+
+
+def test_two_processes_train_one_model(data, tmp_path):
+    """Each trains on its half of every batch's data; rank 0 alone evaluates and saves."""
+    launch = [
+        sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo",
+        "--log_dir", str(tmp_path / "log"),
+    ]  # fmt: skip
+    argv = ["tools/train.py", "--case", "tests/cases/tiny/tiny.yaml", "--data-path", str(data)]
+    done = subprocess.run(
+        [*launch, *argv, "--output-dir", str(tmp_path / "out"), "--epochs", "2"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    logs = {path.name: path.read_text() for path in (tmp_path / "log").glob("workerlog.*")}
+    assert done.returncode == 0, (done.stderr[-2000:], logs)
+    assert "[Train][Epoch 2/2][Iter 3/3]" in logs["workerlog.0"]  # 10 of the 20 images, 4 at a time
+    assert logs["workerlog.0"].count("[Eval]") == 2
+    assert "[Eval]" not in logs["workerlog.1"]
+    assert json.loads((tmp_path / "out/latest.json").read_text())["devices"] == 2

@@ -1,0 +1,145 @@
+"""Checkpoints: ``latest.{pdparams,pdopt,json}`` and ``best_model.pdparams``, each whole or not at all.
+
+``latest.json`` is written last: without it a checkpoint is not complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import WeightsError
+from tipchain.paddle_tools.program import ProgramError
+from tipchain.paddle_weights import load_paddle_weights, read_paddle_file
+from tipchain.runs import atomic_write, replacing_path
+
+LATEST, BEST = "latest", "best_model.pdparams"
+SCALER = "GradScaler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a training run stands.
+
+    Attributes:
+        case: id of the case.
+        epoch: epochs that are finished.
+        iteration: steps done in the epoch after those.
+        step: steps done in all.
+        best: best value so far of the first metric; None before the first evaluation.
+        metric: metric values of the last evaluation.
+        seed: seed of the run; with ``step`` it gives the state of every random generator.
+        batch_size: samples per step and device.
+        devices: number of processes.
+    """
+
+    case: str
+    epoch: int
+    iteration: int
+    step: int
+    best: float | None
+    metric: Mapping[str, float]
+    seed: int
+    batch_size: int
+    devices: int
+
+
+def save_latest(folder: Path, model: Any, optimizer: Any, scaler: Any, position: Position) -> None:
+    """Replace the latest checkpoint in ``folder``.
+
+    Raises:
+        ProgramError: the disk is full or the folder cannot be written; the checkpoint before stays whole.
+    """
+    import paddle
+
+    state = dict(optimizer.state_dict())
+    if scaler is not None:
+        state[SCALER] = scaler.state_dict()
+    facts = folder / f"{LATEST}.json"
+    try:
+        with (
+            replacing_path(folder / f"{LATEST}.pdparams") as weights,
+            replacing_path(folder / f"{LATEST}.pdopt") as moments,
+        ):
+            paddle.save(model.state_dict(), str(weights))
+            paddle.save(state, str(moments))
+            facts.unlink(missing_ok=True)
+        atomic_write(facts, json.dumps(asdict(position), indent=1) + "\n")
+    except OSError as error:
+        raise ProgramError(f"{folder}: the checkpoint cannot be saved: {error.strerror or error}") from error
+
+
+def keep_as_best(folder: Path) -> None:
+    """Make the latest weights the best ones; both names share one file, which is never written again.
+
+    Raises:
+        ProgramError: the disk is full or the folder cannot be written.
+    """
+    latest = folder / f"{LATEST}.pdparams"
+    try:
+        with replacing_path(folder / BEST) as beside:
+            try:
+                os.link(latest, beside)  # replaced files are renamed over, so a link is as good as a copy
+            except OSError:
+                shutil.copyfile(latest, beside)
+    except OSError as error:
+        raise ProgramError(f"{folder / BEST}: cannot be saved: {error.strerror or error}") from error
+
+
+def load_position(prefix: Path) -> Position:
+    """Return where the checkpoint ``prefix``.json stands.
+
+    Raises:
+        WeightsError: it is missing, or is no checkpoint's file.
+    """
+    path = prefix.with_name(f"{prefix.name}.json")
+    expected = "the prefix of a checkpoint, such as output/latest"
+    try:
+        data = json.loads(path.read_text())
+        return Position(**{field.name: data[field.name] for field in fields(Position)})
+    except FileNotFoundError as error:
+        raise WeightsError("no complete checkpoint", file=path, expected=expected) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsError("cannot be read", file=path, found=repr(error), expected=expected) from error
+
+
+def load_state(prefix: Path, model: Any, optimizer: Any, scaler: Any) -> None:
+    """Load weights, the optimizer's moments and its schedule from the checkpoint ``prefix``.
+
+    Raises:
+        WeightsError: unreadable, or it does not fit.
+    """
+    load_paddle_weights(model, prefix.with_name(f"{prefix.name}.pdparams"))
+    path = prefix.with_name(f"{prefix.name}.pdopt")
+    state = read_paddle_file(path)
+    scale = state.pop(SCALER, None)
+    missing = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.trainable and not any(key.startswith(f"{parameter.name}_") for key in state)
+    ]
+    if missing and any(isinstance(value, np.ndarray) for value in state.values()):
+        raise WeightsError("does not fit the model", file=path, found=f"nothing for {', '.join(missing)}")
+    optimizer.set_state_dict(_tensors(state))
+    if scaler is not None and scale is not None:
+        scaler.load_state_dict(scale)
+
+
+def _tensors(state: Mapping[str, Any]) -> dict[str, Any]:
+    import paddle
+
+    return {
+        key: _tensors(value)
+        if isinstance(value, dict) and key != "LR_Scheduler"
+        else paddle.to_tensor(value)
+        if isinstance(value, np.ndarray)
+        else value
+        for key, value in state.items()
+    }

@@ -1,0 +1,83 @@
+"""Evaluate a weight file of a case's Paddle port on the validation images."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tipchain.outcome import ExitCode
+from tipchain.paddle_tools.loading import eval_batches, reading
+from tipchain.paddle_tools.program import (
+    Bench,
+    ProgramError,
+    add_case_arguments,
+    add_device_argument,
+    open_bench,
+    positive,
+)
+from tipchain.paddle_weights import load_paddle_weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Means over samples: the metric's values in percent, and the loss."""
+
+    metric: Mapping[str, float]
+    loss: float
+    samples: int
+
+    def __str__(self) -> str:
+        return ", ".join(
+            [*(f"{key}: {value:.3f}" for key, value in self.metric.items()), f"loss: {self.loss:.5f}"]
+        )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_case_arguments(parser)
+    add_device_argument(parser)
+    parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
+    parser.add_argument("--batch-size", type=positive, help="default: the case's")
+    parser.add_argument("--num-workers", type=int, default=0, help="loader processes (default 0: none)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate, and print one line of results."""
+    bench = open_bench(args.case, args.data_path, args.device)
+    model = bench.model()
+    load_paddle_weights(model, args.pretrained)
+    start = time.perf_counter()
+    batch_size = args.batch_size or bench.case.data.batch_size
+    result = evaluate(bench, model, bench.dataset("val"), batch_size=batch_size, num_workers=args.num_workers)
+    seconds = time.perf_counter() - start
+    print(f"[Eval] {result}, samples: {result.samples}, seconds: {seconds:.2f}")
+    return ExitCode.PASSED
+
+
+def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
+    """Return metric and loss of ``model`` in eval mode over the whole of ``dataset``.
+
+    Raises:
+        ProgramError: the loss is NaN or infinite, or an image cannot be read.
+    """
+    loss, metric = bench.builder("loss")(), bench.builder("metric")()
+    totals: dict[str, float] = {}
+    total_loss, samples = 0.0, 0
+    model.eval()
+    batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers))
+    with bench.paddle.no_grad():
+        for number, (image, label, _) in enumerate(batches, start=1):
+            output = model(image)
+            value = float(loss(output, label))
+            if not abs(value) < float("inf"):
+                raise ProgramError(f"evaluation: the loss of batch {number} is {value}")
+            for key, percent in metric(output, label).items():
+                totals[key] = totals.get(key, 0.0) + percent * len(label)
+            total_loss += value * len(label)
+            samples += len(label)
+    means = {key: total / samples for key, total in totals.items()}
+    return Evaluation(metric=means, loss=total_loss / samples, samples=samples)

@@ -1,0 +1,206 @@
+"""Export a case's Paddle port for Paddle Inference, and check that the exported model computes the same."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tipchain.errors import CaseError, DataError, UsageError
+from tipchain.outcome import ExitCode
+from tipchain.paddle_tools.predictor import PROGRAMS, STEM, Array, ModelCard, Predictor
+from tipchain.paddle_tools.program import (
+    Bench,
+    ProgramError,
+    add_case_arguments,
+    add_device_argument,
+    open_bench,
+)
+from tipchain.paddle_weights import load_paddle_weights
+from tipchain.parity.case import Case
+
+BATCHES = (1, 3)
+"""Batch sizes of the check; two, so that a batch size frozen into the program is seen."""
+TOLERANCE = 1e-5
+"""Largest accepted difference, relative to the largest output (1 if that is smaller)."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_case_arguments(parser)
+    add_device_argument(parser)
+    parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
+    parser.add_argument(
+        "--save-inference-dir", "--output-dir", dest="output_dir", type=Path, default=Path("output/inference"),
+        help="folder of the exported model (default %(default)s)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export, check, and put the files in place only if the check passed."""
+    bench = open_bench(args.case, args.data_path, args.device)
+    model = bench.model()
+    load_paddle_weights(model, args.pretrained)
+    model.eval()
+    try:
+        with _beside(args.output_dir) as folder:
+            _save(bench, model, folder / STEM)
+            worst, classes = check_export(bench, model, folder)
+            _write_card(bench, folder, classes)
+            _put_in_place(folder, args.output_dir)
+    except OSError as error:
+        raise ProgramError(f"{args.output_dir}: cannot be written: {error.strerror or error}") from error
+    sizes = " and ".join(map(str, BATCHES))
+    print(
+        f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"
+    )
+    return ExitCode.PASSED
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Yield a new folder on the same disk as ``target``; it is gone when the block ends."""
+    target.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".export.", dir=target))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _save(bench: Bench, model: Any, prefix: Path) -> None:
+    specs = [
+        bench.paddle.static.InputSpec([None, *spec.shape[1:]], spec.dtype, spec.name)
+        for spec in bench.case.inputs.values()
+        if spec.name != "label"
+    ]
+    if not specs:
+        raise CaseError("has no model input", file=bench.case.path, key="inputs")
+    static = bench.paddle.jit.to_static(model, input_spec=specs, full_graph=True)
+    try:
+        bench.paddle.jit.save(static, str(prefix))
+    finally:
+        # to_static changes the model itself; the check must run the plain one.
+        if hasattr(model.forward, "rollback"):
+            model.forward.rollback()
+
+
+def check_export(bench: Bench, model: Any, folder: Path) -> tuple[float, int]:
+    """Hold Paddle Inference's outputs against the training engine's.
+
+    Returns:
+        The largest absolute difference, and the length of the first output's last axis.
+
+    Raises:
+        ProgramError: they differ; names output, index and both values.
+    """
+    predictor = Predictor(folder, device=bench.device)
+    worst, classes = 0.0, 0
+    for batch in BATCHES:
+        inputs = _fake_inputs(bench.case, batch)
+        with bench.paddle.no_grad():
+            expected = _arrays(model(*(bench.paddle.to_tensor(array) for array in inputs)))
+        actual = predictor(*inputs)
+        if len(expected) != len(actual):
+            raise ProgramError(f"the exported model has {len(actual)} outputs, the model has {len(expected)}")
+        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+            worst = max(worst, _difference(one, other, f"output {number} at batch {batch}"))
+        classes = expected[0].shape[-1]
+    return worst, classes
+
+
+def _fake_inputs(case: Case, batch: int) -> list[Array]:
+    random = np.random.default_rng(case.seed)
+    return [
+        random.standard_normal((batch, *spec.shape[1:])).astype(spec.dtype)
+        if spec.dtype.startswith("float")
+        else random.integers(spec.low, spec.high, (batch, *spec.shape[1:])).astype(spec.dtype)
+        for spec in case.inputs.values()
+        if spec.name != "label"
+    ]
+
+
+def _arrays(output: Any) -> list[Array]:
+    if isinstance(output, dict):
+        output = list(output.values())
+    return [one.numpy() for one in (output if isinstance(output, list | tuple) else [output])]
+
+
+def _difference(expected: Array, actual: Array, what: str) -> float:
+    """Return max|expected - actual|, or refuse the export."""
+    if expected.shape != actual.shape:
+        raise ProgramError(f"export: {what} has shape {actual.shape}, the training engine's {expected.shape}")
+    gap = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
+    allowed = TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0)))
+    if not (gap <= allowed).all():
+        index = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap))), gap.shape)
+        place = tuple(int(i) for i in index)
+        raise ProgramError(
+            f"export: {what} differs from the training engine's: worst at {place}: "
+            f"expected {expected[index]!s}, actual {actual[index]!s}\n"
+            f"  max|Δ| {float(gap[index]):.3g}, allowed {allowed:.3g}; nothing was exported"
+        )
+    return float(gap.max(initial=0.0))
+
+
+def _write_card(bench: Bench, folder: Path, classes: int) -> None:
+    card = ModelCard(
+        case=bench.case.id,
+        inputs=[
+            {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
+            for spec in bench.case.inputs.values()
+            if spec.name != "label"
+        ],
+        class_names=_class_names(bench, classes),
+        transform=transform_spec(bench.case),
+        paddle=str(bench.paddle.__version__),
+    )
+    (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
+
+
+def transform_spec(case: Case) -> str:
+    """Return ``module:build_transform`` of the module that holds the case's Paddle data set.
+
+    Raises:
+        CaseError: the case names no data set.
+    """
+    dataset = case.sides["paddle"].dataset
+    if dataset is None:
+        raise CaseError(
+            "is missing", file=case.path, key="sides.paddle.dataset", expected="'module:callable'"
+        )
+    return f"{dataset.partition(':')[0]}:build_transform"
+
+
+def _class_names(bench: Bench, classes: int) -> Sequence[str]:
+    """Return the data's class names, or numbers where it has none or another number of them."""
+    try:
+        found = [str(name) for name in getattr(bench.dataset("val"), "classes", ())]
+    except DataError:
+        if bench.data_given:
+            raise
+        found = []
+    if len(found) == classes:
+        return found
+    print(f"note: {len(found)} class names for {classes} outputs; classes are numbered instead")
+    return [str(number) for number in range(classes)]
+
+
+def _put_in_place(folder: Path, target: Path) -> None:
+    """Move the files; the card goes first and comes last, so that a model with a card is whole."""
+    card = f"{STEM}.yml"
+    (target / card).unlink(missing_ok=True)
+    names = sorted(path.name for path in folder.iterdir())
+    if not set(names) & set(PROGRAMS):
+        raise UsageError(f"paddle.jit.save wrote no {PROGRAMS[0]}, only {', '.join(names)}")
+    for name in sorted(names, key=lambda one: one == card):
+        os.replace(folder / name, target / name)  # noqa: PTH105

@@ -1,0 +1,171 @@
+"""Classify images with an exported model, through Paddle Inference."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import parse_device
+from tipchain.errors import DataError, UsageError
+from tipchain.images import find_images, read_image
+from tipchain.outcome import ExitCode
+from tipchain.paddle_tools.export import transform_spec
+from tipchain.paddle_tools.predictor import Array, ModelCard, Predictor, read_card
+from tipchain.paddle_tools.program import (
+    DEFAULT_CASE,
+    ProgramError,
+    find_data,
+    import_paddle,
+    positive,
+    true_or_false,
+)
+from tipchain.parity.case import load_case, resolve
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add = parser.add_argument
+    add(
+        "--case",
+        type=Path,
+        default=DEFAULT_CASE,
+        help="case whose transform images go through (default %(default)s)",
+    )
+    add("--model-dir", type=Path, required=True, help="folder that tools/export_model.py wrote")
+    add("--image-dir", type=Path, help="an image, or a folder with images (default: val/ of the mode's data)")
+    add("--batch-size", type=positive, default=1, help="default %(default)s")
+    add("--use-gpu", type=true_or_false, default=False, metavar="True|False", help="default False")
+    add(
+        "--enable-mkldnn",
+        type=true_or_false,
+        default=False,
+        metavar="True|False",
+        help="oneDNN (default False)",
+    )
+    add("--cpu-threads", type=positive, default=1, help="default %(default)s")
+    add("--precision", choices=("fp32", "fp16"), default="fp32", help="fp16 on a GPU only (default fp32)")
+    add("--top-k", type=positive, default=5, help="classes to print (default %(default)s)")
+    add("--benchmark", type=true_or_false, default=False, metavar="True|False", help="print times and memory")
+
+
+@dataclass(slots=True, kw_only=True)
+class Times:
+    """Seconds of each part, summed over batches."""
+
+    preprocess_s: float = 0.0
+    inference_s: float = 0.0
+    postprocess_s: float = 0.0
+    batches: int = 0
+    samples: int = 0
+    start: float = field(default_factory=time.perf_counter)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the likeliest classes of every image."""
+    if args.precision == "fp16" and not args.use_gpu:
+        raise UsageError("--precision fp16 needs --use-gpu True: on a CPU this model runs in fp32 only")
+    if args.use_gpu and args.enable_mkldnn:
+        raise UsageError("--enable-mkldnn True needs --use-gpu False: oneDNN computes on the CPU")
+    case = load_case(args.case)
+    card = read_card(args.model_dir)
+    if card.case != case.id:
+        raise UsageError(f"{args.model_dir} was exported from case {card.case}, but --case is {case.id}")
+    images = find_images(args.image_dir or find_data(case, None, os.environ)[0] / "val")
+    framework = import_paddle()
+    device = parse_device("gpu" if args.use_gpu else "cpu")
+    described = framework.configure(device, case.seed, threads=args.cpu_threads)
+    predictor = Predictor(
+        args.model_dir, device=device, mkldnn=args.enable_mkldnn, threads=args.cpu_threads,
+        half=args.precision == "fp16",
+    )  # fmt: skip
+    transform = resolve(transform_spec(case), case.root)()
+    times = classify(predictor, transform, card, images, args)
+    if args.benchmark:
+        print("\n".join(report(times, args, described, framework.versions())))
+    return ExitCode.PASSED
+
+
+def classify(
+    predictor: Predictor, transform: Any, card: ModelCard, images: Sequence[Path], args: argparse.Namespace
+) -> Times:
+    """Print one line for each image; return how long the parts took.
+
+    The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
+    """
+    if args.benchmark:
+        predictor(_load(images[: args.batch_size], transform))
+    times = Times()
+    for paths in _batches(images, args.batch_size):
+        start = time.perf_counter()
+        batch = _load(paths, transform)
+        loaded = time.perf_counter()
+        logits = predictor(batch)[0]
+        computed = time.perf_counter()
+        lines = [
+            _line(path, row, card.class_names, args.top_k) for path, row in zip(paths, logits, strict=True)
+        ]
+        times.postprocess_s += time.perf_counter() - computed
+        times.preprocess_s += loaded - start
+        times.inference_s += computed - loaded
+        times.batches += 1
+        times.samples += len(paths)
+        print("\n".join(lines), flush=True)
+    return times
+
+
+def _batches(images: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
+    for start in range(0, len(images), size):
+        yield images[start : start + size]
+
+
+def _load(paths: Sequence[Path], transform: Any) -> Array:
+    try:
+        return np.stack([transform(read_image(path)) for path in paths])
+    except DataError as error:
+        raise ProgramError(str(error)) from error
+
+
+def _line(path: Path, logits: Array, names: Sequence[str], top_k: int) -> str:
+    shifted = np.exp(logits.astype(np.float64) - logits.max())
+    scores = shifted / shifted.sum()
+    if not np.isfinite(scores).all():
+        raise ProgramError(f"{path}: the model's output is not finite: {logits.tolist()[:10]}")
+    order = np.argsort(-scores, kind="stable")[:top_k]
+    ranked = ", ".join(f"({names[label]}, {scores[label]:.5f})" for label in order)
+    return f"file: {path}, top-{len(order)}: [{ranked}]"
+
+
+def report(times: Times, args: argparse.Namespace, device: str, versions: dict[str, str]) -> list[str]:
+    """Return environment, settings, milliseconds per batch and memory, as TIPC's benchmark logs have them."""
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    milliseconds = {
+        f"{part}_time(ms)": 1000 * seconds / times.batches
+        for part, seconds in (
+            ("preprocess", times.preprocess_s),
+            ("inference", times.inference_s),
+            ("postprocess", times.postprocess_s),
+        )
+    }
+    software = ", ".join(f"{name}: {version}" for name, version in versions.items())
+    return [
+        "---------------------- Env info ----------------------",
+        f"OS_version: {platform.platform()}, python: {platform.python_version()}, {software}",
+        f"device: {device}, cpu_count: {os.cpu_count()}",
+        "---------------------- Conf info ----------------------",
+        f"model_dir: {args.model_dir}",
+        f"batch_size: {args.batch_size}, precision: {args.precision}, use_gpu: {args.use_gpu}",
+        f"enable_mkldnn: {args.enable_mkldnn}, cpu_threads: {args.cpu_threads}",
+        "---------------------- Perf info ----------------------",
+        f"total number of samples: {times.samples}, total time(s): {time.perf_counter() - times.start:.3f}",
+        ", ".join(f"{name}: {value:.3f}" for name, value in milliseconds.items()),
+        f"cpu_rss(MB): {memory_mb:.1f}",
+    ]

@@ -1,0 +1,66 @@
+"""Batches for training and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import DataError
+from tipchain.paddle_tools.program import ProgramError
+
+
+def train_batches(
+    dataset: Any, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int
+) -> Any:
+    """Return a loader over this rank's share of one epoch, and the epoch's number of batches.
+
+    The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen.
+
+    Args:
+        dataset: of (image, label, file name).
+        batch_size: samples per step and device.
+        seed: the run's seed.
+        epoch: number of the epoch, from 0.
+        skip: batches at the epoch's beginning that were trained on before.
+        num_workers: loader processes; 0 loads in this one.
+    """
+    from paddle.io import DataLoader, DistributedBatchSampler
+
+    class Rest(DistributedBatchSampler):  # type: ignore[misc]
+        """The epoch's batches after the first ``skip``."""
+
+        def __iter__(self) -> Iterator[list[int]]:
+            return islice(super().__iter__(), skip, None)
+
+    sampler = Rest(dataset, batch_size=batch_size, shuffle=True)
+    sampler.set_epoch(mix_seed(seed, epoch))
+    loader = DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+    return loader, len(sampler)
+
+
+def eval_batches(dataset: Any, *, batch_size: int, num_workers: int) -> Any:
+    """Return a loader over the whole of ``dataset``, in its order."""
+    from paddle.io import BatchSampler, DataLoader
+
+    sampler = BatchSampler(dataset, batch_size=batch_size)
+    return DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+
+
+def mix_seed(*parts: int) -> int:
+    """Return a 32-bit seed that differs with every one of ``parts``."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def reading(batches: Any) -> Iterator[Any]:
+    """Yield ``batches``; an image that cannot be read stops the program.
+
+    Raises:
+        ProgramError: names the image.
+    """
+    try:
+        yield from batches
+    except DataError as error:
+        raise ProgramError(str(error)) from error

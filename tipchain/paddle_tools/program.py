@@ -1,0 +1,175 @@
+"""What the Paddle programs share: flags, errors, the case's builders, device and data folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tipchain.devices import Device, parse_device
+from tipchain.errors import CaseError, TipchainError
+from tipchain.modes import data_folder
+from tipchain.parity.case import Case, load_case, resolve
+from tipchain.runs import DATA_VARIABLE
+
+DEFAULT_CASE = Path("configs/alexnet.yaml")
+
+
+class ProgramError(TipchainError):
+    """The work went wrong, though the call was right: a NaN loss, a full disk, an unreadable image."""
+
+    exit_code = 1
+
+
+class Program(Protocol):
+    """What a module of a program offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the program's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work and return the exit code."""
+
+
+def run_program(name: str, argv: Sequence[str] | None = None) -> int:
+    """Run the program ``tipchain.paddle_tools.<name>`` with command line arguments; return its exit code."""
+    from tipchain.guard import guarded
+
+    return guarded(_run, name, sys.argv[1:] if argv is None else argv)
+
+
+def _run(name: str, argv: Sequence[str]) -> int:
+    from importlib import import_module
+
+    from tipchain.cli import Parser
+
+    program: Program = import_module(f"tipchain.paddle_tools.{name}")
+    summary = (program.__doc__ or "").strip().splitlines()[0]
+    parser = Parser(prog=Path(sys.argv[0]).name, description=summary, allow_abbrev=False)
+    program.add_arguments(parser)
+    args = parser.parse_args(argv)
+    with warnings.catch_warnings():
+        # Notices to Paddle's developers and about its build; errors are raised, not warned about.
+        warnings.filterwarnings("ignore", module=r"paddle(\.|$)")
+        return program.run(args)
+
+
+def add_case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--case`` and ``--data-path``."""
+    parser.add_argument(
+        "--case", type=Path, default=DEFAULT_CASE, help="alignment case (default %(default)s)"
+    )
+    parser.add_argument(
+        "--data-path",
+        type=Path,
+        help=f"folder with train/<class>/ and val/<class>/ (default ${DATA_VARIABLE}, else the lite data)",
+    )
+
+
+def add_device_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--device``."""
+    parser.add_argument("--device", default="cpu", metavar="cpu|gpu|gpu:N", help="default cpu")
+
+
+def true_or_false(text: str) -> bool:
+    """Return the flag that ``text`` names, as TIPC's parameter files write it."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"expected True or False, found {text!r}")
+    return text.lower() == "true"
+
+
+def positive(text: str) -> int:
+    """Return ``text`` as a whole number above 0."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number > 0, found {text!r}")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A case's Paddle side on a device.
+
+    Attributes:
+        paddle: the module.
+        case: the case.
+        device: where models live.
+        data: the data folder; it need not exist.
+        data_given: whether the user or the chain named it.
+    """
+
+    paddle: Any
+    case: Case
+    device: Device
+    data: Path
+    data_given: bool
+
+    def builder(self, name: str) -> Callable[..., Any]:
+        """Return the Paddle side's builder called ``name``.
+
+        Raises:
+            CaseError: the case has none, or it cannot be imported.
+        """
+        spec = getattr(self.case.sides["paddle"], name)
+        if spec is None:
+            raise CaseError(
+                "is missing", file=self.case.path, key=f"sides.paddle.{name}", expected="'module:callable'"
+            )
+        return resolve(spec, self.case.root)
+
+    def model(self) -> Any:
+        """Build the model."""
+        return self.builder("model")(**self.case.model_args)
+
+    def dataset(self, split: str) -> Any:
+        """Open a split of the data.
+
+        Raises:
+            DataError: the folder lacks it.
+        """
+        return self.builder("dataset")(self.data, split)
+
+
+def open_bench(case: Path, data_path: Path | None, device: str, seed: int | None = None) -> Bench:
+    """Load the case, import paddle quietly, choose the device and seed every generator.
+
+    Raises:
+        TipchainError: a case, device or framework that cannot be used.
+    """
+    loaded, chosen = load_case(case), parse_device(device)
+    framework = import_paddle()
+    framework.configure(chosen, loaded.seed if seed is None else seed, threads=1)
+    data, given = find_data(loaded, data_path, os.environ)
+    return Bench(paddle=framework.paddle, case=loaded, device=chosen, data=data, data_given=given)
+
+
+def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the data folder, and whether anybody named it: the flag, else the chain, else the lite data."""
+    if data_path is not None:
+        return data_path, True
+    if environment.get(DATA_VARIABLE):
+        return Path(environment[DATA_VARIABLE]), True
+    return case.root / data_folder("lite"), False
+
+
+def import_paddle() -> Any:
+    """Import paddle with as many threads as there are processors, without its notices.
+
+    Paddle computes with one thread where OMP_NUM_THREADS is not set.
+
+    Raises:
+        MissingFrameworkError: it cannot be imported.
+    """
+    from tipchain.parity.frameworks import load_framework
+
+    if "PADDLE_TRAINERS_NUM" not in os.environ:  # processes of one launch share the processors
+        os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+    os.environ.setdefault("GLOG_minloglevel", "2")
+    with contextlib.redirect_stderr(io.StringIO()):
+        return load_framework("paddle")

@@ -1,0 +1,340 @@
+"""Train the Paddle port of a case, on one device or, through ``paddle.distributed.launch``, on several."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import UsageError
+from tipchain.modes import parse_mode
+from tipchain.outcome import ExitCode
+from tipchain.paddle_tools.checkpoint import Position, keep_as_best, load_position, load_state, save_latest
+from tipchain.paddle_tools.evaluate import evaluate
+from tipchain.paddle_tools.loading import mix_seed, reading, train_batches
+from tipchain.paddle_tools.meter import Meter
+from tipchain.paddle_tools.program import (
+    Bench,
+    ProgramError,
+    add_case_arguments,
+    add_device_argument,
+    open_bench,
+    positive,
+)
+from tipchain.paddle_weights import load_paddle_weights
+from tipchain.parity.case import Case
+from tipchain.runs import MODE_VARIABLE
+
+AMP_LEVELS = ("O0", "O1", "O2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to train.
+
+    Attributes:
+        epochs: epochs in all, those before a resume included.
+        batch_size: samples per step and device.
+        learning_rate: initial learning rate.
+        seed: of initialization, order and dropout.
+        max_steps: steps after which training stops, those before a resume included; None for no limit.
+        print_freq: steps between log lines.
+        num_workers: loader processes.
+        amp_level: O0 (float32), O1 or O2.
+        output_dir: where checkpoints go.
+        pretrained: weights to start from, or None.
+        resume: prefix of the checkpoint to go on from, or None.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int
+    max_steps: int | None
+    print_freq: int
+    num_workers: int
+    amp_level: str
+    output_dir: Path
+    pretrained: Path | None
+    resume: Path | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_case_arguments(parser)
+    add_device_argument(parser)
+    add = parser.add_argument
+    add(
+        "--output-dir",
+        type=Path,
+        default=Path("output"),
+        help="folder of the checkpoints (default %(default)s)",
+    )
+    add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")
+    add("--batch-size", type=positive, help="samples per step and device (default: the case's)")
+    add("--lr", type=float, help="initial learning rate (default: the case's)")
+    add("--pretrained", type=Path, help="weights to start from (.pdparams); default: a seeded initialization")
+    add("--resume", type=Path, metavar="PREFIX", help="go on from a checkpoint, such as output/latest")
+    add(
+        "--amp-level",
+        choices=AMP_LEVELS,
+        default="O0",
+        help="mixed precision, on a GPU only (default O0: off)",
+    )
+    add("--seed", type=int, help="default: the checkpoint's, else the case's")
+    add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
+    add("--num-workers", type=int, default=0, help="loader processes (default 0: none)")
+    add("--max-iters", type=positive, help="stop after so many steps in all, also within an epoch")
+    add("--test-only", action="store_true", help="evaluate the weights of --pretrained or --resume, and stop")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, evaluating and saving after every epoch."""
+    if args.amp_level != "O0" and args.device == "cpu":
+        raise UsageError(
+            f"--amp-level {args.amp_level} needs --device gpu: on a CPU Paddle ignores mixed precision and would "
+            "train in float32"
+        )
+    if args.pretrained and args.resume:
+        raise UsageError(
+            "--pretrained and --resume cannot stand together: a checkpoint has weights of its own"
+        )
+    if args.test_only and not (args.pretrained or args.resume):
+        raise UsageError("--test-only needs weights: --pretrained FILE or --resume PREFIX")
+    position = load_position(args.resume) if args.resume else None
+    if position and args.seed is not None and args.seed != position.seed:
+        raise UsageError(
+            f"--seed {args.seed} differs from the checkpoint's seed {position.seed}; leave it out"
+        )
+    bench = open_bench(
+        args.case, args.data_path, _local_device(args.device), position.seed if position else args.seed
+    )
+    settings = _settings(args, bench.case, position)
+    if args.test_only:
+        return _test(bench, settings)
+    # The optimizer's moments are saved under internal names, which count up within a process.
+    with bench.paddle.utils.unique_name.guard():
+        start_session(bench, settings, position).train()
+    return ExitCode.PASSED
+
+
+def _local_device(device: str) -> str:
+    """Return this process's own GPU where a launcher started several."""
+    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112  (the launcher's name)
+    return f"gpu:{selected}" if device == "gpu" and selected else device
+
+
+def _settings(args: argparse.Namespace, case: Case, position: Position | None) -> Settings:
+    mode = os.environ.get(MODE_VARIABLE)
+    seed = args.seed if args.seed is not None else case.seed
+    return Settings(
+        epochs=args.epochs or (case.epochs(parse_mode(mode)) if mode else case.train.epochs),
+        batch_size=args.batch_size or (position.batch_size if position else case.train.batch_size),
+        learning_rate=case.train.learning_rate if args.lr is None else args.lr,
+        seed=position.seed if position else seed,
+        max_steps=args.max_iters,
+        print_freq=args.print_freq,
+        num_workers=args.num_workers,
+        amp_level=args.amp_level,
+        output_dir=args.output_dir,
+        pretrained=args.pretrained,
+        resume=args.resume,
+    )
+
+
+def _test(bench: Bench, settings: Settings) -> int:
+    model = bench.model()
+    resume = settings.resume
+    path = settings.pretrained or (resume.with_name(f"{resume.name}.pdparams") if resume else None)
+    assert path is not None
+    load_paddle_weights(model, path)
+    result = evaluate(
+        bench, model, bench.dataset("val"), batch_size=settings.batch_size, num_workers=settings.num_workers
+    )
+    print(f"[Eval] {result}")
+    return ExitCode.PASSED
+
+
+def start_session(bench: Bench, settings: Settings, position: Position | None) -> Session:
+    """Build everything that training needs, and load what it starts from.
+
+    Raises:
+        UsageError: the checkpoint belongs to another case, batch size or number of devices.
+        DataError: the data folder lacks a split.
+        WeightsError: weights or a checkpoint that cannot be used.
+    """
+    distributed = bench.paddle.distributed
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        distributed.init_parallel_env()
+    rank, devices = distributed.get_rank(), distributed.get_world_size()
+    fresh = Position(
+        case=bench.case.id, epoch=0, iteration=0, step=0, best=None, metric={},
+        seed=settings.seed, batch_size=settings.batch_size, devices=devices,
+    )  # fmt: skip
+    if position is not None:
+        _check_resumable(position, fresh)
+    train_set, eval_set = bench.dataset("train"), bench.dataset("val")
+    model = bench.model()
+    if settings.pretrained is not None:
+        load_paddle_weights(model, settings.pretrained)
+    optimizer, schedule = _optimizer(bench, model, settings)
+    scaler = None
+    if settings.amp_level != "O0":
+        scaler = bench.paddle.amp.GradScaler()
+        if settings.amp_level == "O2":
+            # Saved weights stay float32, so that they load into the plain model.
+            model, optimizer = bench.paddle.amp.decorate(model, optimizer, level="O2", save_dtype="float32")
+    if settings.resume is not None:
+        load_state(settings.resume, model, optimizer, scaler)
+    return Session(
+        bench=bench,
+        settings=settings,
+        model=model,
+        network=bench.paddle.DataParallel(model) if devices > 1 else model,
+        optimizer=optimizer,
+        schedule=schedule,
+        scaler=scaler,
+        train_set=train_set,
+        eval_set=eval_set,
+        rank=rank,
+        position=position or fresh,
+    )
+
+
+def _check_resumable(position: Position, fresh: Position) -> None:
+    for name in ("case", "batch_size", "devices"):
+        saved, now = getattr(position, name), getattr(fresh, name)
+        if saved != now:
+            raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
+
+
+def _optimizer(bench: Bench, model: Any, settings: Settings) -> tuple[Any, Any]:
+    rate: Any = settings.learning_rate
+    schedule = None
+    if bench.case.sides["paddle"].scheduler is not None:
+        schedule = bench.builder("scheduler")(None, learning_rate=rate, **bench.case.scheduler_args)
+        rate = schedule
+    return bench.builder("optimizer")(model.parameters(), rate, **bench.case.optimizer_args), schedule
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One training run; ``position`` moves on, the rest stays.
+
+    Attributes:
+        model: the plain model, whose weights are saved.
+        network: what is trained: ``model``, or ``DataParallel`` around it.
+        schedule: the learning rate schedule, or None.
+        scaler: the loss scaler of mixed precision, or None.
+        rank: this process among several; only rank 0 evaluates and saves.
+    """
+
+    bench: Bench
+    settings: Settings
+    model: Any
+    network: Any
+    optimizer: Any
+    schedule: Any
+    scaler: Any
+    train_set: Any
+    eval_set: Any
+    rank: int
+    position: Position
+
+    def train(self) -> None:
+        """Train to the last epoch or step.
+
+        Raises:
+            ProgramError: a loss is NaN or infinite, an image cannot be read, a checkpoint not be saved.
+        """
+        if self._done():
+            print(
+                f"nothing to do: the checkpoint stands after epoch {self.position.epoch}, step {self.position.step}"
+            )
+        while not self._done():
+            epoch = self.position.epoch + 1
+            self._train_epoch(epoch)
+            self._close_epoch(epoch)
+
+    def _done(self) -> bool:
+        at, wanted = self.position, self.settings
+        return at.epoch >= wanted.epochs or (wanted.max_steps is not None and at.step >= wanted.max_steps)
+
+    def _train_epoch(self, epoch: int) -> None:
+        settings = self.settings
+        batches, length = train_batches(
+            self.train_set, batch_size=settings.batch_size, seed=settings.seed, epoch=epoch - 1,
+            skip=self.position.iteration, num_workers=settings.num_workers,
+        )  # fmt: skip
+        self.network.train()
+        loss_of, meter = self.bench.builder("loss")(), Meter()
+        for image, label, _ in meter.reading(reading(batches)):
+            value = self._step(image, label, loss_of, epoch)
+            meter.add(value, len(label))
+            at = self.position
+            if self.rank == 0 and (at.iteration % settings.print_freq == 0 or at.iteration == length):
+                print(
+                    f"[Train][Epoch {epoch}/{settings.epochs}][Iter {at.iteration}/{length}] {meter.take()}",
+                    flush=True,
+                )
+            if settings.max_steps is not None and at.step >= settings.max_steps:
+                break
+        if self.position.iteration >= length:
+            self.position = replace(self.position, epoch=epoch, iteration=0)
+            if self.schedule is not None and self.bench.case.train.schedule_per == "epoch":
+                self.schedule.step()
+
+    def _step(self, image: Any, label: Any, loss_of: Any, epoch: int) -> float:
+        """Take one step; return its loss."""
+        at = self.position
+        # Seeding every step makes dropout depend on the step alone: a resumed run repeats it exactly.
+        self.bench.paddle.seed(mix_seed(self.settings.seed, at.step, self.rank))
+        with self._precision():
+            loss = loss_of(self.network(image), label)
+        value = float(loss)
+        if not abs(value) < float("inf"):
+            raise ProgramError(
+                f"training stopped: the loss is {value} in epoch {epoch}, step {at.iteration + 1}\n"
+                "  nothing of this step was saved; a smaller --lr often helps"
+            )
+        if self.scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.clear_grad()
+        if self.schedule is not None and self.bench.case.train.schedule_per == "iteration":
+            self.schedule.step()
+        self.position = replace(at, iteration=at.iteration + 1, step=at.step + 1)
+        return value
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        level = self.settings.amp_level
+        context: AbstractContextManager[Any] = self.bench.paddle.amp.auto_cast(
+            enable=level != "O0", level=level
+        )
+        return context
+
+    def _close_epoch(self, epoch: int) -> None:
+        """Evaluate and save, on rank 0; the others wait."""
+        if self.rank == 0:
+            settings, at = self.settings, self.position
+            result = evaluate(
+                self.bench, self.model, self.eval_set,
+                batch_size=settings.batch_size, num_workers=settings.num_workers,
+            )  # fmt: skip
+            print(f"[Eval][Epoch {epoch}] {result}", flush=True)
+            first = next(iter(result.metric.values()))
+            better = at.best is None or first > at.best
+            best = first if better else at.best
+            self.position = replace(at, best=best, metric=dict(result.metric))
+            save_latest(settings.output_dir, self.model, self.optimizer, self.scaler, self.position)
+            if better:
+                keep_as_best(settings.output_dir)
+        if self.position.devices > 1:
+            self.bench.paddle.distributed.barrier()
