@@ -176,6 +176,8 @@ def test_finished_checkpoint_is_left_alone(data, trained, capsys):
         (["--amp-level", "O1"], "on a CPU Paddle ignores mixed precision"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--epochs", "0"], "whole number > 0"),
+        (["--lr", "nan"], "number > 0"),
+        (["--num-workers", "-1"], "--num-workers"),
         (["--test-only"], "needs weights"),
         (["--resume", "nowhere/latest"], "no complete checkpoint"),
         (["--pretrained", "nowhere.pdparams"], "no such weight file"),
@@ -191,7 +193,7 @@ def test_wrong_use_is_one_message(data, tmp_path, capsys, flags, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--seed", "5"), ("--batch-size", "5")])
+@pytest.mark.parametrize(("flag", "value"), [("--seed", "5"), ("--batch-size", "5"), ("--lr", "0.5")])
 def test_resume_refuses_another_run(data, trained, tmp_path, capsys, flag, value):
     assert train(data, tmp_path, "--resume", str(trained / "latest"), flag, value) == 2
     assert "checkpoint" in capsys.readouterr().err

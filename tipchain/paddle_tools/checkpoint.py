@@ -17,7 +17,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.paddle_tools.program import ProgramError
-from tipchain.paddle_weights import load_paddle_weights, read_paddle_file
+from tipchain.paddle_weights import read_paddle_file
 from tipchain.runs import atomic_write, replacing_path
 
 LATEST, BEST = "latest", "best_model.pdparams"
@@ -37,6 +37,8 @@ class Position:
         metric: metric values of the last evaluation.
         seed: seed of the run; with ``step`` it gives the state of every random generator.
         batch_size: samples per step and device.
+        learning_rate: the initial one.
+        amp_level: O0, O1 or O2.
         devices: number of processes.
     """
 
@@ -48,6 +50,8 @@ class Position:
     metric: Mapping[str, float]
     seed: int
     batch_size: int
+    learning_rate: float
+    amp_level: str
     devices: int
 
 
@@ -99,7 +103,7 @@ def load_position(prefix: Path) -> Position:
     Raises:
         WeightsError: it is missing, or is no checkpoint's file.
     """
-    path = prefix.with_name(f"{prefix.name}.json")
+    path = member(prefix, "json")
     expected = "the prefix of a checkpoint, such as output/latest"
     try:
         data = json.loads(path.read_text())
@@ -110,14 +114,18 @@ def load_position(prefix: Path) -> Position:
         raise WeightsError("cannot be read", file=path, found=repr(error), expected=expected) from error
 
 
-def load_state(prefix: Path, model: Any, optimizer: Any, scaler: Any) -> None:
-    """Load weights, the optimizer's moments and its schedule from the checkpoint ``prefix``.
+def member(prefix: Path, suffix: str) -> Path:
+    """Return the file of the checkpoint ``prefix`` that ends in ``suffix``."""
+    return prefix.with_name(f"{prefix.name}.{suffix}")
+
+
+def load_moments(prefix: Path, model: Any, optimizer: Any, scaler: Any) -> None:
+    """Load the optimizer's moments, its schedule and the loss scaler from the checkpoint ``prefix``.
 
     Raises:
-        WeightsError: unreadable, or it does not fit.
+        WeightsError: unreadable, or it does not fit the model.
     """
-    load_paddle_weights(model, prefix.with_name(f"{prefix.name}.pdparams"))
-    path = prefix.with_name(f"{prefix.name}.pdopt")
+    path = member(prefix, "pdopt")
     state = read_paddle_file(path)
     scale = state.pop(SCALER, None)
     missing = [

@@ -16,6 +16,7 @@ from tipchain.paddle_tools.program import (
     ProgramError,
     add_case_arguments,
     add_device_argument,
+    not_negative,
     open_bench,
     positive,
 )
@@ -42,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device_argument(parser)
     parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
     parser.add_argument("--batch-size", type=positive, help="default: the case's")
-    parser.add_argument("--num-workers", type=int, default=0, help="loader processes (default 0: none)")
+    parser.add_argument(
+        "--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -85,11 +85,29 @@ def true_or_false(text: str) -> bool:
     return text.lower() == "true"
 
 
+def not_negative(text: str) -> int:
+    """Return ``text`` as a whole number, 0 or more."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, found {text!r}")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """Return ``text`` as a whole number above 0."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a whole number > 0, found {text!r}")
     return int(text)
+
+
+def positive_number(text: str) -> float:
+    """Return ``text`` as a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number > 0, found {text!r}")
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

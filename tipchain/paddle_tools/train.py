@@ -12,7 +12,14 @@ from typing import Any
 from tipchain.errors import UsageError
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.paddle_tools.checkpoint import Position, keep_as_best, load_position, load_state, save_latest
+from tipchain.paddle_tools.checkpoint import (
+    Position,
+    keep_as_best,
+    load_moments,
+    load_position,
+    member,
+    save_latest,
+)
 from tipchain.paddle_tools.evaluate import evaluate
 from tipchain.paddle_tools.loading import mix_seed, reading, train_batches
 from tipchain.paddle_tools.meter import Meter
@@ -22,7 +29,9 @@ from tipchain.paddle_tools.program import (
     add_case_arguments,
     add_device_argument,
     open_bench,
+    not_negative,
     positive,
+    positive_number,
 )
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
@@ -61,6 +70,10 @@ class Settings:
     pretrained: Path | None
     resume: Path | None
 
+    def weights(self) -> Path | None:
+        """Return the file of the weights to start from, or None for a seeded initialization."""
+        return member(self.resume, "pdparams") if self.resume else self.pretrained
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -75,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")
     add("--batch-size", type=positive, help="samples per step and device (default: the case's)")
-    add("--lr", type=float, help="initial learning rate (default: the case's)")
+    add("--lr", type=positive_number, help="initial learning rate (default: the case's)")
     add("--pretrained", type=Path, help="weights to start from (.pdparams); default: a seeded initialization")
     add("--resume", type=Path, metavar="PREFIX", help="go on from a checkpoint, such as output/latest")
     add(
@@ -86,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=int, help="default: the checkpoint's, else the case's")
     add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
-    add("--num-workers", type=int, default=0, help="loader processes (default 0: none)")
+    add("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
     add("--max-iters", type=positive, help="stop after so many steps in all, also within an epoch")
     add("--test-only", action="store_true", help="evaluate the weights of --pretrained or --resume, and stop")
 
@@ -129,11 +142,12 @@ def _local_device(device: str) -> str:
 
 def _settings(args: argparse.Namespace, case: Case, position: Position | None) -> Settings:
     mode = os.environ.get(MODE_VARIABLE)
+    before: Any = position or case.train
     seed = args.seed if args.seed is not None else case.seed
     return Settings(
         epochs=args.epochs or (case.epochs(parse_mode(mode)) if mode else case.train.epochs),
-        batch_size=args.batch_size or (position.batch_size if position else case.train.batch_size),
-        learning_rate=case.train.learning_rate if args.lr is None else args.lr,
+        batch_size=args.batch_size or before.batch_size,
+        learning_rate=before.learning_rate if args.lr is None else args.lr,
         seed=position.seed if position else seed,
         max_steps=args.max_iters,
         print_freq=args.print_freq,
@@ -147,10 +161,9 @@ def _settings(args: argparse.Namespace, case: Case, position: Position | None) -
 
 def _test(bench: Bench, settings: Settings) -> int:
     model = bench.model()
-    resume = settings.resume
-    path = settings.pretrained or (resume.with_name(f"{resume.name}.pdparams") if resume else None)
-    assert path is not None
-    load_paddle_weights(model, path)
+    weights = settings.weights()
+    assert weights is not None
+    load_paddle_weights(model, weights)
     result = evaluate(
         bench, model, bench.dataset("val"), batch_size=settings.batch_size, num_workers=settings.num_workers
     )
@@ -162,7 +175,7 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
     """Build everything that training needs, and load what it starts from.
 
     Raises:
-        UsageError: the checkpoint belongs to another case, batch size or number of devices.
+        UsageError: the checkpoint was trained otherwise (case, batch size, learning rate, AMP, devices).
         DataError: the data folder lacks a split.
         WeightsError: weights or a checkpoint that cannot be used.
     """
@@ -172,23 +185,24 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
     rank, devices = distributed.get_rank(), distributed.get_world_size()
     fresh = Position(
         case=bench.case.id, epoch=0, iteration=0, step=0, best=None, metric={},
-        seed=settings.seed, batch_size=settings.batch_size, devices=devices,
+        seed=settings.seed, batch_size=settings.batch_size, learning_rate=settings.learning_rate,
+        amp_level=settings.amp_level, devices=devices,
     )  # fmt: skip
     if position is not None:
         _check_resumable(position, fresh)
     train_set, eval_set = bench.dataset("train"), bench.dataset("val")
     model = bench.model()
-    if settings.pretrained is not None:
-        load_paddle_weights(model, settings.pretrained)
+    weights = settings.weights()
+    if weights is not None:
+        load_paddle_weights(model, weights)
     optimizer, schedule = _optimizer(bench, model, settings)
-    scaler = None
-    if settings.amp_level != "O0":
-        scaler = bench.paddle.amp.GradScaler()
-        if settings.amp_level == "O2":
-            # Saved weights stay float32, so that they load into the plain model.
-            model, optimizer = bench.paddle.amp.decorate(model, optimizer, level="O2", save_dtype="float32")
+    scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler()
+    if settings.amp_level == "O2":
+        # After the weights are loaded, for the model's tensors become float16. Saved ones stay float32, so
+        # that they load into the plain model.
+        model, optimizer = bench.paddle.amp.decorate(model, optimizer, level="O2", save_dtype="float32")
     if settings.resume is not None:
-        load_state(settings.resume, model, optimizer, scaler)
+        load_moments(settings.resume, model, optimizer, scaler)
     return Session(
         bench=bench,
         settings=settings,
@@ -205,7 +219,7 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
 
 
 def _check_resumable(position: Position, fresh: Position) -> None:
-    for name in ("case", "batch_size", "devices"):
+    for name in ("case", "batch_size", "learning_rate", "amp_level", "devices"):
         saved, now = getattr(position, name), getattr(fresh, name)
         if saved != now:
             raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
@@ -324,10 +338,11 @@ class Session:
         """Evaluate and save, on rank 0; the others wait."""
         if self.rank == 0:
             settings, at = self.settings, self.position
-            result = evaluate(
-                self.bench, self.model, self.eval_set,
-                batch_size=settings.batch_size, num_workers=settings.num_workers,
-            )  # fmt: skip
+            with self._precision():
+                result = evaluate(
+                    self.bench, self.model, self.eval_set,
+                    batch_size=settings.batch_size, num_workers=settings.num_workers,
+                )  # fmt: skip
             print(f"[Eval][Epoch {epoch}] {result}", flush=True)
             first = next(iter(result.metric.values()))
             better = at.best is None or first > at.best
