@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf, isfinite, nan
 from typing import Any, TypeAlias
 
@@ -146,8 +147,8 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         path=path,
         expected_shape=expected.shape,
         actual_shape=actual.shape,
-        expected_dtype=expected.dtype.name,
-        actual_dtype=actual.dtype.name,
+        expected_dtype=_name(expected.dtype),
+        actual_dtype=_name(actual.dtype),
         size=size,
         mean_abs=nan if unknown else scan.total / size,
         max_abs=nan if unknown else scan.largest,
@@ -166,6 +167,11 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         needed_atol=nan if not size else inf if nan_seen else scan.needed,
         rtol=rtol,
     )
+
+
+@lru_cache(maxsize=64)  # NumPy builds the name anew each time, which tiny tensors feel
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:

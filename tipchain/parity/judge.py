@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -141,6 +142,7 @@ def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
     )
 
 
+@lru_cache(maxsize=64)
 def _kind(dtype: str) -> str:
     return next((kind for prefix, kind in _KINDS if dtype.startswith(prefix)), "")
 

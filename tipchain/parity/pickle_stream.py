@@ -109,16 +109,31 @@ class _Reader:
 
     def read(self) -> dict[Any, Any]:
         """Return the dict inside the dump's 0-d object array."""
-        data, handlers = self.data, _HANDLERS
+        data, stack, memo, handlers = self.data, self.stack, self.memo, _HANDLERS
+        at = self.at
         while True:
-            code = data[self.at]
-            self.at += 1
-            if code == 0x2E:  # STOP
+            code = data[at]
+            at += 1
+            # The four most frequent opcodes are handled here: a call for each would double the time.
+            if code == 0x94:  # MEMOIZE
+                memo[len(memo)] = stack[-1]
+            elif code == 0x68:  # BINGET
+                stack.append(memo[data[at]])
+                at += 1
+            elif code == 0x4B:  # BININT1
+                stack.append(data[at])
+                at += 1
+            elif code == 0x28:  # MARK
+                stack.append(_MARK)
+            elif code == 0x2E:  # STOP
                 break
-            handler = handlers.get(code)
-            if handler is None:
-                raise Refused(f"the pickle opcode {bytes([code])!r}, which no dict of arrays needs")
-            handler(self)
+            else:
+                handler = handlers.get(code)
+                if handler is None:
+                    raise Refused(f"the pickle opcode {bytes([code])!r}, which no dict of arrays needs")
+                self.at = at
+                handler(self)
+                at = self.at
         (outer,) = self.stack
         if not isinstance(outer, Array) or not isinstance(outer.value, list) or len(outer.value) != 1:
             raise Refused("a pickled object that is no 0-d object array")
@@ -316,12 +331,10 @@ def _tuple(count: int) -> Callable[[_Reader], None]:
 _HANDLERS: dict[int, Callable[[_Reader], None]] = {
     0x80: _skip(_U1),  # PROTO
     0x95: _skip(_U8),  # FRAME
-    ord("("): _push(lambda _: _MARK),
     ord("0"): lambda r: r.stack.pop() and None,  # POP
     ord("N"): _push(lambda _: None),
     0x88: _push(lambda _: True),
     0x89: _push(lambda _: False),
-    ord("K"): _push(lambda r: r.number(_U1)),  # BININT1
     ord("M"): _push(lambda r: r.number(_U2)),  # BININT2
     ord("J"): _push(lambda r: r.number(_I4)),  # BININT
     0x8A: _push(lambda r: int.from_bytes(r.bytes_of(r.span(r.number(_U1))), "little", signed=True)),  # LONG1
@@ -348,9 +361,7 @@ _HANDLERS: dict[int, Callable[[_Reader], None]] = {
     0x93: _Reader.stack_global,
     ord("R"): _Reader.reduce,
     ord("b"): _Reader.build,
-    0x94: lambda r: r.memo.__setitem__(len(r.memo), r.stack[-1]),  # MEMOIZE
     ord("q"): _put(_U1),
     ord("r"): _put(_U4),
-    ord("h"): _get(_U1),
     ord("j"): _get(_U4),
 }
