@@ -28,8 +28,8 @@ from tipchain.paddle_tools.program import (
     ProgramError,
     add_case_arguments,
     add_device_argument,
-    open_bench,
     not_negative,
+    open_bench,
     positive,
     positive_number,
 )
