@@ -13,7 +13,6 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.errors import WeightsError
-from tipchain.runs import replacing_path
 
 pytestmark = pytest.mark.frameworks
 ROOT = Path(__file__).resolve().parents[1]
@@ -246,13 +245,6 @@ def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
         convert_file(reference, tmp_path / "a.pth", port, tmp_path / "a.pdparams")
     assert (tmp_path / "a.pdparams").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_replacing_path_is_what_the_writers_use(tmp_path):
-    with pytest.raises(ValueError, match="x"), replacing_path(tmp_path / "a") as beside:
-        beside.write_text("half")
-        raise ValueError("x")
-    assert not list(tmp_path.iterdir())
 
 
 def test_command_with_a_case(sides, models, tmp_path, capsys):
