@@ -10,7 +10,8 @@ The tree::
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
     │   └── DataError        a data folder
-    └── MissingFrameworkError    torch or paddle is absent, or has no usable device
+    ├── MissingFrameworkError    torch or paddle is absent, or has no usable device
+    └── OutputError          exit code 1: what a run leaves cannot be written (a full disk)
 
 A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never one of these.
 """
@@ -94,6 +95,12 @@ class DataError(InputError):
 
 class MissingFrameworkError(TipchainError):
     """torch or paddle cannot be imported, or has no device of the kind asked for."""
+
+
+class OutputError(TipchainError):
+    """What a run should leave behind cannot be written: a full disk, a read-only folder."""
+
+    exit_code = 1
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:

@@ -351,3 +351,25 @@ def test_runs_inside_a_chain_share_the_chains_folder(clean, tmp_path):
     assert done.returncode == 0, done.stdout
     assert (run / "log_reprod" / "loss_torch.npy").is_file()
     assert (project.latest("chained") / "loss_torch.npy").is_file()
+
+
+def test_a_full_disk_is_a_failure_without_traceback_or_halves(port):
+    dumps = port.root / "made_elsewhere" / "log_reprod"
+    command = f"ulimit -f 40; exec {sys.executable} -m tipchain align case.yaml --out full --stages data --torch-dump {dumps}"
+    shutil.rmtree(port.root / "full", ignore_errors=True)
+    (dumps / "data_torch.npy").write_bytes((dumps / "forward_torch.npy").read_bytes())  # small enough to copy
+    done = port.run(["bash", "-c", command])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "File too large" in " ".join(done.stdout.split())
+    assert "Traceback" not in done.stdout + done.stderr
+    run = next((port.root / "full" / "runs").iterdir())
+    assert not (run / "log_reprod" / "data_paddle.npy").exists()
+    assert not list(run.rglob(".*.npy")), "nothing half-written stays"
+
+
+def test_a_folder_that_cannot_be_written_is_one_message(port):
+    (port.root / "file").write_text("in the way")
+    done = port.align("--stages", "loss", out="file/out")
+    assert done.returncode == 2
+    assert "cannot write below" in done.stderr
+    assert "Traceback" not in done.stderr

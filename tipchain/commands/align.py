@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.report import add_report_arguments
 from tipchain.devices import parse_device
-from tipchain.errors import MissingFrameworkError, UsageError
+from tipchain.errors import MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import Mode, parse_mode
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
+    from tipchain.parity.align import Request
     from tipchain.parity.case_types import Case
     from tipchain.parity.stage_judge import StageJudgement
     from tipchain.report.model import RunReport
@@ -100,9 +101,9 @@ def script_main(number: str, argv: Sequence[str] | None = None) -> int:
 
 def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have."""
-    from tipchain.parity.align import Request, align, check_dumps
+    from tipchain.parity.align import Request, check_dumps
     from tipchain.parity.case import load_case
-    from tipchain.parity.publish import LATEST, withdraw
+    from tipchain.parity.publish import LATEST
     from tipchain.parity.stage_judge import Rules
     from tipchain.report.write import write_report
     from tipchain.runs import prune
@@ -117,22 +118,33 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     check_dumps(dumps, chosen)
     out = args.out or case.root / "test_tipc" / "output" / case.id / mode.value
     run_folder = _run_folder(out)
-    scribe = _Scribe(case=case, mode=mode, out=out, folder=run_folder / LATEST, device=str(device))
-    withdraw(out / LATEST, chosen)
     request = Request(
         case=case, mode=mode, stages=chosen, folder=run_folder / LATEST, device=str(device), dumps=dumps,
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
         timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
     )  # fmt: skip
     try:
+        report = _align(request, out)
+    except OSError as error:
+        raise OutputError(f"{run_folder}: the run cannot be written: {error}") from error
+    if not os.environ.get(RUN_VARIABLE):
+        prune(out)
+    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def _align(request: Request, out: Path) -> RunReport:
+    """Run the stages and write down each of them."""
+    from tipchain.parity.align import align
+    from tipchain.parity.publish import LATEST, withdraw
+
+    scribe = _Scribe(request, out)
+    withdraw(out / LATEST, request.stages)
+    try:
         align(request, scribe.stage)
     except MissingFrameworkError as error:
         scribe.refuse(str(error))
         raise
-    report = scribe.report()
-    if not os.environ.get(RUN_VARIABLE):
-        prune(out)
-    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+    return scribe.report()
 
 
 def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -195,17 +207,17 @@ def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
-    def __init__(self, *, case: Case, mode: Mode, out: Path, folder: Path, device: str) -> None:
+    def __init__(self, request: Request, out: Path) -> None:
         from tipchain.environment import installed_versions
         from tipchain.runs import append, commit, run_header
 
-        self.case, self.mode, self.out, self.folder = case, mode, out, folder
+        self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions = installed_versions()
         self.judged: list[StageJudgement] = []
-        facts = {"case": str(case.path), "mode": mode.value, "device": device, "commit": commit(case.root),
-                 **self.versions, "tf32": "off"}  # fmt: skip
-        append(out / "alignment.log", run_header(folder.parent, facts))
+        facts = {"case": str(self.case.path), "mode": self.mode.value, "device": request.device,
+                 "commit": commit(self.case.root), **self.versions, "tf32": "off"}  # fmt: skip
+        append(out / "alignment.log", run_header(self.folder.parent, facts))
 
     def stage(self, judgement: StageJudgement) -> None:
         """Write down one judged stage."""

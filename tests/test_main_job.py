@@ -1,0 +1,137 @@
+"""The main job as a user types it: the shipped case passes, a sabotaged port does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ALEXNET = "test_tipc/configs/alexnet/train_infer_python.txt"
+TINY = "tests/cases/tiny/train_infer_python.txt"
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+
+
+def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_inference_python.sh"):
+    return subprocess.run(
+        ["bash", driver, params, mode], cwd=root, env={**os.environ, "TIPCHAIN_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+
+
+def untracked(root: Path) -> list[str]:
+    """Return the files that git does not know and does not ignore."""
+    done = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True
+    )
+    return [line for line in done.stdout.splitlines() if line.startswith("??")]
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A copy of the project's files as they are now, with a git history of its own."""
+    root = tmp_path / "clone"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / name)
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
+    ):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    return root
+
+
+def test_the_shipped_case_passes():
+    before = untracked(ROOT)
+    done = drive(ROOT, ALEXNET, "lite_train_lite_infer")
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = ROOT / "test_tipc" / "output" / "alexnet" / "lite_train_lite_infer"
+    run = max((out / "runs").iterdir())
+    report = json.loads((run / "report.json").read_text())
+    steps = [result["command"]["step"] for result in report["results"]]
+    assert steps == ["align"] * 5 + ["train", "eval", "export"] + ["infer"] * 4
+    assert {result["outcome"] for result in report["results"]} == {"PASS"}
+    for name in ("forward", "metric", "loss", "bp_align", "train_align", "data"):
+        assert (out / "log_reprod" / f"{name}_diff.log").read_text().endswith("diff check passed\n")
+    assert (out / "results_python.log").read_text().count("Run successfully with command") >= 12
+    assert "12 passed, 0 failed, 0 errors, 0 skipped" in done.stdout
+    assert all(
+        len(line) <= 80
+        for line in done.stdout.splitlines()
+        if line.startswith(("PASS", "FAIL", "ERROR", "SKIP"))
+    )
+    assert untracked(ROOT) == before, "a run leaves git's view of the project as it was"
+
+
+def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
+    port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
+    port.write_text(
+        port.read_text().replace("nn.functional.relu(self.square(hidden))", "self.square(hidden)")
+    )
+    done = drive(clone, TINY, "lite_train_lite_infer", driver="test_tipc/test_train_inference_python.sh")
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("FAIL") and "align[01]" in line for line in lines)
+    assert any(line.startswith("PASS") and "train[norm_train" in line for line in lines), (
+        "the chain still runs"
+    )
+    text = " ".join(done.stdout.replace("|", " ").split())
+    assert "FAIL forward/logits: not close" in text
+    assert "worst at (" in text
+    assert "expected" in text
+    assert "exit code 1" in text
+
+
+def test_a_weight_that_is_not_transposed_fails_step_01(clone):
+    """The square Linear: its shape cannot tell, and the converted file's shapes all fit."""
+    rules = clone / "tipchain" / "layer_types.py"
+    text = rules.read_text()
+    sabotaged = text.replace('paddle=("Linear",), transposed=frozenset({"weight"})', 'paddle=("Linear",)', 1)
+    assert sabotaged != text
+    rules.write_text(sabotaged)
+    case = clone / "tests" / "cases" / "tiny"
+    # All Linears square, so that nothing but the numbers can show it.
+    (case / "tiny.yaml").write_text(
+        (case / "tiny.yaml").read_text().replace("num_classes: 10", "num_classes: 128")
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", "prepare", TINY, "lite_train_lite_infer"],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "test_tipc/01_test_forward.py", "--case", "tests/cases/tiny/tiny.yaml"],
+        cwd=clone, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAIL     forward/logits" in done.stdout
+
+
+def test_modes_share_nothing_but_the_prepared_data(clone):
+    done = drive(clone, TINY, "lite_train_whole_infer")
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = clone / "test_tipc" / "output" / "tiny"
+    assert [path.name for path in output.iterdir()] == ["lite_train_whole_infer"]
+    assert untracked(clone) == []
+    done = drive(clone, TINY, "whole_infer")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "align[03]" in done.stdout
+    assert "align[04]" not in done.stdout
