@@ -1,7 +1,7 @@
 """Compare two dumps: tipchain (what `tipchain diff` does) and its drop-in against reprod_log 1.0.1.
 
 Each measurement is a fresh process, and the two tools take turns. Measured are load, compare and report (without
-importing, which is given apart), and the anonymous memory that they need beyond what the imports left.
+importing, which is given apart), and the anonymous memory that they need beyond what the imports left. CPU seconds say more than seconds where other programs run.
 
     python benchmarks/bench_diff.py [--size-mb 1000] [--arrays 100] [--tiny 10000] [--runs 5]
 """
@@ -88,13 +88,15 @@ def measure_here(tool: str, reference: str, port: str, log: str, what: str) -> N
     peak = Peak()
     if what == "memory":  # sampling costs time, so time is measured in other runs
         peak.start()
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     function()
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
     peak.done.set()
     peak.highest = max(peak.highest, anonymous_kib())
     print(
-        json.dumps({"import": imported, "seconds": seconds, "mib": (peak.highest - before) / 1024}),
+        json.dumps(
+            {"import": imported, "seconds": seconds, "cpu": cpu, "mib": (peak.highest - before) / 1024}
+        ),
         file=sys.stderr,
     )
 
@@ -134,16 +136,20 @@ def report(title: str, folder: Path, name: str, tools: list[str], runs: int) -> 
                 if run <= 3:
                     memory[tool].append(measure(tool, folder, name, "memory")["mib"])
     print(f"\n{title}; medians of {runs} runs each, taking turns")
-    print(f"  {'':<22}{'seconds':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}")
+    print(
+        f"  {'':<22}{'seconds':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}"
+    )
     base = statistics.median(r["seconds"] for r in results["tipchain"])
+    base_cpu = statistics.median(r["cpu"] for r in results["tipchain"])
     base_mib = statistics.median(memory["tipchain"])
     for tool in tools:
         seconds = statistics.median(r["seconds"] for r in results[tool])
+        cpu = statistics.median(r["cpu"] for r in results[tool])
         mib = statistics.median(memory[tool])
         imported = statistics.median(r["import"] for r in results[tool])
         name_of = {"read": "reading both arrays"}.get(tool, tool)
         print(
-            f"  {name_of:<22}{seconds:>9.3f}{seconds / base:>8.2f}{mib:>11.1f}"
+            f"  {name_of:<22}{seconds:>9.3f}{seconds / base:>8.2f}{cpu:>9.3f}{cpu / base_cpu:>8.2f}{mib:>11.1f}"
             f"{mib / max(base_mib, 0.1):>8.1f}{imported:>10.2f}"
         )
 

@@ -232,7 +232,7 @@ class _Scan:
                 a = d
             np.subtract(e, a, out=d)
             np.absolute(d, out=d)
-            total = float(np.add.reduce(d))
+            total = _total(d)
             if isfinite(total):
                 np.absolute(e, out=m)
                 if self._add(d, m, start, total):
@@ -259,6 +259,8 @@ class _Scan:
             self.needed = max(self.needed, float(np.maximum.reduce(gap - self.rtol * size)))
         else:
             self.needed = max(self.needed, largest)
+        if largest < self.relative * float(np.minimum.reduce(size)):
+            return False  # no ratio of this piece can be the largest: spares most divisions
         # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
         ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
         if not isfinite(ratio):
@@ -324,6 +326,13 @@ class _Scan:
         self.total += float(gap.sum())
         self.least = min(self.least, float(gap.min()))
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
+
+
+def _total(gap: Array) -> float:
+    """Return the sum; rows of 128 are added up first, which is as exact as pairwise addition, and faster."""
+    if gap.size % 128:
+        return float(np.add.reduce(gap))
+    return float(np.add.reduce(np.einsum("ij->i", gap.reshape(-1, 128)), dtype=np.float64))
 
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
