@@ -85,6 +85,12 @@ def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
         assert word in text
 
 
+def test_json_stands_alone_on_standard_output(clean):
+    done = clean[0].align("--stages", "loss", "--json", "-", out="json")
+    assert json.loads(done.stdout)["verdicts"][0]["subject"] == "loss/loss"
+    assert "diff check passed" in done.stderr
+
+
 FAULTS = {
     "relu left out": (
         "forward", ("nn.functional.relu(self.square(hidden))", "self.square(hidden)"), ["FAIL", "forward/logits", "worst at (", "expected", "actual"],

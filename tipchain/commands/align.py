@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.commands.report import add_report_arguments
 from tipchain.devices import parse_device
@@ -124,7 +124,8 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
         timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
     )  # fmt: skip
     try:
-        report = _align(request, out)
+        # Where the report goes to standard output, it must stand there alone.
+        report = _align(request, out, sys.stderr if "-" in (args.json, args.junit) else sys.stdout)
     except OSError as error:
         raise OutputError(f"{run_folder}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
@@ -132,12 +133,12 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
 
 
-def _align(request: Request, out: Path) -> RunReport:
+def _align(request: Request, out: Path, stream: TextIO) -> RunReport:
     """Run the stages and write down each of them."""
     from tipchain.parity.align import align
     from tipchain.parity.publish import LATEST, withdraw
 
-    scribe = _Scribe(request, out)
+    scribe = _Scribe(request, out, stream)
     withdraw(out / LATEST, request.stages)
     try:
         align(request, scribe.stage)
@@ -207,11 +208,12 @@ def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
-    def __init__(self, request: Request, out: Path) -> None:
+    def __init__(self, request: Request, out: Path, stream: TextIO) -> None:
         from tipchain.environment import installed_versions
         from tipchain.runs import append, commit, run_header
 
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
+        self.stream = stream
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions = installed_versions()
         self.judged: list[StageJudgement] = []
@@ -228,9 +230,9 @@ class _Scribe:
 
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
-        print(f"== {judgement.stage}", flush=True)
+        print(f"== {judgement.stage}", file=self.stream, flush=True)
         write_diff_log(
-            path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=sys.stdout
+            path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream
         )
         publish(self.folder, self.out / LATEST, stage_files(judgement.stage))
         append(self.out / "alignment.log", f"# stage {judgement.stage}\n{path.read_text()}")
