@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "interrupted": report.interrupted,
         "notes": list(report.notes),
         "results": [_result_json(result) for result in report.results],
-        "verdicts": [_verdict_json(verdict) for verdict in report.verdicts],
+        "verdicts": _verdicts_json(report.verdicts),
     }
 
 
@@ -62,27 +62,6 @@ def _result_json(result: Result) -> dict[str, Any]:
         "outcome": result.outcome.value,
         "tail": list(result.tail),
     }
-
-
-def _verdict_json(verdict: Verdict) -> dict[str, Any]:
-    diff = None
-    if verdict.diff is not None:
-        values = {item.name: getattr(verdict.diff, item.name) for item in fields(verdict.diff)}
-        diff = {name: _plain(value) for name, value in values.items()}
-    return {
-        "outcome": verdict.outcome.value,
-        "subject": verdict.subject,
-        "reason": verdict.reason,
-        "diff": diff,
-    }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, (str, bool, int)) or value is None:
-        return value
-    return _number(float(value))  # type: ignore[arg-type]
 
 
 def load_report(path: Path) -> RunReport:
@@ -122,7 +101,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
         seconds=float(data["seconds"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
         results=tuple(_parse_result(item) for item in data["results"]),
-        verdicts=tuple(_parse_verdict(item) for item in data["verdicts"]),
+        verdicts=_parse_verdicts(data["verdicts"]),
         notes=tuple(str(note) for note in data["notes"]),
         interrupted=bool(data["interrupted"]),
     )
@@ -157,20 +136,17 @@ def _parse_command(data: Mapping[str, Any]) -> Command:
     )
 
 
-def _parse_verdict(data: Mapping[str, Any]) -> Verdict:
-    from tipchain.parity.compare import TensorDiff
-    from tipchain.parity.judge import Verdict
+def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    if not verdicts:
+        return []  # a chain's report needs no numpy
+    from tipchain.parity.verdict_json import render_verdicts
 
-    diff = None
-    if data["diff"] is not None:
-        kinds = {item.name: str(item.type) for item in fields(TensorDiff)}
-        diff = TensorDiff(**{name: _restore(value, kinds[name]) for name, value in data["diff"].items()})
-    return Verdict(
-        outcome=Outcome(data["outcome"]), subject=str(data["subject"]), reason=str(data["reason"]), diff=diff
-    )
+    return render_verdicts(verdicts)
 
 
-def _restore(value: Any, kind: str) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    return float(value) if kind == "float" else value
+def _parse_verdicts(documents: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
+    if not documents:
+        return ()
+    from tipchain.parity.verdict_json import parse_verdicts
+
+    return tuple(parse_verdicts(documents))
