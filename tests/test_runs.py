@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tipchain.runs import append, atomic_write, new_run, prune, replacing, run_header
+from tipchain.runs import append, atomic_write, new_run, prune, replacing, replacing_path, run_header
 
 
 def test_two_runs_never_share_a_folder(tmp_path):
@@ -51,6 +52,23 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
         fail_half_way()
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"], "nothing half-written stays"
+
+
+def test_devices_pipes_and_links_stay_what_they_are(tmp_path):
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    atomic_write(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    target.write_text("old")
+    link.symlink_to(target)
+    atomic_write(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    with pytest.raises(OSError, match="no regular file"), replacing_path(pipe):
+        pass
 
 
 def test_headers_are_comments(tmp_path):

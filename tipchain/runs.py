@@ -6,6 +6,7 @@ appended to, one record per write, under a lock. The latest runs keep their larg
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -80,11 +81,14 @@ def append(path: Path, text: str) -> None:
 def replacing_path(path: Path) -> Iterator[Path]:
     """Yield the name of a file beside ``path`` to write; it takes ``path``'s place when the block ends well.
 
-    The name ends as ``path`` does, for writers that look at the suffix.
+    The name ends as ``path`` does, for writers that look at the suffix. A link stays one: what it names is replaced.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
+        OSError: the disk is full, the folder cannot be written, or ``path`` is no file; it is then untouched.
     """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     try:
@@ -99,9 +103,15 @@ def replacing_path(path: Path) -> Iterator[Path]:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file beside ``path`` for writing; it takes ``path``'s place when the block ends well.
 
+    A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
+
     Raises:
         OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as file:
+            yield file
+        return
     with replacing_path(path) as beside, beside.open("xb") as file:
         yield file
 
