@@ -146,6 +146,23 @@ def test_null_means_absent_everywhere():
     assert [command.step for command in bare.commands] == ["train"]
 
 
+def test_an_empty_model_is_none_and_a_missing_export_is_noted():
+    text = edit(TEMPLATE, ("infer_model", "infer_model:a||b"))
+    plan = make(text, Mode.WHOLE_INFER)
+    models = {word for command in plan.commands for word in command.argv if word.startswith("--model")}
+    assert models == {"--model=b", "--model=./test_tipc/output/net/whole_infer/runs/RUN/whole_infer_export_0"}
+    assert all(any(word.startswith("--model") for word in command.argv) for command in plan.commands[1:])
+    assert "f.txt:38: infer_export: has no entry for the model b" in plan.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("start", "new"), [("python", "python:null"), ("train_model_name", "train_model_name:null")]
+)
+def test_what_a_chain_cannot_do_without_is_asked_for(start, new):
+    with pytest.raises(ParamsError, match=f": {start}: "):
+        make(edit(TEMPLATE, (start, new)))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -158,6 +175,29 @@ def test_null_means_absent_everywhere():
 def test_a_plan_without_commands_says_why(change, reason):
     plan = make(edit(TEMPLATE, change))
     assert plan.commands == ()
+    assert any(reason in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "reason"),
+    [
+        (
+            LITE,
+            [("--precision", "--precision:fp16"), ("--mkldnn", "--mkldnn:False")],
+            "on the cpu: no combination",
+        ),
+        (
+            Mode.WHOLE_INFER,
+            [("infer_quant", "infer_quant:True")],
+            "--precision:fp32 can be (quantized: True)",
+        ),
+        (LITE, [("norm_export", "norm_export:null")], "norm_train has no export program"),
+    ],
+)
+def test_it_is_said_when_nothing_is_inferred(mode, changes, reason):
+    plan = make(edit(TEMPLATE, *changes), mode)
+    assert plan.commands
+    assert not any(command.step == "infer" for command in plan.commands)
     assert any(reason in note for note in plan.notes)
 
 
@@ -273,6 +313,21 @@ def test_hosts_are_recognised_by_parsing():
     assert not any(word.startswith("--ips") for word in many)
     with pytest.raises(ParamsError, match="'0;x' names no device"):
         make(edit(TEMPLATE, ("gpu_list", "gpu_list:0;x")))
+
+
+def test_an_empty_value_for_the_mode_is_left_out_with_a_note():
+    plan = make(edit(TEMPLATE, ("--epochs", "--epochs:lite_train_lite_infer=|whole_train_whole_infer=9")))
+    assert not any("--epochs" in word for word in plan.commands[0].argv)
+    assert "f.txt:7: --epochs: has no value for lite_train_lite_infer" in plan.notes[0]
+
+
+def test_two_values_for_a_mode_are_refused_unless_lenient():
+    text = edit(TEMPLATE, ("--epochs", "--epochs:lite_train_lite_infer=2|lite_train_lite_infer=5"))
+    with pytest.raises(ParamsError, match="has two values for lite_train_lite_infer"):
+        make(text)
+    plan = make(text, lenient=True)
+    assert "--epochs=2" in plan.commands[0].argv
+    assert "has two values" in plan.notes[0]
 
 
 def test_device_per_leg_repeats_the_last_value():

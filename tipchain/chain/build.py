@@ -122,8 +122,8 @@ class _Builder:
 
     def python(self) -> Words:
         words = split_words(self.slots["python"].value, self.slots["python"])
-        if not words:
-            raise self.slots["python"].error("names no interpreter")
+        if not words or (words == ("null",) and not self.legacy):
+            raise self.slots["python"].error("names no interpreter", expected="python:python")
         return words
 
     def plain(self, role: str) -> Words:
@@ -149,12 +149,16 @@ class _Builder:
             elif name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(slot, f"unknown mode {name!r}", expected=", ".join(MODE_NAMES), hint=hint)
+            elif name in values:
+                self.complain(
+                    slot, f"has two values for {name}", expected="one value for each mode", hint=None
+                )
             values.setdefault(name, value)
         return flag(slot, self._mode_value(slot, values))
 
     def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
         name, lite = self.mode.value, Mode.LITE_TRAIN_LITE_INFER.value
-        if name in values or self.legacy:
+        if self.legacy or values.get(name):
             return values.get(name, "")
         if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and lite in values:
             self.note(slot, f"has no value for {name}; the one for {lite} is used: {values[lite]}")
@@ -266,7 +270,18 @@ class _Builder:
         trainers = tuple(trainer for trainer in found if trainer is not None)
         if not slot.values:
             self.note(slot, "is an empty list, so nothing is trained")
+        self._check_model_name(trainers)
         return trainers
+
+    def _check_model_name(self, trainers: tuple[Trainer, ...]) -> None:
+        """Refuse a missing train_model_name where evaluation or export would need the file."""
+        slot = self.slots["train_model_name"]
+        used = not self.slots["eval"].absent or any(trainer.export for trainer in trainers)
+        if slot.absent and trainers and used and not self.legacy:
+            raise slot.error(
+                "is needed to evaluate and export what was trained",
+                expected="the file that training leaves in its output folder",
+            )
 
     def _trainer(self, slot: Slot, name: str, kinds: list[str]) -> Trainer | None:
         known = {self.slots[f"train_{kind}"].key: kind for kind in reversed(kinds)}
@@ -304,8 +319,12 @@ class _Builder:
             self.boolean(quants, () if quants.absent else quant_values)
         models = []
         for index, path in enumerate(slot.values):
-            if path == "null" and not self.legacy:
+            if path in NOTHING and not self.legacy:
                 continue
+            if index >= len(exports.values) and not self.legacy:
+                self.note(
+                    exports, f"has no entry for the model {path}, which is therefore inferred with as it is"
+                )
             text = exports.values[index] if index < len(exports.values) else ""
             export = None if text == "null" or (not self.legacy and not text) else split_words(text, exports)
             models.append(

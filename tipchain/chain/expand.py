@@ -175,6 +175,9 @@ class _Expander:
                 "eval", label, argv, log=log, visible=leg.visible_eval, needs=(trained,), on_gpu=leg.on_gpu
             )
         if trainer.export is None:
+            self.notes.append(
+                f"{trainer.name} has no export program, so its model is neither exported nor inferred"
+            )
             return
         argv = (*self.python, *trainer.export, *flag(spec.slots["export_weight"], weights))
         argv += flag(spec.slots["export_save"], save)
@@ -292,7 +295,10 @@ class _Expander:
             if value not in names:
                 self.notes.append(f"no inference on the device {value!r}: it is neither a CPU nor a GPU")
                 continue
-            for point in self.points(names[value], source.quant):
+            points = list(self.points(names[value], source.quant))
+            if not points:
+                self.notes.append(self.why_no_point(names[value], source.quant))
+            for point in points:
                 argv = self.infer_argv(names[value], {**point, "device": value}, source)
                 if argv in seen and not self.legacy:
                     continue
@@ -306,6 +312,14 @@ class _Expander:
             point = dict(zip(roles, values, strict=True))
             if not self.impossible(device, point, quant):
                 yield point
+
+    def why_no_point(self, device: str, quant: str) -> str:
+        """Return the note on a device that has nothing to infer."""
+        axes = [self.spec.axes[role].slot for role in self.spec.suite.axes[device]]
+        settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
+        return (
+            f"nothing is inferred on the {device}: no combination of {settings} can be (quantized: {quant})"
+        )
 
     def axis_values(self, role: str) -> tuple[str, ...]:
         axis = self.spec.axes[role]
