@@ -275,6 +275,8 @@ def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     assert "--paddle-model" in capsys.readouterr().err
     argv += ["--paddle-model", "tests.cases.tiny.tiny_paddle:build_model"]
     assert main([*argv, "--model-args", "[1]"]) == 2
+    assert main([*argv, "--model-args", '{"num_clases": 10}']) == 2
+    assert "unexpected keyword argument 'num_clases'" in capsys.readouterr().err
     assert main([*argv, "--model-args", '{"num_classes": 10}']) == 0
 
 

@@ -167,6 +167,20 @@ def test_a_model_that_breaks_is_an_error(port, body, words):
         assert word in " ".join(done.stdout.split())
 
 
+def test_a_model_that_cannot_be_built_is_named_with_its_place(tmp_path):
+    project = make_tiny_project(tmp_path)
+    project.edit(
+        "tiny_torch.py", "    return Tiny(num_classes, dropout)", "    raise ValueError('no such depth')"
+    )
+    done = project.align("--stages", "forward,data")
+    assert done.returncode == 1
+    said = "".join(done.stdout.split())
+    assert "tiny_torch.py:29:ValueError:nosuchdepth" in said
+    assert "bugoftipchain" not in said
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "PASS     data" in done.stdout
+
+
 def test_a_model_that_hangs_is_ended(port):
     port.edit(
         "tiny_paddle.py",

@@ -8,6 +8,7 @@ import pytest
 
 from tipchain.errors import CaseError
 from tipchain.modes import Mode
+from tipchain.parity.builders import build
 from tipchain.parity.case import find_root, load_case, resolve
 
 GOOD = """\
@@ -157,3 +158,19 @@ def test_builders_are_resolved_from_the_root(tmp_path):
         resolve("some_builders_here:number", tmp_path)
     with pytest.raises(CaseError, match="cannot import 'no_such_module_here'"):
         resolve("no_such_module_here:build", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def broken(:", "cannot be imported: .*users_1.py:1: SyntaxError"),
+        ("import no_such_thing", "cannot be imported: .*users_2.py:1: ModuleNotFoundError: .*no_such_thing"),
+        ("import json\ndef build(): return json.loads('{')", "users_3.py:2: JSONDecodeError"),
+        ("def build(): return 5", "could not be called: .*TypeError: build.. got an unexpected"),
+    ],
+)
+def test_what_a_users_module_raises_is_one_message_with_its_place(tmp_path, text, words, request):
+    name = f"users_{request.node.callspec.indices['text'] + 1}"
+    (tmp_path / f"{name}.py").write_text(text)
+    with pytest.raises(CaseError, match=words):
+        build(f"{name}:build", tmp_path, {"classes": 3} if "5" in text else {})

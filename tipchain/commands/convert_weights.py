@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +32,21 @@ def run(args: argparse.Namespace) -> int:
         UsageError: arguments that do not fit together.
         WeightsError: a weight file that cannot be used or written.
     """
-    torch_builder, paddle_builder, model_args, names = _models(args)
+    torch_model, paddle_model, names = _models(args)
     if args.names is not None:
         names = read_names(args.names)
     from tipchain.paddle_weights import convert_file
 
-    torch_model = torch_builder(**model_args)
-    convert_file(torch_model, args.torch, paddle_builder(**model_args), args.paddle, names)
+    convert_file(torch_model, args.torch, paddle_model, args.paddle, names)
     count = len(torch_model.state_dict())
     print(f"wrote {args.paddle}: {count} torch tensors converted and verified by loading")
     return ExitCode.PASSED
 
 
-def _models(
-    args: argparse.Namespace,
-) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, Any], Mapping[str, str]]:
-    from tipchain.parity.case import find_root, load_case, resolve
+def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str]]:
+    """Return the torch model, the Paddle model and the names that differ."""
+    from tipchain.parity.builders import build
+    from tipchain.parity.case import find_root, load_case
 
     by_hand = {
         "--torch-model": args.torch_model,
@@ -67,8 +66,8 @@ def _models(
         specs, root = [args.torch_model, args.paddle_model], find_root(Path.cwd() / "here")
         model_args, names = _read_args(args.model_args), {}
     _import_frameworks()
-    torch_builder, paddle_builder = (resolve(spec, root) for spec in specs)
-    return torch_builder, paddle_builder, model_args, names
+    torch_model, paddle_model = (build(spec, root, model_args) for spec in specs)
+    return torch_model, paddle_model, names
 
 
 def _import_frameworks() -> None:

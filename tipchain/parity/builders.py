@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tipchain.errors import CaseError, did_you_mean
+import tipchain
+from tipchain.errors import CaseError, TipchainError, did_you_mean
 
 
 def find_root(path: Path) -> Path:
@@ -25,7 +28,7 @@ def resolve(spec: str, root: Path) -> Callable[..., Any]:
     """Import and return the callable that ``"module:callable"`` names, with ``root`` on the import path.
 
     Raises:
-        CaseError: the module cannot be found, has no such name, or the name is not callable.
+        CaseError: the module cannot be found or imported, has no such name, or the name is not callable.
     """
     module_name, _, name = spec.partition(":")
     if str(root) not in sys.path:
@@ -37,7 +40,9 @@ def resolve(spec: str, root: Path) -> Callable[..., Any]:
             raise CaseError(
                 f"cannot import {module_name!r}", key=spec, hint=f"imports start at {root}"
             ) from error
-        raise
+        raise CaseError(f"cannot be imported: {blame(error)}", key=spec) from error
+    except Exception as error:  # the user's own module may raise anything
+        raise CaseError(f"cannot be imported: {blame(error)}", key=spec) from error
     if not hasattr(module, name):
         public = [known for known in vars(module) if not known.startswith("_")]
         raise CaseError(f"{module_name} has no {name!r}", key=spec, hint=did_you_mean(name, public))
@@ -46,6 +51,38 @@ def resolve(spec: str, root: Path) -> Callable[..., Any]:
         raise CaseError("is not callable", key=spec, found=type(builder).__name__)
     result: Callable[..., Any] = builder
     return result
+
+
+def build(spec: str, root: Path, args: Mapping[str, Any]) -> Any:
+    """Return what the builder ``"module:callable"`` makes of ``args``.
+
+    Raises:
+        CaseError: as `resolve`, or the builder raised; the message names the place in the user's files.
+    """
+    builder = resolve(spec, root)
+    try:
+        return builder(**args)
+    except TipchainError:
+        raise
+    except Exception as error:  # the user's own code may raise anything
+        raise CaseError(f"could not be called: {blame(error)}", key=spec) from error
+
+
+def blame(error: BaseException) -> str:
+    """Return ``file:line: Class: message``, the place being the innermost one in the user's own files."""
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users(frame.filename)] or frames
+    return f"{own[-1].filename}:{own[-1].lineno}: {said}" if own else said
+
+
+def _is_users(filename: str) -> bool:
+    """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's."""
+    paths = sysconfig.get_paths()
+    others = (str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
+    return not filename.startswith(("<", *others))
 
 
 def source_file(spec: str, root: Path) -> Path | None:

@@ -22,6 +22,7 @@ import numpy as np
 from tipchain import __version__
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
+from tipchain.parity.builders import blame
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
@@ -124,9 +125,7 @@ def _record_stage(job: Job, bench: Bench, stage: str, device: str) -> Mapping[st
         return {"ok": False, "message": f"{stage}: {error}"}
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
         traceback.print_exc()
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{last.filename}:{last.lineno}"
-        return {"ok": False, "message": f"{place}: {type(error).__name__}: {error}"}
+        return {"ok": False, "message": blame(error)}
     return {"ok": True, "seconds": time.perf_counter() - start}
 
 

@@ -23,6 +23,7 @@ from tipchain.errors import DataError, MissingFrameworkError, TipchainError, Wei
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity import initialization
+from tipchain.parity.builders import blame
 from tipchain.parity.case import SIDES, Case, load_case, resolve, source_file
 from tipchain.runs import atomic_write, replacing_path
 
@@ -202,13 +203,12 @@ def _make(
     )  # fmt: skip
     path.unlink(missing_ok=True)
     if done.returncode:
-        lines = [line for line in done.stderr.strip().splitlines() if line]
-        message = "\n".join(lines[-12:]) or f"exit code {done.returncode}"
-        if done.returncode == MissingFrameworkError.exit_code and "cannot be imported" in message:
-            raise MissingFrameworkError(message.removeprefix("error: "))
-        raise WeightsError(
-            "the weights could not be made", file=folder, found=message.removeprefix("error: ")
-        )
+        _, mark, message = f"\n{done.stderr.strip()}".rpartition("\nerror: ")
+        lines = message.splitlines() if mark else message.splitlines()[-12:]
+        message = "\n".join(lines) or f"exit code {done.returncode}"
+        if message.startswith(tuple(f"{side} cannot be imported" for side in SIDES)):
+            raise MissingFrameworkError(message)
+        raise WeightsError("the weights could not be made", file=folder, found=message)
 
 
 def make(job: _Job) -> None:
@@ -294,8 +294,12 @@ def main(argv: list[str]) -> int:
     def work() -> int:
         try:
             make(job)
+        except TipchainError:
+            raise
         except OSError as error:
             raise TipchainError(f"{job.folder}: {error}") from error
+        except Exception as error:  # the case's own code may raise anything
+            raise TipchainError(blame(error)) from error
         return 0
 
     return guarded(work)
