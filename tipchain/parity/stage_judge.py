@@ -326,7 +326,7 @@ class _Tensors(Mapping[str, Any]):
         self.path = path
         try:
             self._file: Any = safe_open(path, framework="numpy")
-            self._names: list[str] = list(self._file.keys())  # type: ignore[no-untyped-call]
+            self._names: dict[str, None] = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
         except (SafetensorError, OSError) as error:
             raise RecordError("is no complete safetensors file", file=path, found=error) from error
 
@@ -340,6 +340,9 @@ class _Tensors(Mapping[str, Any]):
         if name not in self._names:
             raise KeyError(name)
         return self._file.get_tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would load the tensor to find out
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -54,6 +54,7 @@ class Bench:
     train_data: Path
     eval_data: Path
     epochs: int
+    _built: list[Any] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:
         """Return this side's builder called ``name``."""
@@ -66,11 +67,25 @@ class Bench:
 
     def model(self, *, training: bool = False) -> Any:
         """Return a new model with the case's weights."""
+        self._built.clear()
         model = self.framework.build(self.builder("model"), self.case.model_args)
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
         self.framework.set_training(model, training)
         return model
+
+    def eval_model(self) -> Any:
+        """Return the model in eval mode with the case's weights, for use without gradients.
+
+        It is built once, since drawing initial values takes longer than loading; the weights are loaded each time.
+        """
+        if not self._built:
+            self._built.append(self.model())
+            return self._built[0]
+        assert self.weights is not None
+        self.framework.load_weights(self._built[0], self.weights)
+        self.framework.set_training(self._built[0], training=False)
+        return self._built[0]
 
     def fake_inputs(self) -> list[Any]:
         """Return the model's fake inputs as tensors, in the case's order."""
@@ -120,7 +135,7 @@ def record(name: str, bench: Bench) -> Recording:
 @stage("forward")
 def record_forward(bench: Bench) -> Recording:
     """Outputs on the fake input, in eval mode."""
-    model = bench.model()
+    model = bench.eval_model()
     with bench.framework.inference():
         output = model(*bench.fake_inputs())
     named = flatten_outputs(bench.framework, output, bench.case.outputs)
@@ -147,14 +162,14 @@ def record_data(bench: Bench) -> Recording:
 @stage("metric")
 def record_metric(bench: Bench) -> Recording:
     """Metrics of the initial weights over the whole evaluation set, in percent."""
-    metrics, samples = _evaluate(bench, bench.model())
+    metrics, samples = _evaluate(bench, bench.eval_model())
     return Recording(arrays=metrics, details={"samples": samples})
 
 
 @stage("loss")
 def record_loss(bench: Bench) -> Recording:
     """Loss on the fake input and label, in eval mode."""
-    model, criterion = bench.model(), bench.builder("loss")()
+    model, criterion = bench.eval_model(), bench.builder("loss")()
     with bench.framework.inference():
         loss = criterion(model(*bench.fake_inputs()), bench.fake_label())
     return Recording(arrays={"loss": scalar(bench.framework.array(loss))})
