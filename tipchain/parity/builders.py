@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import sysconfig
 import traceback
@@ -74,26 +73,13 @@ def blame(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_users(frame.filename)] or frames
+    own = [frame for frame in frames if is_users(frame.filename)] or frames
     return f"{own[-1].filename}:{own[-1].lineno}: {said}" if own else said
 
 
-def _is_users(filename: str) -> bool:
+def is_users(filename: str) -> bool:
     """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's."""
     paths = sysconfig.get_paths()
     others = (str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
-    return not filename.startswith(("<", *others))
-
-
-def source_file(spec: str, root: Path) -> Path | None:
-    """Return the file that holds ``"module:callable"`` without importing the module itself, or None."""
-    module_name = spec.partition(":")[0]
-    for base in (root.joinpath(*module_name.split(".")),):
-        for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-            if candidate.is_file():
-                return candidate
-    try:
-        found = importlib.util.find_spec(module_name)
-    except (ImportError, ValueError):
-        return None
-    return Path(found.origin) if found is not None and found.origin else None
+    packaged = {"site-packages", "dist-packages"} & set(Path(filename).parts)
+    return not packaged and not filename.startswith(("<", *others))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import Mode
-from tipchain.parity.builders import find_root, resolve, source_file
+from tipchain.parity.builders import find_root, resolve
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
@@ -30,7 +30,7 @@ from tipchain.parity.defaults import is_looser, tolerance_for
 from tipchain.parity.tolerance import METHODS, Tolerance
 from tipchain.parity.yaml_lines import Reader, load_yaml
 
-__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve", "source_file"]
+__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
 
 
 def load_case(path: str | Path) -> Case:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,11 +24,11 @@ from tipchain.errors import DataError, MissingFrameworkError, TipchainError, Wei
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity import initialization
-from tipchain.parity.builders import blame
-from tipchain.parity.case import SIDES, Case, load_case, resolve, source_file
+from tipchain.parity.builders import blame, is_users
+from tipchain.parity.case import SIDES, Case, load_case, resolve
 from tipchain.runs import atomic_write, replacing_path
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def prepare_weights(
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_of(case, train_data)
     with FileLock(folder / ".lock"):
-        if force or not _fresh(folder, recipe, sides):
+        if force or not _fresh(folder, recipe, sides, case.root):
             if force:
                 (folder / "manifest.json").unlink(missing_ok=True)
             _make(case, folder, train_data, recipe, sides)
@@ -96,9 +97,10 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "init": weights.init,
         "seed": weights.seed,
         "fit_head": weights.fit_head,
-        "torch": _stamp(weights.torch) if weights.torch else None,
+        "torch": _identity(weights.torch, case.root) if weights.torch else None,
+        "model": case.sides["torch"].model,
         "model_args": repr(dict(case.model_args)),
-        "source": _source_hash(case.sides["torch"].model, case.root),
+        "dataset": case.sides["torch"].dataset if weights.init else None,
         "maker": _file_hash(Path(initialization.__file__)),
         "data": data_digest(train_data) if weights.init else None,
     }
@@ -106,7 +108,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
     converters = [package / "paddle_weights.py", package / "layer_types.py"]
     paddle_recipe = {
         **torch_recipe,
-        "paddle_source": _source_hash(case.sides["paddle"].model, case.root),
+        "paddle_model": case.sides["paddle"].model,
         "names": dict(weights.names),
         "converter": [_file_hash(path) for path in converters],
     }
@@ -131,21 +133,38 @@ def data_digest(folder: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _stamp(path: Path) -> str:
+def _identity(path: Path, root: Path) -> list[str]:
+    """Return what a user's weight file is known by, on whatever machine: its name below the root, and its bytes."""
+    from tipchain.parity.recorder import sha256_of
+
     try:
-        stat = path.stat()
+        return [os.path.relpath(path, root), sha256_of(path)]
     except OSError as error:
         raise WeightsError("cannot be read", file=path, key="weights.torch", found=error) from error
-    return f"{path} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _source_hash(spec: str, root: Path) -> str:
-    path = source_file(spec, root)
-    return _file_hash(path) if path is not None else ""
+def _sources(root: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return {
+        os.path.relpath(file, root): _file_hash(Path(file))
+        for file in sorted(filter(None, files))
+        if file.endswith(".py") and Path(file).is_absolute() and is_users(file)
+    }
+
+
+def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, Any], root: Path) -> bool:
+    """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
+    if entry.get("recipe") != recipe:
+        return False
+    try:
+        return all(_file_hash(root / file) == known for file, known in entry["sources"].items())
+    except OSError:
+        return False
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -156,11 +175,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fresh(folder: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]) -> bool:
+def _fresh(folder: Path, recipe: Mapping[str, Any], sides: tuple[str, ...], root: Path) -> bool:
     manifest = _manifest(folder)
     for side in sides:
         entry = manifest.get(side, {})
-        if entry.get("recipe") != recipe[side]:
+        if not _unchanged(entry, recipe[side], root):
             return False
         path = Path(entry["path"])
         path = path if path.is_absolute() else folder / path
@@ -218,26 +237,34 @@ def make(job: _Job) -> None:
     model = _torch_model(case)
     manifest = _manifest(folder)
     (folder / "manifest.json").unlink(missing_ok=True)
-    made = manifest.get("torch", {}).get("recipe") == job.recipe["torch"] and torch_path.is_file()
+    known = manifest.get("torch", {})
+    made = _unchanged(known, job.recipe["torch"], case.root) and torch_path.is_file()
     if case.weights.torch is None and not made:
         initialization.initialize(case, model, Path(job.train_data))
         _save_torch(model, torch_path)
     state = _load_torch(model, torch_path)
     result: dict[str, Any] = {
         "digest": state_digest(state),
-        "torch": _entry(torch_path, folder, job.recipe["torch"]),
+        "torch": _entry(
+            torch_path, folder, job.recipe["torch"], known["sources"] if made else _sources(case.root)
+        ),
     }
     if "paddle" in job.sides:
         _convert(case, model, torch_path, folder / "paddle.pdparams")
-        result["paddle"] = _entry(folder / "paddle.pdparams", folder, job.recipe["paddle"])
+        result["paddle"] = _entry(
+            folder / "paddle.pdparams", folder, job.recipe["paddle"], _sources(case.root)
+        )
     atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
 
 
-def _entry(path: Path, folder: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
     from tipchain.parity.recorder import sha256_of
 
     name = path.name if path.parent == folder else str(path.resolve())
-    return {"path": name, "size": path.stat().st_size, "sha256": sha256_of(path), "recipe": dict(recipe)}
+    return {
+        "path": name, "size": path.stat().st_size, "sha256": sha256_of(path), "recipe": dict(recipe),
+        "sources": dict(sources),
+    }  # fmt: skip
 
 
 def _torch_model(case: Case) -> Any:
