@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,10 @@ class RecordingProcess:
                 )
 
     def stop(self) -> None:
-        """End the process and all it started."""
+        """End the process and all it started; one that has done its work may end by itself."""
+        if self.finished:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=5.0)
         if self.process.poll() is None:
             for sign, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
                 try:
