@@ -59,7 +59,10 @@ main() {
   export PYTHONPATH="${project}${PYTHONPATH:+:${PYTHONPATH}}"
 
   cd -- "${project}"
-  bash prepare.sh "${params}" "$2"
+  local status=0
+  bash prepare.sh "${params}" "$2" || status=$?
+  # 1 says that the port does not take the weights: the alignment steps report that, and the chain still runs.
+  ((status <= 1)) || exit "${status}"
   exec "${python}" -m tipchain run "${params}" "$2" ${3:+--gpu-id "$3"} ${TIPCHAIN_PYTHON:+--python "${python}"}
 }
 

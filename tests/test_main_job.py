@@ -97,6 +97,18 @@ def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     assert "exit code 1" in text
 
 
+def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clone):
+    port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
+    port.write_text(port.read_text().replace("nn.BatchNorm2D(8), ", ""))
+    done = drive(clone, TINY, "lite_train_lite_infer")
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert any(line.startswith(("FAIL", "ERROR")) and "align[01]" in line for line in lines)
+    assert any(line.startswith("PASS") and "align[02]" in line for line in lines), "data needs no weights"
+    assert "features.1.bias" in done.stdout
+    assert "exit code 1" in done.stdout
+
+
 def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     """The square Linear: its shape cannot tell, and the converted file's shapes all fit."""
     rules = clone / "tipchain" / "layer_types.py"

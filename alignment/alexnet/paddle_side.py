@@ -29,30 +29,31 @@ class AlexNet(nn.Layer):
 
     def __init__(self, num_classes: int = 1000, dropout: float = 0.5) -> None:
         super().__init__()
+        # Each layer carries its number, so that one left out does not rename those after it.
         self.features = nn.Sequential(
-            nn.Conv2D(3, 64, kernel_size=11, stride=4, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2D(kernel_size=3, stride=2),
-            nn.Conv2D(64, 192, kernel_size=5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2D(kernel_size=3, stride=2),
-            nn.Conv2D(192, 384, kernel_size=3, padding=1),
-            nn.ReLU(),
-            nn.Conv2D(384, 256, kernel_size=3, padding=1),
-            nn.ReLU(),
-            nn.Conv2D(256, 256, kernel_size=3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2D(kernel_size=3, stride=2),
+            ("0", nn.Conv2D(3, 64, kernel_size=11, stride=4, padding=2)),
+            ("1", nn.ReLU()),
+            ("2", nn.MaxPool2D(kernel_size=3, stride=2)),
+            ("3", nn.Conv2D(64, 192, kernel_size=5, padding=2)),
+            ("4", nn.ReLU()),
+            ("5", nn.MaxPool2D(kernel_size=3, stride=2)),
+            ("6", nn.Conv2D(192, 384, kernel_size=3, padding=1)),
+            ("7", nn.ReLU()),
+            ("8", nn.Conv2D(384, 256, kernel_size=3, padding=1)),
+            ("9", nn.ReLU()),
+            ("10", nn.Conv2D(256, 256, kernel_size=3, padding=1)),
+            ("11", nn.ReLU()),
+            ("12", nn.MaxPool2D(kernel_size=3, stride=2)),
         )
         self.avgpool = nn.AdaptiveAvgPool2D((6, 6))
         self.classifier = nn.Sequential(
-            nn.Dropout(dropout),
-            nn.Linear(256 * 6 * 6, 4096),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(4096, 4096),
-            nn.ReLU(),
-            nn.Linear(4096, num_classes),
+            ("0", nn.Dropout(dropout)),
+            ("1", nn.Linear(256 * 6 * 6, 4096)),
+            ("2", nn.ReLU()),
+            ("3", nn.Dropout(dropout)),
+            ("4", nn.Linear(4096, 4096)),
+            ("5", nn.ReLU()),
+            ("6", nn.Linear(4096, num_classes)),
         )
 
     def forward(self, image: Tensor) -> Tensor:

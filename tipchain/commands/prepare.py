@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tipchain.errors import ParamsError
+from tipchain.errors import ParamsError, WeightsError
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
+
+if TYPE_CHECKING:
+    from tipchain.parity.case import Case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prepare and return the exit code."""
     mode = parse_mode(args.mode)
+    from tipchain.parity.case import load_case
+
     case_file = alignment_case(args.params)
     if case_file is None:
         print(f"{args.params}: names no alignment case; nothing to prepare")
         return ExitCode.PASSED
-    _prepare(case_file, mode, args.data_path, data_only=args.data_only, force=args.force)
-    return ExitCode.PASSED
+    case = load_case(case_file)
+    _prepare_data(case, mode, args.data_path, force=args.force)
+    return (
+        ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
+    )
 
 
 def alignment_case(params: Path) -> Path | None:
@@ -55,12 +65,10 @@ def alignment_case(params: Path) -> Path | None:
     )  # fmt: skip
 
 
-def _prepare(case_file: Path, mode: Mode, data_path: Path | None, *, data_only: bool, force: bool) -> None:
-    from tipchain.parity.case import load_case
+def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
     from tipchain.prepare.data import prepare_data
     from tipchain.prepare.image_folder import check_image_folder
 
-    case = load_case(case_file)
     if data_path is not None:
         classes = check_image_folder(data_path)
         print(f"{data_path}: ready, {len(classes)} classes")
@@ -68,8 +76,16 @@ def _prepare(case_file: Path, mode: Mode, data_path: Path | None, *, data_only: 
         kinds = (case.train_data(mode), case.eval_data(mode), mode.train_data, mode.eval_data)
         for kind in dict.fromkeys(kinds):
             prepare_data(case.root, kind, force=force, say=print)
-    if not data_only:
-        from tipchain.parity.weights import prepare_weights
 
+
+def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> ExitCode:
+    """Make the weights; a port that they do not fit is a failure of the port, not of the call."""
+    from tipchain.parity.weights import prepare_weights
+
+    try:
         weights = prepare_weights(case, mode, data_path=data_path, force=force)
-        print(f"{next(iter(weights.paths.values())).parent}: weights ready")
+    except WeightsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.FAILED
+    print(f"{next(iter(weights.paths.values())).parent}: weights ready")
+    return ExitCode.PASSED
