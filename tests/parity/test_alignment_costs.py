@@ -9,8 +9,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tipchain.parity import recording_process
-from tipchain.parity.stage_judge import _Tensors
 from tipchain.parity.stages import Bench
+from tipchain.parity.tensor_judge import _Tensors
 
 
 class CountingFramework:

@@ -181,3 +181,84 @@ def test_an_override_rules_every_tensor_of_the_dumps(tmp_path):
     loose = Rules(own={}, override=Tolerance(threshold=0.1))
     assert outcomes(judge_stage("forward", folder, PLAIN)) == {"forward/logits": "FAIL"}
     assert outcomes(judge_stage("forward", folder, loose)) == {"forward/logits": "PASS"}
+
+
+def dump_with_meta(folder: Path, stage: str, torch: dict, paddle: dict) -> Path:
+    """Dump one array each, with the given facts beside them."""
+    arrays = {"acc_top1": np.array([80.0], np.float32)}
+    return dump(folder, stage, arrays, arrays, meta={"torch": torch, "paddle": paddle})
+
+
+@pytest.mark.parametrize(
+    ("torch", "words"),
+    [
+        ({"side": "paddle", "stage": "metric"}, "metric_torch.npy holds the paddle side's metric dump"),
+        ({"side": "torch", "stage": "train"}, "metric_torch.npy holds the torch side's train dump"),
+        ({"side": "benchmark", "stage": "train"}, "metric_torch.npy holds the benchmark side's train dump"),
+    ],
+)
+def test_a_dump_of_another_side_or_stage_is_an_error_though_its_numbers_agree(tmp_path, torch, words):
+    folder = dump_with_meta(tmp_path, "metric", torch, {"side": "paddle", "stage": "metric"})
+    (verdict,) = judge_stage("metric", folder, PLAIN).verdicts
+    assert verdict.outcome is Outcome.ERROR
+    assert words in verdict.reason
+
+
+@pytest.mark.parametrize(("key", "values"), [("samples", (20, 16)), ("batches", ("aa", "bb"))])
+def test_numbers_from_other_samples_fail_though_they_agree(tmp_path, key, values):
+    metas = [
+        {"side": side, "stage": "train", "details": {key: value}}
+        for side, value in zip(("torch", "paddle"), values, strict=True)
+    ]
+    found = outcomes(judge_stage("train", dump_with_meta(tmp_path, "train", *metas), PLAIN))
+    assert found == {"train/acc_top1": "PASS", f"train/{key}": "FAIL"}
+
+
+def test_metrics_without_a_published_number_are_skipped(tmp_path):
+    port = {"acc_top1": np.array([56.5], np.float32), "acc_top5": np.array([79.0], np.float32)}
+    dump(
+        tmp_path,
+        "train",
+        {"acc_top1": np.array([56.5], np.float32)},
+        port,
+        meta={"torch": {"side": "benchmark"}},
+    )
+    judgement = judge_stage("train", tmp_path, PLAIN)
+    assert outcomes(judgement) == {"train/acc_top1": "PASS", "train/acc_top5": "SKIP"}
+    assert [note for note in judgement.notes if "benchmark" in note] == []
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["b"]])
+def test_nan_gradients_on_both_sides_fail(tmp_path, names):
+    dump(tmp_path, "backward", LOSSES, LOSSES)
+    both = {f"gradient/{name}": [np.nan, 0.0] for name in names} | {"gradient/z": [0.5, 0.5]}
+    both |= {"parameter/a": [np.nan, 1.0], "update_rms/a": np.nan, "buffer/a": [np.nan, 1.0]}
+    tensors(tmp_path, both, both)
+    found = outcomes(judge_stage("backward", tmp_path, PLAIN))
+    wrong = {f"backward/gradient/{name}" for name in names} | {"backward/parameter/a", "backward/buffer/a"}
+    assert {found[name] for name in wrong} == {"FAIL"}
+    assert found["backward/gradient/z"] == "PASS"
+
+
+def test_a_masks_infinity_does_not_excuse_its_other_values(tmp_path):
+    dump(tmp_path, "backward", LOSSES, LOSSES)
+    tensors(tmp_path, GOOD | {"buffer/mask": [-np.inf, 1.0]}, GOOD | {"buffer/mask": [-np.inf, 500.0]})
+    assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/buffer/mask"] == "FAIL"
+
+
+def test_no_known_deviation_covers_nan_or_a_name_that_is_not_there(tmp_path):
+    dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.array([1.0, np.nan, 1.0])})
+    deviations = tuple(
+        KnownDeviation(subject=subject, reason="measured")
+        for subject in ("forward/logits", "forward/logit", "loss/x")
+    )
+    judgement = judge_stage("forward", tmp_path, Rules(own={}, deviations=deviations))
+    assert outcomes(judgement) == {"forward/logits": "FAIL", "forward/logit": "ERROR"}
+    assert "did you mean 'forward/logits'?" in judgement.verdicts[1].reason
+
+
+@pytest.mark.parametrize("details", [[], "text", None])
+def test_odd_details_are_no_crash(tmp_path, details):
+    meta = {side: {"side": side, "stage": "data", "details": details} for side in ("torch", "paddle")}
+    dump(tmp_path, "data", {"length": np.array([1])}, {"length": np.array([1])}, meta=meta)
+    assert outcomes(judge_stage("data", tmp_path, PLAIN)) == {"data/length": "PASS"}

@@ -24,7 +24,7 @@ from tipchain.parity.publish import adopt_dumps
 from tipchain.parity.record import save_record
 from tipchain.parity.recorder import Job
 from tipchain.parity.recording_process import RecordingProcess, listen
-from tipchain.parity.stage_judge import Rules, StageJudgement, judge_stage
+from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, judge_stage
 from tipchain.runs import commit
 
 
@@ -202,5 +202,5 @@ def _save_benchmark(request: Request) -> None:
     if benchmark is None or "train" not in request.stages or "torch" in request.dumps:
         return
     arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
-    meta = {"side": "benchmark", "stage": "train", "details": {"source": "published, from the case"}}
+    meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
     save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)

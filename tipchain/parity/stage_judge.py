@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tipchain.errors import InputError, RecordError
+from tipchain.errors import InputError, did_you_mean
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import SIDES, Case, KnownDeviation
 from tipchain.parity.defaults import tolerance_for, tolerances_for
 from tipchain.parity.judge import Verdict, compare, vacuous
-from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.names import dump_name
 from tipchain.parity.record import Record, load_record
+from tipchain.parity.tensor_judge import judge_tensors
 from tipchain.parity.tolerance import Tolerance
 
 VACUOUS_STAGES = {"forward": "*", "loss": "loss", "backward": "loss_*"}
 """Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
-ZERO_GRADIENT = 1e-6
-"""A gradient whose RMS is below this share of the model's largest is zero by structure."""
+DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
+"""Facts beside a dump that must be equal, with the words for it when they are not."""
+BENCHMARK = "benchmark"
+"""The side of a dump of published numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +84,27 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         records = {side: load_record(path) for side, path in paths.items()}
     except InputError as error:
         return _failed(stage, "dump", str(error))
+    foreign = [text for side in paths if (text := _foreign(paths[side], records[side], stage, side))]
+    if foreign:
+        return _failed(stage, "dump", "; ".join(foreign))
     differing = _different_inputs(records["torch"], records["paddle"])
     if differing:
         return _failed(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
     notes = [f"{paths[side].name} has no JSON beside it: its inputs were not checked"
-             for side in paths if not records[side].meta.get("inputs")]  # fmt: skip
+             for side in paths if not records[side].meta]  # fmt: skip
     verdicts, tolerances = _judge_dump(stage, records["torch"], records["paddle"], rules)
+    verdicts += _judge_details(stage, records["torch"], records["paddle"])
     if stage == "data":
         verdicts += _judge_files(records["torch"], records["paddle"])
         notes += _kept_batches(records["torch"])
     if stage == "backward":
-        more, named, remarks = _judge_tensors(paths["torch"], paths["paddle"], rules)
+        more, named, remarks = judge_tensors(paths["torch"], paths["paddle"], rules)
         verdicts, notes = verdicts + more, notes + remarks
         tolerances |= named
+    verdicts = [_deviate(verdict, rules.deviations) for verdict in verdicts]
     return StageJudgement(
         stage=stage,
-        verdicts=tuple(_deviate(verdict, rules.deviations) for verdict in verdicts),
+        verdicts=(*verdicts, *_lost_deviations(stage, verdicts, rules.deviations)),
         tolerances=tolerances,
         notes=tuple(notes),
     )
@@ -118,6 +126,15 @@ def case_of(folder: Path) -> Path | None:
 def _failed(stage: str, what: str, reason: str) -> StageJudgement:
     verdict = Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{what}", reason=reason)
     return StageJudgement(stage=stage, verdicts=(verdict,))
+
+
+def _foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
+    """Return why a dump is not what its name says, or None; only what its JSON tells is checked."""
+    sides = (side, BENCHMARK) if (stage, side) == ("train", "torch") else (side,)
+    found = record.meta.get("side", side), record.meta.get("stage", stage)
+    if found[0] in sides and found[1] == stage:
+        return None
+    return f"{path.name} holds the {found[0]} side's {found[1]} dump, not the {side} side's of {stage}"
 
 
 def _different_inputs(reference: Record, port: Record) -> list[str]:
@@ -142,17 +159,33 @@ def _judge_dump(
         tolerance = tolerances.get(verdict.subject)
         proof = _vacuous(stage, verdict, tolerance) if tolerance is not None else None
         named = replace(verdict, subject=f"{stage}/{verdict.subject}")
+        if verdict.subject not in reference.arrays and reference.side == BENCHMARK:
+            named = replace(named, outcome=Outcome.SKIP, reason="no published number in the case's benchmark")
         verdicts.append(replace(named, outcome=Outcome.ERROR, reason=proof) if proof else named)
     return verdicts, {f"{stage}/{key}": tolerance for key, tolerance in tolerances.items()}
 
 
 def _vacuous(stage: str, verdict: Verdict, tolerance: Tolerance) -> str | None:
-    from fnmatch import fnmatchcase
-
     pattern = VACUOUS_STAGES.get(stage)
     if pattern is None or verdict.diff is None or verdict.outcome is not Outcome.PASS:
         return None
     return vacuous(verdict.diff, tolerance) if fnmatchcase(verdict.subject, pattern) else None
+
+
+def _judge_details(stage: str, reference: Record, port: Record) -> list[Verdict]:
+    """Hold against each other what both sides say about the samples and batches behind their numbers."""
+    left, right = _details(reference), _details(port)
+    return [
+        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/{key}",
+                reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
+        for key, words in DETAILS.items()
+        if key in left and key in right and left[key] != right[key]
+    ]  # fmt: skip
+
+
+def _details(record: Record) -> Mapping[str, Any]:
+    details = record.meta.get("details")
+    return details if isinstance(details, Mapping) else {}
 
 
 def _judge_files(reference: Record, port: Record) -> list[Verdict]:
@@ -179,125 +212,14 @@ def _judge_files(reference: Record, port: Record) -> list[Verdict]:
 
 
 def _files(record: Record) -> list[str] | None:
-    details = record.meta.get("details")
-    files = details.get("files") if isinstance(details, Mapping) else None
+    files = _details(record).get("files")
     return [str(name) for name in files] if isinstance(files, list) else None
 
 
 def _kept_batches(record: Record) -> list[str]:
-    details: Any = record.meta.get("details") or {}
+    details = _details(record)
     kept, total = details.get("batches_kept"), details.get("batches_in_all")
     return [f"the first {kept} of {total} batches were compared"] if kept != total else []
-
-
-def _judge_tensors(
-    reference: Path, port: Path, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance], list[str]]:
-    """Judge gradients, parameters and buffers from the safetensors files beside the dumps."""
-    paths = [
-        path.with_name(tensors_name("backward", side))
-        for side, path in (("torch", reference), ("paddle", port))
-    ]
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        subject = "backward/tensors"
-        reason = f"no such file: {', '.join(map(str, missing))}; gradients were not compared"
-        return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)], {}, []
-    try:
-        with _Tensors(paths[0]) as left, _Tensors(paths[1]) as right:
-            return _compare_tensors(left, right, rules)
-    except RecordError as error:
-        return [Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason=str(error))], {}, []
-
-
-def _compare_tensors(
-    left: _Tensors, right: _Tensors, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance], list[str]]:
-    verdicts: list[Verdict] = []
-    tolerances: dict[str, Tolerance] = {}
-    notes: list[str] = []
-    for group in ("gradient", "parameter", "buffer"):
-        base = rules.group(group)
-        names = [name for name in left if name.startswith(f"{group}/")]
-        verdicts += _one_sided(left, right, group)
-        scale, zeros = _scale(left, group, names)
-        for name in names:
-            if name not in right:
-                continue
-            bound = _bound(left, group, name, base, scale)
-            tolerances[f"backward/{name}"] = bound
-            verdicts.append(_judge_tensor(name, left[name], right[name], bound, base, scale))
-        if names and group != "buffer" and not scale > 0:
-            what = "gradients are" if group == "gradient" else "parameters stay as they were: all updates are"
-            reason = f"all {what} zero or NaN in the reference, so the comparison proves nothing"
-            verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"backward/{group}", reason=reason))
-        if zeros and scale > 0:
-            notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
-    if not verdicts:
-        verdicts.append(
-            Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason="no gradients were recorded")
-        )
-    return verdicts, tolerances, notes
-
-
-def _one_sided(left: _Tensors, right: _Tensors, group: str) -> Iterator[Verdict]:
-    for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
-        for name in first:
-            if name.startswith(f"{group}/") and name not in second:
-                yield Verdict(outcome=Outcome.FAIL, subject=f"backward/{name}", reason=words)
-
-
-def _scale(left: _Tensors, group: str, names: Iterable[str]) -> tuple[float, list[str]]:
-    """Return what a group's tensors are measured by, and which gradients are zero by structure.
-
-    Gradients: the largest RMS gradient in the reference model. Parameters: the largest RMS update.
-    """
-    if group == "buffer":
-        return 0.0, []
-    kind = "update_rms" if group == "parameter" else group
-    rms = {name: _rms(left[f"{kind}/{name.partition('/')[2]}"]) for name in names}
-    largest = max(rms.values(), default=0.0)
-    if group == "parameter":
-        return largest, []
-    return largest, [
-        name.partition("/")[2] for name, value in rms.items() if value <= ZERO_GRADIENT * largest
-    ]
-
-
-def _bound(left: _Tensors, group: str, name: str, base: Tolerance, scale: float) -> Tolerance:
-    """Return max|difference| <= rtol * scale + atol as a tolerance of its own.
-
-    A parameter is also allowed the rounding of its own value, four times float32's epsilon; a buffer
-    is measured by its own largest value.
-    """
-    rtol, atol = base.rtol or 0.0, base.atol or 0.0
-    if base.threshold is not None:
-        return base
-    if group == "buffer":
-        scale = _max_abs(left[name])
-    bound = rtol * scale + atol
-    if group == "parameter":
-        bound += 4 * float(np.finfo(np.float32).eps) * _max_abs(left[name])
-    return Tolerance(method="max", threshold=bound, reason=base.reason)
-
-
-def _judge_tensor(
-    name: str, expected: Any, actual: Any, bound: Tolerance, base: Tolerance, scale: float
-) -> Verdict:  # fmt: skip
-    (verdict,) = compare({name: expected}, {name: actual}, bound)
-    reason = verdict.reason
-    if verdict.outcome is Outcome.FAIL and base.rtol is not None and verdict.diff is not None and scale:
-        reason += f"; {verdict.diff.max_abs / scale:.2g} of the model's largest RMS, allowed {base.rtol:.2g}"
-    return replace(verdict, subject=f"backward/{name}", reason=reason)
-
-
-def _rms(array: Any) -> float:
-    flat = np.asarray(array).ravel()
-    return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))
-
-
-def _max_abs(array: Any) -> float:
-    return float(max(abs(float(np.max(array))), abs(float(np.min(array))))) if np.asarray(array).size else 0.0
 
 
 def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
@@ -306,6 +228,8 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
         if deviation.subject != verdict.subject:
             continue
         if verdict.outcome is Outcome.FAIL:
+            if verdict.diff is not None and verdict.diff.size and not isfinite(verdict.diff.max_abs):
+                return replace(verdict, reason=f"{verdict.reason}; no known deviation covers NaN or Inf")
             return replace(
                 verdict,
                 outcome=Outcome.SKIP,
@@ -317,35 +241,14 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
     return verdict
 
 
-class _Tensors(Mapping[str, Any]):
-    """The tensors of a safetensors file, loaded one at a time."""
-
-    def __init__(self, path: Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        self.path = path
-        try:
-            self._file: Any = safe_open(path, framework="numpy")
-            self._names: dict[str, None] = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
-        except (SafetensorError, OSError) as error:
-            raise RecordError("is no complete safetensors file", file=path, found=error) from error
-
-    def __enter__(self) -> _Tensors:  # noqa: PYI034  (typing.Self is not in Python 3.10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        del self._file
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._file.get_tensor(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+def _lost_deviations(
+    stage: str, verdicts: Iterable[Verdict], deviations: Iterable[KnownDeviation]
+) -> Iterator[Verdict]:
+    """Yield an ERROR for every known deviation of the stage that no verdict is about."""
+    subjects = {verdict.subject for verdict in verdicts}
+    for deviation in deviations:
+        if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
+            hint = did_you_mean(deviation.subject, subjects)
+            reason = "known_deviations names it, but nothing of that name was compared"
+            yield Verdict(outcome=Outcome.ERROR, subject=deviation.subject,
+                          reason=f"{reason}, {hint}" if hint else reason)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,9 +213,11 @@ def record_train(bench: Bench) -> Recording:
     model, dataset = bench.model(training=True), bench.dataset("train")
     criterion, trainer = bench.builder("loss")(), bench.trainer(model, settings.learning_rate)
     losses: list[float] = []
+    batches = hashlib.sha256()
     for epoch in range(bench.epochs):
         order = np.random.default_rng([bench.case.seed, epoch]).permutation(len(dataset))
-        for image, label, _ in framework.batches(dataset, _split(order.tolist(), settings.batch_size)):
+        for image, label, files in framework.batches(dataset, _split(order.tolist(), settings.batch_size)):
+            batches.update(json.dumps([files, framework.array(label).tolist()]).encode())
             loss = criterion(model(image), label)
             loss.backward()
             trainer.step()
@@ -224,7 +228,8 @@ def record_train(bench: Bench) -> Recording:
             trainer.step_schedule()
     framework.set_training(model, training=False)
     metrics, samples = _evaluate(bench, model)
-    return Recording(arrays=metrics, details={"losses": losses, "epochs": bench.epochs, "samples": samples})
+    details = {"losses": losses, "epochs": bench.epochs, "samples": samples, "batches": batches.hexdigest()}
+    return Recording(arrays=metrics, details=details)
 
 
 def _evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], int]:
