@@ -129,6 +129,8 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
         return WeightsSpec()
     torch = weights.text("torch", default=None)
     init = weights.choice("init", ("kaiming",), default=None if torch else "kaiming")
+    if torch is not None and not torch.strip():
+        raise weights.error("torch", "is empty", expected="a torch weight file")
     if torch and init:
         raise weights.error("init", "cannot stand beside 'torch'", expected="either init or torch")
     spec = WeightsSpec(
@@ -296,6 +298,10 @@ def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
         one = Reader(reader.file, reader.document, path, found)
         result.append(KnownDeviation(subject=one.text("subject"), reason=one.text("reason")))
         one.done()
+        stage, _, key = result[-1].subject.partition("/")
+        if stage not in STAGES or not key:
+            raise one.error("subject", "is not a tensor of a stage", found=result[-1].subject,
+                            expected="STAGE/KEY, such as forward/logits", hint=did_you_mean(stage, STAGES))  # fmt: skip
         if not result[-1].reason.strip():
             raise one.error("reason", "is empty", expected="why this deviation is accepted")
     return tuple(result)

@@ -73,6 +73,10 @@ def load_yaml(path: Path) -> LinedYaml:
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
+    except RecursionError as error:
+        raise CaseError(
+            "is nested too deeply", file=path, hint="an alias may stand inside its own anchor"
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None
@@ -111,7 +115,8 @@ class Reader:
     def __init__(
         self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]
     ) -> None:
-        self.file, self.document, self.path, self.data = file, document, path, data
+        self.file, self.document, self.path = file, document, path
+        self.data = {str(key): value for key, value in data.items()}
         self.asked: list[str] = []
 
     def error(self, key: str | None, message: str, *, found: object = None, expected: object = None,
@@ -176,7 +181,7 @@ class Reader:
         found = self.value(key, dict, "a mapping", **default)
         if found is None:
             return None
-        return Reader(self.file, self.document, (*self.path, key), {str(k): v for k, v in found.items()})
+        return Reader(self.file, self.document, (*self.path, key), found)
 
     def args(self, key: str) -> Mapping[str, Any]:
         """Return a mapping of arguments, unchecked."""
