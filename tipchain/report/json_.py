@@ -65,12 +65,12 @@ def _result_json(result: Result) -> dict[str, Any]:
 
 
 def load_report(path: Path) -> RunReport:
-    """Return the report in ``path``, a report file or a run's folder.
+    """Return the report in ``path``, a report file or the folder of a chain's or an alignment's run.
 
     Raises:
         RecordError: no report is there, or the file is not one.
     """
-    file = path / FILE_NAME if path.is_dir() else path
+    file = _report_file(path) if path.is_dir() else path
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -83,6 +83,28 @@ def load_report(path: Path) -> RunReport:
         return parse_report(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"is not a run's report: {type(error).__name__} {error}", file=file) from error
+
+
+def _report_file(run: Path) -> Path:
+    """Return the report in a run's folder: the chain's, else that of the one alignment there."""
+    file = run / FILE_NAME
+    if file.is_file():
+        return file
+    alignments = sorted([*run.glob("alignment*.json"), *run.glob("log_reprod/alignment*.json")])
+    if len(alignments) == 1:
+        return alignments[0]
+    if alignments:
+        raise RecordError(
+            "holds several reports",
+            file=run,
+            found=", ".join(one.name for one in alignments),
+            expected="one of them",
+        )
+    runs = sorted(one.name for one in run.glob("runs/*/"))
+    raise RecordError(
+        "holds no report", file=run, expected="the folder of a run, or its report.json or alignment.json",
+        hint=f"the latest run is {run / 'runs' / runs[-1]}" if runs else None,
+    )  # fmt: skip
 
 
 def parse_report(data: Mapping[str, Any]) -> RunReport:

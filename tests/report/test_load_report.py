@@ -1,0 +1,33 @@
+"""Finding the report of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.errors import RecordError
+from tipchain.report.json_ import dump_report, load_report
+from tipchain.report.model import RunReport
+
+
+def write(file, title="a run"):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(dump_report(RunReport(title=title, mode="", run="", started="", seconds=1.0)))
+
+
+@pytest.mark.parametrize(
+    "name", ["report.json", "log_reprod/alignment.json", "log_reprod/alignment_loss.json"]
+)
+def test_a_runs_folder_serves_whatever_ran(tmp_path, name):
+    write(tmp_path / "runs" / "one" / name)
+    assert load_report(tmp_path / "runs" / "one").title == "a run"
+    with pytest.raises(RecordError, match="the latest run is .*/runs/one"):
+        load_report(tmp_path)
+
+
+def test_a_chains_report_stands_for_its_alignments_and_several_are_named(tmp_path):
+    write(tmp_path / "log_reprod" / "alignment_loss.json")
+    write(tmp_path / "log_reprod" / "alignment_data.json")
+    with pytest.raises(RecordError, match="found: alignment_data.json, alignment_loss.json"):
+        load_report(tmp_path)
+    write(tmp_path / "report.json", title="the chain")
+    assert load_report(tmp_path).title == "the chain"
