@@ -20,14 +20,14 @@ def write(file, title="a run"):
 def test_a_runs_folder_serves_whatever_ran(tmp_path, name):
     write(tmp_path / "runs" / "one" / name)
     assert load_report(tmp_path / "runs" / "one").title == "a run"
-    with pytest.raises(RecordError, match="the latest run is .*/runs/one"):
+    with pytest.raises(RecordError, match=r"the latest run is .*/runs/one"):
         load_report(tmp_path)
 
 
 def test_a_chains_report_stands_for_its_alignments_and_several_are_named(tmp_path):
     write(tmp_path / "log_reprod" / "alignment_loss.json")
     write(tmp_path / "log_reprod" / "alignment_data.json")
-    with pytest.raises(RecordError, match="found: alignment_data.json, alignment_loss.json"):
+    with pytest.raises(RecordError, match=r"found: alignment_data\.json, alignment_loss.json"):
         load_report(tmp_path)
     write(tmp_path / "report.json", title="the chain")
     assert load_report(tmp_path).title == "the chain"
