@@ -222,12 +222,15 @@ def test_a_check_that_proves_nothing_is_an_error(port):
 
 
 def test_a_dump_that_is_no_dump_is_an_error(port):
-    bad = port.root / "bad.npy"
+    bad = port.latest("made_elsewhere") / "forward_torch.npy"
     bad.write_bytes(b"not a dump at all")
-    done = port.align("--stages", "forward", "--torch-dump", bad)
+    done = align_port(port, "--stages", "forward")
     assert done.returncode == 1
     assert "ERROR" in done.stdout
     assert "Traceback" not in done.stderr
+    named = port.align("--stages", "forward", "--torch-dump", bad)
+    assert named.returncode == 2, "a file that the command line names is input"
+    assert "forward_torch.npy: is not a dump" in named.stderr
 
 
 def test_missing_data_stops_only_the_stages_that_need_it(port):

@@ -21,10 +21,10 @@ from tipchain.parity.judge import Verdict
 from tipchain.parity.names import dump_name
 from tipchain.parity.preparation import Prepared, prepare
 from tipchain.parity.publish import adopt_dumps
-from tipchain.parity.record import save_record
+from tipchain.parity.record import load_record, save_record
 from tipchain.parity.recorder import Job
 from tipchain.parity.recording_process import RecordingProcess, listen
-from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, judge_stage
+from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.runs import commit
 
 
@@ -140,10 +140,11 @@ def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
-    """Refuse dumps that cannot serve: a missing path, or one file for several stages.
+    """Refuse dumps that cannot serve: a missing path, one file for several stages, no dump, another side's.
 
     Raises:
         UsageError: the message names the path and what was expected.
+        RecordError: the file is no dump.
     """
     for side, path in dumps.items():
         if not path.exists():
@@ -153,6 +154,13 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
             raise UsageError(
                 f"--{side}-dump: {path} is one file for {len(stages)} stages\n  expected: a folder with {names}"
             )
+        if path.is_dir() and not any((path / dump_name(stage, side)).is_file() for stage in stages):
+            names = ", ".join(dump_name(stage, side) for stage in stages)
+            raise UsageError(f"--{side}-dump: {path} has no dump\n  expected: {names}")
+        for stage in stages if path.is_file() else ():
+            wrong = foreign(path, load_record(path), stage, side)
+            if wrong:
+                raise UsageError(f"--{side}-dump: {wrong}")
 
 
 def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:

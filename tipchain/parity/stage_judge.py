@@ -84,9 +84,9 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         records = {side: load_record(path) for side, path in paths.items()}
     except InputError as error:
         return _failed(stage, "dump", str(error))
-    foreign = [text for side in paths if (text := _foreign(paths[side], records[side], stage, side))]
-    if foreign:
-        return _failed(stage, "dump", "; ".join(foreign))
+    wrong = [text for side in paths if (text := foreign(paths[side], records[side], stage, side))]
+    if wrong:
+        return _failed(stage, "dump", "; ".join(wrong))
     differing = _different_inputs(records["torch"], records["paddle"])
     if differing:
         return _failed(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
@@ -128,7 +128,7 @@ def _failed(stage: str, what: str, reason: str) -> StageJudgement:
     return StageJudgement(stage=stage, verdicts=(verdict,))
 
 
-def _foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
+def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
     """Return why a dump is not what its name says, or None; only what its JSON tells is checked."""
     sides = (side, BENCHMARK) if (stage, side) == ("train", "torch") else (side,)
     found = record.meta.get("side", side), record.meta.get("stage", stage)
