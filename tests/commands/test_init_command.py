@@ -33,3 +33,11 @@ def test_a_bad_name_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     assert main(["init", name]) == 2
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ['a"b', "alignment/my_net", "a..b"])
+def test_a_bad_package_is_refused(tmp_path, monkeypatch, capsys, package):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "my_net", "--package", package]) == 2
+    assert "cannot be a Python package" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

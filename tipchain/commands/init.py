@@ -87,17 +87,20 @@ def run(args: argparse.Namespace) -> int:
     """Write the case.
 
     Raises:
-        UsageError: the id cannot be a Python name, or the file exists.
+        UsageError: the id or the package cannot be a Python name, or the file exists.
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", args.id):
         raise UsageError(
             f"the id {args.id!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small"
         )
+    package = args.package or f"alignment.{args.id}"
+    if not all(part.isidentifier() for part in package.split(".")):
+        raise UsageError(f"--package: {package!r} cannot be a Python package, expected e.g. alignment.my_net")
     path = args.path or Path("configs") / f"{args.id}.yaml"
     if path.exists() and not args.force:
         raise UsageError(f"{path} exists; --force replaces it")
     try:
-        atomic_write(path, CASE.format(id=args.id, path=path, package=args.package or f"alignment.{args.id}"))
+        atomic_write(path, CASE.format(id=args.id, path=path, package=package))
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error}") from error
     print(f"wrote {path}; next: write the builders it names, then  tipchain align {path}")
