@@ -226,3 +226,9 @@ def test_a_check_whose_reference_is_below_the_bound_proves_nothing():
     assert proof(np.zeros(4), Tolerance(threshold=0.0)) is None  # only zeros pass
     assert proof(np.zeros(4, np.int64), MEAN) is None
     assert proof(small, Tolerance(rtol=1e-3, atol=0.0)) is None
+
+
+def test_names_that_would_hide_an_array_are_refused():
+    one, other = np.ones(2), np.zeros(2)
+    with pytest.raises(UsageError, match="two arrays are called 'a/b'"):
+        compare({"a/b": one, "a": {"b": one}}, {"a/b": other, "a": {"b": one}}, Tolerance(threshold=0.1))

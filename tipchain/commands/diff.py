@@ -82,13 +82,16 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
     """Print a line per tensor, and the facts of those that did not pass below it."""
     import textwrap
 
+    from tipchain.report.terminal import clean
+
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:
         parts = verdict.reason.split(" · ")
         # The last line says what was allowed.
         if verdict.outcome is Outcome.PASS:
             parts = [part for part in parts if not part.startswith("allowed")]
-        head = f"{verdict.outcome.value:<5}  {verdict.subject:<{width}}  {parts[0]}"
+        # A name comes from the file: it must not steer the terminal.
+        head = f"{verdict.outcome.value:<5}  {clean(verdict.subject):<{width}}  {parts[0]}"
         print(textwrap.fill(head, WIDTH, subsequent_indent=" " * 9, break_long_words=False))
         notes = parts[1:] + [f"warning: {text}" for text in (warnings.get(verdict.subject),) if text]
         for note in notes:

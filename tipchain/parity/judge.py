@@ -55,8 +55,11 @@ def compare(
     Returns:
         One verdict per name: the reference's in its order, then what only the port has. Names of nested
         dicts are joined with ``/``.
+
+    Raises:
+        UsageError: two arrays of one side have the same name (``{"a/b": x, "a": {"b": y}}``).
     """
-    expected, actual = dict(flatten(reference)), dict(flatten(port))
+    expected, actual = _flat(reference), _flat(port)
     verdicts = [_compare_one(name, expected[name], actual, tolerance) for name in expected]
     for name in actual:
         if name not in expected:
@@ -67,6 +70,16 @@ def compare(
         reason = "nothing was compared: no arrays on either side"
         verdicts.append(Verdict(outcome=Outcome.ERROR, subject="dump", reason=reason))
     return verdicts
+
+
+def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = list(flatten(tree))
+    flat = dict(pairs)
+    if len(flat) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"two arrays are called {twice!r}, so only one of them could be compared")
+    return flat
 
 
 def _compare_one(
