@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from tipchain.errors import TipchainError
 from tipchain.outcome import ExitCode
 
+# The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
 
 def guarded(function: Callable[..., int], *args: object) -> int:
     """Call ``function(*args)`` and turn what it raises into an exit code and one message."""
+    _open_missing()
     try:
-        return int(function(*args))
+        return _call(function, *args)
     except TipchainError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -23,7 +31,29 @@ def guarded(function: Callable[..., int], *args: object) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return ExitCode.FAILED
-    except Exception:  # noqa: BLE001  (whatever is left is a bug of ours and says so)
+    except Exception as error:  # noqa: BLE001  (whatever is left is a bug of ours and says so)
+        if isinstance(error, OSError) and error.errno in UNWRITABLE:
+            print(f"error: {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
+            _drop_output()
+            return ExitCode.FAILED
         traceback.print_exc()
         print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
         return ExitCode.BUG
+
+
+def _call(function: Callable[..., int], *args: object) -> int:
+    code = int(function(*args))
+    print(end="", flush=True)  # what cannot be written shall be known here, not when Python ends
+    return code
+
+
+def _drop_output() -> None:
+    """Drop what is still to be written to standard output, or Python fails once more at its end."""
+    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _open_missing() -> None:
+    """Give a process that was started without output or error stream ones that lead nowhere."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of the process)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115

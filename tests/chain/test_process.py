@@ -68,6 +68,15 @@ def test_a_child_left_behind_after_a_good_end_is_ended(tmp_path):
     assert not living(tmp_path / "child")
 
 
+def test_a_watcher_that_fails_leaves_no_child(tmp_path):
+    def watch(line):
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        start(["bash", "-c", "echo $$ > pid; echo x; exec sleep 60"], tmp_path, watch=watch)
+    assert not living(tmp_path / "pid")
+
+
 def test_what_cannot_start_says_why(tmp_path):
     absent = start(["python3.7-absent", "x.py"], tmp_path)
     assert absent.exit_code == 127

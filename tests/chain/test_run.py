@@ -66,7 +66,7 @@ def test_each_command_is_judged_by_its_own_status(tmp_path):
         "bad": ("FAIL", "exit 3: Run successfully"),
         "absent": (
             "ERROR",
-            "exit 127: interpreter 'no-such-python' not found; name one with --python PATH",
+            "exit 127: interpreter 'no-such-python' not found; name one with --python PATH or TIPCHAIN_PYTHON",
         ),
         "notfound": ("ERROR", "exit 127"),
         "segv": ("ERROR", "killed by SIGSEGV"),
@@ -77,6 +77,17 @@ def test_each_command_is_judged_by_its_own_status(tmp_path):
     assert results["good"].log == "good.log"
     assert results["good"].started
     assert results["segv"].signal == "SIGSEGV"
+
+
+def test_an_alignments_reason_is_its_first_failed_check_not_its_summary(tmp_path):
+    report = "PASS  a/b: fine\nFAIL     forward/logits: not close\n         mean 0.09\n\n0 passed\nexit code 1: failed"
+    results, _ = go(
+        tmp_path,
+        command("align", f"printf '{report}'; exit 1", step="align"),
+        command("train", f"printf '{report}'; exit 1"),
+    )
+    assert results["align"].reason == "exit 1: forward/logits: not close mean 0.09"
+    assert results["train"].reason == "exit 1: exit code 1: failed"
 
 
 def test_a_timeout_is_an_error(tmp_path):

@@ -56,7 +56,7 @@ def test_legacy(params, capsys):
         (["absent.txt", "whole_infer"], 2, "absent.txt: cannot be read"),
         (["p.txt", "whole_infer", "--suite", "paddleclas"], 2, "supported suites:"),
         (["p.txt", "whole_infer", "--timeout", "0"], 2, "positive number of seconds"),
-        (["p.txt", "whole_infer", "--timeout", "soon"], 2, "invalid"),
+        (["p.txt", "whole_infer", "--timeout", "soon"], 2, "'soon' is not a positive number of seconds"),
         (["p.txt", "whole_infer", "--device", "tpu"], 2, "unknown device 'tpu'"),
         (["null.txt", "whole_infer"], 4, "nothing to run in mode whole_infer\n  null.txt:37: infer_model:"),
         (["short.txt", "whole_infer"], 2, "short.txt:15: expected `trainer:`"),

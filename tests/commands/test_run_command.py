@@ -70,7 +70,8 @@ def test_the_results_log_is_appended_under_headers():
     (failed,) = [line for line in second if "Run failed with command" in line]
     assert "train.py --case a.yaml" in failed
     assert "successfully" not in failed
-    assert "# train[norm_train;gpus=-1] FAIL" in "\n".join(second)
+    run = second[0].split()[3]
+    assert f"# {run} train[norm_train;gpus=-1] FAIL" in "\n".join(second)
     assert "reason=not run: train[norm_train;gpus=-1] failed" in "\n".join(second)
     assert len([line for line in second if "successfully" in line]) == 5
 
@@ -162,6 +163,20 @@ def test_json_to_standard_output_is_json_alone(capsys):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["exit_code"] == 0
     assert "12 passed" in captured.err
+
+
+def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys):
+    assert go(TRAINS, "--json", "-", "--junit", "-") == 2
+    assert "cannot both go to standard output" in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
+    Path("file").write_text("")
+    assert go(TRAINS, "--json", "file/report.json") == 2
+    captured = capsys.readouterr()
+    assert "12 passed" in captured.out
+    assert "cannot write file/report.json" in captured.err
 
 
 def test_a_results_log_that_cannot_be_written_is_an_error(capsys):

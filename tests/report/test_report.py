@@ -24,6 +24,16 @@ from tipchain.report.model import RunReport
 from tipchain.report.terminal import LiveView, render_report
 
 
+def test_no_number_of_a_log_is_cut():
+    tail = ("mean diff: check passed: False, " + "x" * 40 + ", value: 151.62576293945312",)
+    text = render_report(
+        RunReport(title="t", mode="m", run="r", started="", seconds=1.0,
+                  results=(result(outcome=Outcome.FAIL, reason="exit 1", tail=tail),))
+    )  # fmt: skip
+    assert "  |   151.62576293945312\n" in text or "value: 151.62576293945312\n" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def result(name="train[x]", outcome=Outcome.PASS, reason="", **more):
     command = Command(
         id=name, step="train", argv=("python", "a b.py"), env={"A": "1"}, log="r/x.log", needs=("y",)

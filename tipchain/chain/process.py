@@ -104,7 +104,8 @@ def call(
 def _not_started(program: str, error: OSError) -> Ending:
     if error.errno == errno.ENOENT:
         return Ending(
-            exit_code=127, failure=f"interpreter {program!r} not found; name one with --python PATH"
+            exit_code=127,
+            failure=f"interpreter {program!r} not found; name one with --python PATH or TIPCHAIN_PYTHON",
         )
     return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
 
@@ -140,6 +141,9 @@ class _Running:
                 timed_out = not done and not self.failure
             except KeyboardInterrupt:
                 interrupted = True
+            except BaseException:  # the watcher's own: its terminal is gone
+                self.end()
+                raise
             seconds = time.monotonic() - self.begin
             interrupted = self.end() or interrupted
             self.drain()
@@ -222,9 +226,9 @@ class _Running:
         """End whatever is left of the program, in three steps; return whether the user interrupted again."""
         interrupted = False
         for number, grace in zip(ENDINGS, self.grace_s, strict=True):
-            if self.ended() and not self.members():
-                break
             try:
+                if self.ended() and not self.members():
+                    break
                 self.signal(number)
                 self.await_end(time.monotonic() + grace)
             except KeyboardInterrupt:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -164,9 +165,21 @@ def judge(command: Command, ending: Ending) -> tuple[Outcome, str]:
         return Outcome.ERROR, trouble
     if code == 0:
         return Outcome.PASS, ""
-    said = f": {textwrap.shorten(ending.tail[-1], 200)}" if ending.tail else ""
+    said = f": {textwrap.shorten(_said(command, ending.tail), 200)}" if ending.tail else ""
     unusable = code in (126, 127) or (command.step == "align" and code != 1)
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
+
+
+def _said(command: Command, tail: tuple[str, ...]) -> str:
+    """Return the line of ``tail`` that tells most: an alignment's first failed check, else the last line."""
+    if command.step != "align":
+        return tail[-1]
+    start = next((index for index, line in enumerate(tail) if line.startswith(("FAIL ", "ERROR "))), None)
+    if start is None:
+        return tail[-1]
+    # The reports of alignments are wrapped; what goes on stands under the first words.
+    more = takewhile(lambda line: line.startswith(" "), tail[start + 1 :])
+    return " ".join([tail[start].partition(" ")[2], *more])
 
 
 def _trouble(command: Command, ending: Ending) -> str:

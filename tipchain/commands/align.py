@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.report import add_report_arguments
+from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import Mode, parse_mode
@@ -108,6 +108,7 @@ def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
     from tipchain.report.write import write_report
     from tipchain.runs import prune
 
+    check_targets(args)
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(_from_root(args.case))
     chosen = choose_stages(case, mode, stages)
@@ -235,7 +236,10 @@ class _Scribe:
             path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream
         )
         publish(self.folder, self.out / LATEST, stage_files(judgement.stage))
-        append(self.out / "alignment.log", f"# stage {judgement.stage}\n{path.read_text()}")
+        append(
+            self.out / "alignment.log",
+            f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}",
+        )
 
     def refuse(self, message: str) -> None:
         """Note in ``alignment.log`` why nothing was run."""
@@ -268,5 +272,8 @@ class _Scribe:
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
         )
-        append(self.out / "alignment.log", f"# run ended: {counts}; exit code {int(report.exit_code)}")
+        append(
+            self.out / "alignment.log",
+            f"# run {self.folder.parent.name} ended: {counts}; exit code {int(report.exit_code)}",
+        )
         return report

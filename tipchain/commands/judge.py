@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.report import add_report_arguments
+from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
+    check_targets(args)
     from tipchain.environment import installed_versions
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.case_types import STAGES

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from tipchain.errors import UsageError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -19,8 +21,19 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", metavar="FILE", help="write the report as JUnit XML; - is standard output")
 
 
+def check_targets(args: argparse.Namespace) -> None:
+    """Refuse, before anything runs, reports that cannot both be written.
+
+    Raises:
+        UsageError: both formats want standard output.
+    """
+    if args.json == args.junit == "-":
+        raise UsageError("--json and --junit cannot both go to standard output")
+
+
 def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
+    check_targets(args)
     from tipchain.report.json_ import load_report
     from tipchain.report.write import write_report
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tipchain import __version__
 from tipchain.commands.plan import add_chain_arguments, options
-from tipchain.commands.report import add_report_arguments
+from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.runs import new_run
 
     mode = parse_mode(args.mode)
+    check_targets(args)
     data = _data_folder(args.data_path)
     settings = {"suite": args.suite, "lenient": args.lenient}
     plan = load_plan(args.params, mode, options=options(args, PLACEHOLDER), **settings)
@@ -131,14 +132,14 @@ def device_names(plan: Plan) -> str:
     return ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in plan.commands}))
 
 
-def status_record(result: Result, plan: Plan) -> str:
+def status_record(result: Result, plan: Plan, run: str) -> str:
     """Return a command's lines in results_python.log.
 
-    The TIPC status line as the suite writes it, then a comment with what it lacks. What did not run has
-    no status line.
+    The TIPC status line as the suite writes it, then a comment with what it lacks, the run's name first: two
+    runs at once write into one file. What did not run has no status line.
     """
     command = result.command
-    facts = [command.id, result.outcome.value, f"{result.seconds:.1f}s"]
+    facts = [run, command.id, result.outcome.value, f"{result.seconds:.1f}s"]
     facts += [f"exit={result.exit_code}"] if result.exit_code is not None else []
     facts += [f"signal={result.signal}"] if result.signal else []
     facts += [f"log={result.log}"] if result.log else []
@@ -179,7 +180,7 @@ class ResultsLog:
 
     def ended(self, result: Result) -> None:
         """Log how a command ended."""
-        self._append(status_record(result, self.plan))
+        self._append(status_record(result, self.plan, self.place.run.name))
         self.view.ended(result)
 
     def _header(self) -> str:

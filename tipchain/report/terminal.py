@@ -28,6 +28,7 @@ MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 TAIL_LINES = 10
+TAIL_ROWS = 4
 
 
 def use_color(stream: TextIO) -> bool:
@@ -110,7 +111,14 @@ def _details(result: Result, color: bool, width: int) -> list[str]:
         lines.append(
             f"  log: {clean(result.log)}, its last lines:" if result.tail else f"  log: {clean(result.log)}"
         )
-    return lines + [f"  | {clean(line)[: width - 4]}" for line in result.tail[-TAIL_LINES:]]
+    return lines + [
+        f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)
+    ]
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
+    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=TAIL_ROWS, placeholder=" ...") or [""]
 
 
 def summary_lines(report: RunReport) -> list[str]:

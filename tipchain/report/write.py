@@ -20,18 +20,16 @@ def write_report(report: RunReport, *, json_to: str | None, junit_to: str | None
     Where JSON or XML goes to standard output (``-``), the text goes to standard error.
 
     Raises:
-        UsageError: a file cannot be written, or both formats want standard output.
+        UsageError: a file cannot be written.
     """
-    if json_to == junit_to == "-":
-        raise UsageError("--json and --junit cannot both go to standard output")
     if "-" in (json_to, junit_to):
         stream = sys.stderr
+    stream.write(render_report(report, color=use_color(stream), width=terminal_width()) + "\n")
     for target, render in ((json_to, dump_report), (junit_to, junit_xml)):
         if target == "-":
             sys.stdout.write(render(report))
         elif target:
             _write(Path(target), render(report))
-    stream.write(render_report(report, color=use_color(stream), width=terminal_width()) + "\n")
     return int(report.exit_code)
 
 
