@@ -232,3 +232,12 @@ def test_names_that_would_hide_an_array_are_refused():
     one, other = np.ones(2), np.zeros(2)
     with pytest.raises(UsageError, match="two arrays are called 'a/b'"):
         compare({"a/b": one, "a": {"b": one}}, {"a/b": other, "a": {"b": one}}, Tolerance(threshold=0.1))
+
+
+@pytest.mark.parametrize("port", [{"b": np.ones(2)}, {"a": {}, "b": np.ones(2)}])
+def test_an_empty_dict_among_arrays_is_no_pass(port):
+    verdicts = compare({"a": {}, "b": np.ones(2)}, port, MEAN)
+    assert [(verdict.subject, verdict.outcome is Outcome.PASS) for verdict in verdicts] == [
+        ("a/", False),
+        ("b", True),
+    ]

@@ -262,3 +262,13 @@ def test_odd_details_are_no_crash(tmp_path, details):
     meta = {side: {"side": side, "stage": "data", "details": details} for side in ("torch", "paddle")}
     dump(tmp_path, "data", {"length": np.array([1])}, {"length": np.array([1])}, meta=meta)
     assert outcomes(judge_stage("data", tmp_path, PLAIN)) == {"data/length": "PASS"}
+
+
+def test_whole_numbers_must_be_equal_unless_the_case_says_otherwise(tmp_path):
+    mask = np.zeros((4, 512, 512), np.int64)
+    wrong = mask.copy()
+    wrong[0, 7, 7] = 1
+    dump(tmp_path, "forward", {"mask": mask}, {"mask": wrong})
+    assert outcomes(judge_stage("forward", tmp_path, PLAIN)) == {"forward/mask": "FAIL"}
+    own = Rules(own={"forward": {"m*": Tolerance(threshold=1e-5, reason="ties")}})
+    assert outcomes(judge_stage("forward", tmp_path, own)) == {"forward/mask": "PASS"}

@@ -70,9 +70,14 @@ def load_record(path: str | PathLike[str]) -> Record:
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield every array of a nested dict with its ``/``-joined path; scalars as 0-d arrays."""
+    """Yield every array of a nested dict with its ``/``-joined path; scalars as 0-d arrays.
+
+    An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.
+    """
     for key, value in tree.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not value:
+            yield f"{prefix}{key}/", np.empty(0)
+        elif isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{key}/")
         else:
             yield f"{prefix}{key}", np.asarray(value)

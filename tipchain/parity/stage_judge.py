@@ -13,7 +13,7 @@ from typing import Any
 from tipchain.errors import InputError, did_you_mean
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import SIDES, Case, KnownDeviation
-from tipchain.parity.defaults import tolerance_for, tolerances_for
+from tipchain.parity.defaults import EXACT, tolerance_for, tolerances_for
 from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.names import dump_name
 from tipchain.parity.record import Record, load_record
@@ -57,11 +57,19 @@ class Rules:
         """Return the case's rules."""
         return cls(own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override)
 
-    def for_keys(self, stage: str, keys: Iterable[str]) -> dict[str, Tolerance]:
-        """Return the tolerance of every key of a stage's dump."""
+    def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
+        """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.
+
+        A mean would pass a few wrong classes among a million pixels.
+        """
         if self.override is not None:
-            return dict.fromkeys(keys, self.override)
-        return tolerances_for(stage, keys, self.own.get(stage, {}), strict=self.strict)
+            return dict.fromkeys(arrays, self.override)
+        own = self.own.get(stage, {})
+        tolerances = tolerances_for(stage, arrays, own, strict=self.strict)
+        for key, array in arrays.items():
+            if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
+                tolerances[key] = EXACT
+        return tolerances
 
     def group(self, name: str) -> Tolerance:
         """Return the tolerance of ``gradient``, ``parameter`` or ``buffer`` tensors."""
@@ -152,8 +160,7 @@ def _different_inputs(reference: Record, port: Record) -> list[str]:
 def _judge_dump(
     stage: str, reference: Record, port: Record, rules: Rules
 ) -> tuple[list[Verdict], dict[str, Tolerance]]:
-    keys = [*reference.arrays, *(key for key in port.arrays if key not in reference.arrays)]
-    tolerances = rules.for_keys(stage, keys)
+    tolerances = rules.for_arrays(stage, {**port.arrays, **reference.arrays})
     verdicts = []
     for verdict in compare(reference.arrays, port.arrays, tolerances):
         tolerance = tolerances.get(verdict.subject)
