@@ -24,6 +24,8 @@ from tipchain.modes import Mode, data_folder
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
+LOG_COLUMNS = "76"
+"""Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
 
@@ -135,7 +137,7 @@ def run_command(command: Command, place: Place, observer: Observer) -> tuple[Res
         ending = call(
             command.argv,
             cwd=place.root / command.cwd,
-            env={**os.environ, "PATH": path, **given},
+            env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": path, **given},
             log=log,
             timeout_s=command.timeout_s,
             watch=observer.output,
