@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like"
         )
-    judged = judge_folder(folder, stages, _rules(args, folder))
+    rules, remark = _rules(args, folder)
+    judged = judge_folder(folder, stages, rules)
     report = RunReport(
         title=f"judged again: {args.run}",
         mode="",
@@ -66,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
         seconds=time.perf_counter() - clock,
         versions=installed_versions(),
         verdicts=tuple(verdict for judgement in judged for verdict in judgement.verdicts),
-        notes=tuple(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes),
+        notes=(*remark, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
     )
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
 
 
-def _rules(args: argparse.Namespace, folder: Path) -> Rules:
-    """Return the tolerances: the command line's for every tensor, else the case's."""
+def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ...]]:
+    """Return the tolerances (the command line's for every tensor, else the case's) and what to remark on them."""
     from tipchain.parity.case import load_case
     from tipchain.parity.stage_judge import Rules, case_of
     from tipchain.parity.tolerance import Tolerance
@@ -90,5 +91,6 @@ def _rules(args: argparse.Namespace, folder: Path) -> Rules:
         raise UsageError("--method needs --threshold")
     path = args.case or case_of(folder)
     if path is None:
-        return Rules(own={}, strict=args.strict, override=override)
-    return Rules.of(load_case(path), strict=args.strict, override=override)
+        remark = "the case that was run is not here: default tolerances, no known deviations; --case names it"
+        return Rules(own={}, strict=args.strict, override=override), (remark,)
+    return Rules.of(load_case(path), strict=args.strict, override=override), ()

@@ -99,7 +99,11 @@ def _verdict_rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[Outcome, str]]:
 
 
 def _hanging(head: str, text: str, width: int) -> list[str]:
-    body = textwrap.wrap(text, max(width - 9, 20)) or [""]
+    # A reason's own lines (found, expected, hint) stay lines.
+    room = max(width - 9, 20)
+    body = [
+        row for line in text.splitlines() for row in textwrap.wrap(line, room, subsequent_indent="  ")
+    ] or [""]
     return [f"{head}  {body[0]}", *(" " * 9 + line for line in body[1:])]
 
 
