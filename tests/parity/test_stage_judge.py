@@ -272,3 +272,13 @@ def test_whole_numbers_must_be_equal_unless_the_case_says_otherwise(tmp_path):
     assert outcomes(judge_stage("forward", tmp_path, PLAIN)) == {"forward/mask": "FAIL"}
     own = Rules(own={"forward": {"m*": Tolerance(threshold=1e-5, reason="ties")}})
     assert outcomes(judge_stage("forward", tmp_path, own)) == {"forward/mask": "PASS"}
+
+
+@pytest.mark.parametrize("nans", [(40, 40), (0, 40), (40, 0)])
+def test_equal_metrics_of_nan_outputs_fail(tmp_path, nans):
+    metas = [
+        {"side": side, "stage": "metric", "details": {"nan": count}}
+        for side, count in zip(("torch", "paddle"), nans, strict=True)
+    ]
+    found = outcomes(judge_stage("metric", dump_with_meta(tmp_path, "metric", *metas), PLAIN))
+    assert found == {"metric/acc_top1": "PASS", "metric/outputs": "FAIL"}

@@ -182,7 +182,13 @@ def _vacuous(stage: str, verdict: Verdict, tolerance: Tolerance) -> str | None:
 def _judge_details(stage: str, reference: Record, port: Record) -> list[Verdict]:
     """Hold against each other what both sides say about the samples and batches behind their numbers."""
     left, right = _details(reference), _details(port)
-    return [
+    nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
+    verdicts = [
+        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/outputs",
+                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing")
+        for side, count in nan.items()
+    ]  # fmt: skip
+    return verdicts + [
         Verdict(outcome=Outcome.FAIL, subject=f"{stage}/{key}",
                 reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
         for key, words in DETAILS.items()

@@ -164,8 +164,8 @@ def record_data(bench: Bench) -> Recording:
 @stage("metric")
 def record_metric(bench: Bench) -> Recording:
     """Metrics of the initial weights over the whole evaluation set, in percent."""
-    metrics, samples = _evaluate(bench, bench.eval_model())
-    return Recording(arrays=metrics, details={"samples": samples})
+    metrics, facts = _evaluate(bench, bench.eval_model())
+    return Recording(arrays=metrics, details=facts)
 
 
 @stage("loss")
@@ -227,13 +227,16 @@ def record_train(bench: Bench) -> Recording:
         if settings.schedule_per == "epoch":
             trainer.step_schedule()
     framework.set_training(model, training=False)
-    metrics, samples = _evaluate(bench, model)
-    details = {"losses": losses, "epochs": bench.epochs, "samples": samples, "batches": batches.hexdigest()}
+    metrics, facts = _evaluate(bench, model)
+    details = {"losses": losses, "epochs": bench.epochs, "batches": batches.hexdigest(), **facts}
     return Recording(arrays=metrics, details=details)
 
 
-def _evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], int]:
-    """Return the metrics over the whole evaluation set (percent, float32, shape (1,)) and its size."""
+def _evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return the metrics over the whole evaluation set (percent, float32, shape (1,)).
+
+    With them come the number of samples and of NaN among the outputs: a ranking of NaN looks like any other.
+    """
     framework, dataset = bench.framework, bench.dataset("val")
     outputs, labels = [], []
     with framework.inference():
@@ -242,8 +245,17 @@ def _evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], int]:
         ):
             outputs.append(model(image))
             labels.append(label)
-        metrics = bench.builder("metric")()(concat_outputs(framework, outputs), framework.concat(labels))
-    return {key: np.array([float(value)], dtype=np.float32) for key, value in metrics.items()}, len(dataset)
+        output = concat_outputs(framework, outputs)
+        metrics = bench.builder("metric")()(output, framework.concat(labels))
+    arrays = {key: np.array([float(value)], dtype=np.float32) for key, value in metrics.items()}
+    return arrays, {"samples": len(dataset), "nan": _count_nan(framework, output)}
+
+
+def _count_nan(framework: Framework, output: Any) -> int:
+    if isinstance(output, Mapping | tuple | list):
+        parts = output.values() if isinstance(output, Mapping) else output
+        return sum(_count_nan(framework, part) for part in parts)
+    return int(np.count_nonzero(np.isnan(framework.array(output)))) if framework.is_tensor(output) else 0
 
 
 def _backward_batches(bench: Bench, iterations: int) -> Iterator[tuple[list[Any], Any]]:

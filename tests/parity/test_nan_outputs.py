@@ -1,0 +1,20 @@
+"""Models that put out NaN on both sides pass no stage that runs them."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_project import make_tiny_project
+
+pytestmark = pytest.mark.frameworks
+
+
+def test_nan_on_both_sides_passes_no_stage(tmp_path):
+    project = make_tiny_project(tmp_path)
+    for side in ("torch", "paddle"):
+        head = "return self.head("
+        project.edit(f"tiny_{side}.py", head, head.replace("self", "float('nan') * self"))
+    done = project.align()
+    assert done.returncode == 1, done.stderr
+    for stage in ("forward", "metric", "loss", "backward", "train"):
+        assert f"FAIL     {stage}/" in done.stdout
+    assert "the torch model put out 200 NaN" in done.stdout
