@@ -224,6 +224,18 @@ def test_half_made_data_folder(data, tmp_path, capsys):
     assert "half/val: is missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path, split):
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data" / split / "3" / "0.png").write_bytes(b"no image")
+    argv = [sys.executable, str(ROOT / "tools/train.py"), "--case", str(CASE)]
+    argv += ["--data-path", str(tmp_path / "data"), "--output-dir", str(tmp_path / "out")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert f"{split}/3/0.png" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_truncated_weights(data, trained, tmp_path, capsys):
     broken = tmp_path / "a.pdparams"
     broken.write_bytes((trained / "latest.pdparams").read_bytes()[:-50])

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import DataError
+from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
 
 
 def train_batches(
     dataset: Any, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int
 ) -> Any:
-    """Return a loader over this rank's share of one epoch, and the epoch's number of batches.
+    """Return the batches of this rank's share of one epoch, and their number.
 
     The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen.
 
@@ -27,7 +28,7 @@ def train_batches(
         skip: batches at the epoch's beginning that were trained on before.
         num_workers: loader processes; 0 loads in this one.
     """
-    from paddle.io import DataLoader, DistributedBatchSampler
+    from paddle.io import DistributedBatchSampler
 
     class Rest(DistributedBatchSampler):  # type: ignore[misc]
         """The epoch's batches after the first ``skip``."""
@@ -37,16 +38,15 @@ def train_batches(
 
     sampler = Rest(dataset, batch_size=batch_size, shuffle=True)
     sampler.set_epoch(mix_seed(seed, epoch))
-    loader = DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
-    return loader, len(sampler)
+    return load_batches(dataset, sampler, num_workers=num_workers), len(sampler)
 
 
 def eval_batches(dataset: Any, *, batch_size: int, num_workers: int) -> Any:
-    """Return a loader over the whole of ``dataset``, in its order."""
-    from paddle.io import BatchSampler, DataLoader
+    """Return the batches of the whole of ``dataset``, in its order."""
+    from paddle.io import BatchSampler
 
     sampler = BatchSampler(dataset, batch_size=batch_size)
-    return DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+    return load_batches(dataset, sampler, num_workers=num_workers)
 
 
 def mix_seed(*parts: int) -> int:
@@ -55,12 +55,14 @@ def mix_seed(*parts: int) -> int:
 
 
 def reading(batches: Any) -> Iterator[Any]:
-    """Yield ``batches``; an image that cannot be read stops the program.
+    """Yield ``batches``; a sample that cannot be read stops the program.
 
     Raises:
-        ProgramError: names the image.
+        ProgramError: says what the data set said.
     """
     try:
         yield from batches
     except DataError as error:
         raise ProgramError(str(error)) from error
+    except Exception as error:
+        raise ProgramError(f"a sample cannot be read: {type(error).__name__}: {error}") from error

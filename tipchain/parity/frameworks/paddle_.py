@@ -14,6 +14,7 @@ import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
+from tipchain.paddle_loading import load_batches
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 
 
@@ -162,8 +163,7 @@ class PaddleFramework:
             def __len__(self) -> int:
                 return len(indices)
 
-        loader = io.DataLoader(dataset, batch_sampler=Fixed(), return_list=True, num_workers=0)
-        for image, label, files in loader:
+        for image, label, files in load_batches(dataset, Fixed()):
             yield image, label, [str(file) for file in files]
 
     def _oriented(self, tensor: Any, transposed: bool) -> Array:

@@ -1,0 +1,63 @@
+"""Loading Paddle's batches: an exception in a data set arrives where the batches are used, and nothing hangs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.frameworks
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = """
+import sys
+import numpy as np
+from paddle.io import BatchSampler
+from tipchain.paddle_loading import load_batches
+
+class Ten:
+    def __len__(self): return 10
+    def __getitem__(self, index):
+        if index == {bad}: {deed}
+        return np.full(2, index, np.float32), index, f"{{index}}.png"
+
+seen = 0
+try:
+    for image, label, name in load_batches(Ten(), BatchSampler(Ten(), batch_size=2), num_workers={workers}):
+        seen += len(label)
+except Exception as error:
+    print(seen, type(error).__name__, str(error).splitlines()[-1])
+else:
+    print(seen, "all")
+"""
+
+
+def load(bad=-1, deed="pass", workers=0):
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+    program = PROGRAM.format(bad=bad, deed=deed, workers=workers)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )  # fmt: skip
+    return done.stdout.splitlines()[-1]
+
+
+def test_all_batches_come():
+    assert load() == "10 all"
+
+
+@pytest.mark.parametrize("bad", [0, 5, 9])
+def test_what_the_data_set_raises_arrives(bad):
+    seen, kind, *message = load(bad, "raise OSError('5.png is damaged')").split(maxsplit=2)
+    assert (kind, message) == ("OSError", ["5.png is damaged"])
+    assert int(seen) <= bad
+
+
+def test_samples_that_do_not_fit_together_are_an_error():
+    assert load(5, "return np.zeros(3, np.float32), 5, 'x'").split()[1] != "all"
+
+
+def test_an_exception_in_a_worker_process_is_an_error():
+    assert load(5, "raise OSError('5.png is damaged')", workers=1).split()[1] != "all"
