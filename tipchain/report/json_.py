@@ -130,24 +130,25 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
 
 
 def _parse_result(data: Mapping[str, Any]) -> Result:
-    values = {
-        item.name: data[item.name]
-        for item in fields(Result)
-        if item.name not in ("command", "outcome", "tail")
-    }
     return Result(
         command=_parse_command(data["command"]),
         outcome=Outcome(data["outcome"]),
-        tail=tuple(data["tail"]),
-        **values,
+        reason=str(data["reason"]),
+        exit_code=None if data["exit_code"] is None else int(data["exit_code"]),
+        signal=str(data["signal"]),
+        started=str(data["started"]),
+        seconds=float(data["seconds"]),
+        peak_memory_mb=float(data["peak_memory_mb"]),
+        log=str(data["log"]),
+        tail=tuple(str(line) for line in data["tail"]),
     )
 
 
 def _parse_command(data: Mapping[str, Any]) -> Command:
     return Command(
-        id=data["id"],
-        step=data["step"],
-        argv=tuple(data["argv"]),
+        id=str(data["id"]),
+        step=str(data["step"]),
+        argv=tuple(str(word) for word in data["argv"]),
         env=dict(data["env"]),
         cwd=data["cwd"],
         log=data["log"],
