@@ -107,6 +107,19 @@ def test_whole_infer_aligns_forward_data_and_metric_only():
     ]
     some = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:02|05")))
     assert [command.id for command in some.commands if command.step == "align"] == ["align[02]", "align[05]"]
+    none = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:04|05")), Mode.WHOLE_INFER)
+    assert "nothing is aligned: whole_infer has none of the file's steps" in none.notes
+
+
+def test_a_null_case_is_no_alignment_and_a_step_is_planned_once():
+    without = make(edit(TEMPLATE + ALIGNMENT, ("alignment:", "alignment:null")))
+    assert without.commands == make(TEMPLATE).commands
+    twice = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|01|03")))
+    assert [command.id for command in twice.commands][:3] == [
+        "align[01]",
+        "align[03]",
+        "train[norm_train;gpus=-1]",
+    ]
 
 
 # whole_infer

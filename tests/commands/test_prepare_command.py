@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.cli import main
+from tipchain.commands import prepare
 from tipchain.parity import weights
 
 CASE = """\
@@ -115,3 +116,11 @@ def test_wrong_use_is_exit_2(params, asked, text, mode, message, capsys):
     assert main(["prepare", str(params), mode]) == 2
     assert message in capsys.readouterr().err
     assert folders(params) == []
+
+
+def test_a_parameter_file_outside_the_project_means_the_projects_case(params, tmp_path_factory, monkeypatch):
+    project = params.parents[3]
+    monkeypatch.setattr(prepare, "PROJECT", project)
+    outside = tmp_path_factory.mktemp("elsewhere") / "own.txt"
+    outside.write_text(params.read_text())
+    assert prepare.alignment_case(outside) == project / "configs/demo.yaml"

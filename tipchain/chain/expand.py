@@ -138,9 +138,12 @@ class _Expander:
         if alignment is None or self.legacy:
             return
         device = self.device()
-        for step in alignment.steps:
-            if self.spec.mode is Mode.WHOLE_INFER and step not in ALIGNED_IN_WHOLE_INFER:
-                continue
+        steps = alignment.steps
+        if self.spec.mode is Mode.WHOLE_INFER:
+            steps = tuple(step for step in steps if step in ALIGNED_IN_WHOLE_INFER)
+        if not steps:
+            self.notes.append(f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")
+        for step in steps:
             argv = (*self.python, f"test_tipc/{SCRIPTS[step]}", "--case", alignment.case)
             argv += ("--mode", self.spec.mode.value, "--device", device)
             self.add("align", step, argv, on_gpu=device != "cpu")

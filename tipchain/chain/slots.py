@@ -198,7 +198,7 @@ SCRIPTS: Mapping[str, str] = {
 
 
 def alignment_params(file: ParamFile) -> Alignment | None:
-    """Return the file's alignment section, or None where there is none.
+    """Return the file's alignment section, or None where there is none or its case is ``null``.
 
     Raises:
         ParamsError: an unknown, repeated or missing key, an empty case, an unknown step.
@@ -225,4 +225,5 @@ def alignment_params(file: ParamFile) -> Alignment | None:
     for step in steps.values:
         if step not in SCRIPTS:
             raise steps.error(f"unknown step {step!r}", expected="|".join(SCRIPTS))
-    return Alignment(case=found["alignment"].value.strip(), steps=steps.values)
+    case = _slot(file, "alignment", found["alignment"])
+    return None if case.absent else Alignment(case=case.value, steps=tuple(dict.fromkeys(steps.values)))

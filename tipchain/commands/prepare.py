@@ -14,6 +14,8 @@ from tipchain.outcome import ExitCode
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
 
+PROJECT = Path(__file__).resolve().parents[2]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -58,7 +60,10 @@ def alignment_case(params: Path) -> Path | None:
     for param in file.section("alignment_params"):
         if param.key == "alignment":
             name = param.value.strip()
-            return None if name in ("", "null") else find_root(params) / name
+            path = find_root(params) / name
+            # A file outside the project means the project's case, as the runner and the scripts do.
+            path = path if path.exists() or not (PROJECT / name).exists() else PROJECT / name
+            return None if name in ("", "null") else path
     raise ParamsError(
         "the section has no 'alignment' line", file=params, key="alignment_params",
         expected="alignment:configs/alexnet.yaml",
