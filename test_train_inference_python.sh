@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a TIPC chain: alignment, then train, eval, export and inference.
 #
-#   bash test_train_inference_python.sh PARAMS MODE [GPU_ID]
+#   bash test_train_inference_python.sh PARAMS MODE [GPU_ID] [--data-path DIR]
 #
 # PARAMS is relative to the folder you are in or to the project. GPU_ID is CUDA_VISIBLE_DEVICES in whole_infer.
 # What is missing (environment, data) is set up first by prepare.sh. The interpreter is $TIPCHAIN_PYTHON, or
@@ -10,11 +10,12 @@ set -euo pipefail
 
 usage() {
   cat >&2 <<'USAGE'
-usage: bash test_train_inference_python.sh PARAMS MODE [GPU_ID]
+usage: bash test_train_inference_python.sh PARAMS MODE [GPU_ID] [--data-path DIR]
 
   PARAMS  parameter file, as test_tipc/configs/alexnet/train_infer_python.txt
   MODE    lite_train_lite_infer, lite_train_whole_infer, whole_train_whole_infer or whole_infer
   GPU_ID  CUDA_VISIBLE_DEVICES in whole_infer
+  DIR     images of your own, train/<class>/ and val/<class>/, in place of the shipped ones
 USAGE
   exit 2
 }
@@ -33,10 +34,20 @@ find_params() { # <params> <project>
 }
 
 main() {
-  local arg
-  for arg in "$@"; do
-    [[ "${arg}" != "-h" && "${arg}" != "--help" ]] || usage
+  local words=() data=()
+  while (($#)); do
+    case "$1" in
+      --data-path)
+        [[ -d "${2:-}" ]] || usage
+        data=(--data-path "$(cd -- "$2" && pwd)")
+        shift
+        ;;
+      -*) usage ;;
+      *) words+=("$1") ;;
+    esac
+    shift
   done
+  set -- "${words[@]}"
   (($# == 2 || $# == 3)) || usage
   case "$2" in
     lite_train_lite_infer | lite_train_whole_infer | whole_train_whole_infer | whole_infer) ;;
@@ -60,10 +71,14 @@ main() {
 
   cd -- "${project}"
   local status=0
-  bash prepare.sh "${params}" "$2" || status=$?
+  bash prepare.sh "${params}" "$2" "${data[@]}" || status=$?
   # 1 says that the port does not take the weights: the alignment steps report that, and the chain still runs.
   ((status <= 1)) || exit "${status}"
-  exec "${python}" -m tipchain run "${params}" "$2" ${3:+--gpu-id "$3"} ${TIPCHAIN_PYTHON:+--python "${python}"}
+  local run=("${python}" -m tipchain run "${params}" "$2" "${data[@]}" ${3:+--gpu-id "$3"})
+  [[ -z "${TIPCHAIN_PYTHON:-}" ]] || run+=(--python "${python}")
+  ((status == 1)) || exec "${run[@]}"
+  "${run[@]}" || status=$?
+  exit "${status}"
 }
 
 main "$@"

@@ -103,3 +103,27 @@ def test_the_interpreter_is_the_projects_unless_told(project, tmp_path):
     stub(tmp_path / "mine", 'echo "mine $*"')
     done = call(project, "test_tipc/configs/p.txt", MODE, cwd=tmp_path, TIPCHAIN_PYTHON="./mine")
     assert done.stdout.startswith("mine -m tipchain run")
+
+
+def test_a_data_folder_of_ones_own_reaches_preparation_and_every_command(project, tmp_path):
+    (tmp_path / "my data").mkdir()
+    program = "import os; print('data is', os.environ['TIPCHAIN_DATA'])"
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (project / name).write_text(program)
+    done = call(project, "test_tipc/configs/p.txt", MODE, "--data-path", "my data", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (project / "prepared").read_text().splitlines()[-1] == str(tmp_path / "my data")
+    logs = [log for log in (project / "test_tipc/output/net" / MODE / "runs").rglob("*.log") if log.is_file()]
+    assert logs
+    assert all(f"data is {tmp_path / 'my data'}" in log.read_text() for log in logs)
+    done = call(project, "test_tipc/configs/p.txt", MODE, "--data-path", "nowhere", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_a_port_that_does_not_take_the_weights_still_runs_the_chain(project):
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (project / name).write_text("")
+    done = call(project, "test_tipc/configs/p.txt", MODE, PREPARE_EXIT="1")
+    assert done.returncode == 1, "whatever the chain says"
+    assert "exit code 0" in done.stdout

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tipchain.errors import WeightsError, did_you_mean
 from tipchain.layer_types import OWN, PaddleName, paddle_name, rule_for
 from tipchain.runs import replacing_path
-from tipchain.torch_weights import first_line, read_torch_state
+from tipchain.torch_weights import WEIGHTS_HINT, first_line, read_torch_state
 
 Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"
@@ -54,7 +54,7 @@ def read_paddle_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             found = _ArraysOnly(file, encoding="latin1").load()
     except FileNotFoundError as error:
-        raise WeightsError("no such weight file", file=path) from error
+        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT) from error
     except OSError as error:
         raise WeightsError("cannot be read", file=path, found=error) from error
     except Exception as error:  # a damaged pickle raises of any kind

@@ -8,6 +8,8 @@ from typing import Any
 
 from tipchain.errors import WeightsError
 
+WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
+
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its class where it has none."""
@@ -24,7 +26,7 @@ def read_torch_state(path: Path) -> dict[str, Any]:
     import torch
 
     if not path.is_file():
-        raise WeightsError("no such weight file", file=path)
+        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT)
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

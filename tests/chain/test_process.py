@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -30,7 +32,23 @@ def test_output_status_time_and_memory_are_kept(tmp_path):
     assert (tmp_path / "out.log").read_text() == "one\ntwo\n"
     assert seen[-1] == "two"
     assert 0.1 <= ending.seconds < 5
-    assert 0.5 < ending.peak_memory_mb < 500
+
+
+def test_peak_memory_is_the_commands_own(tmp_path):
+    """In a process of its own: a child starts out with the size of whoever forks it."""
+    program = (
+        "import os, sys; from pathlib import Path; from tipchain.chain.process import call\n"
+        "for n in (1, 200):\n"
+        "    argv = (sys.executable, '-c', f'x = bytes(b\"1\") * ({n} << 20)')\n"
+        "    log = Path(sys.argv[1]) / f'{n}.log'\n"
+        "    print(call(argv, cwd=Path.cwd(), env=dict(os.environ), log=log, timeout_s=60, watch=len).peak_memory_mb)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    small, large = map(float, done.stdout.split())
+    assert 1 < small < 150
+    assert 150 < large - small < 250
 
 
 def test_a_signal_is_told_from_a_status(tmp_path):

@@ -90,6 +90,23 @@ def test_an_alignments_reason_is_its_first_failed_check_not_its_summary(tmp_path
     assert results["train"].reason == "exit 1: exit code 1: failed"
 
 
+@pytest.mark.parametrize(
+    ("summary", "outcome"),
+    [
+        ("3 passed, 0 failed, 1 error, 0 skipped in 2.0 s", "ERROR"),
+        ("3 passed, 1 failed, 2 errors, 0 skipped in 2.0 s", "FAIL"),
+        ("3 passed, 1 failed, 0 errors, 0 skipped in 2.0 s", "FAIL"),
+        ("no summary at all", "FAIL"),
+    ],
+)
+def test_an_alignment_that_could_not_find_out_is_an_error(summary, outcome):
+    command = Command(
+        id="align[01]", step="align", argv=("x",), env={}, cwd=".", log="", timeout_s=None, needs=()
+    )
+    found, _ = judge(command, Ending(exit_code=1, tail=(summary, "exit code 1: a check failed")))
+    assert found.value == outcome
+
+
 def test_a_timeout_is_an_error(tmp_path):
     results, _ = go(tmp_path, command("hang", "sleep 60", timeout_s=0.2))
     assert (results["hang"].outcome, results["hang"].reason) == (Outcome.ERROR, "timed out after 0.2 s")

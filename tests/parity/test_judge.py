@@ -241,3 +241,15 @@ def test_an_empty_dict_among_arrays_is_no_pass(port):
         ("a/", False),
         ("b", True),
     ]
+
+
+def test_a_mean_excuses_no_whole_number_unless_a_reason_is_given():
+    labels = np.zeros(2_000_000, np.int64)
+    wrong = labels.copy()
+    wrong[5] = 1
+    (verdict,) = compare({"label": labels}, {"label": wrong}, Tolerance(threshold=1e-6))
+    assert verdict.outcome is Outcome.FAIL
+    assert "worst at (5,)" in verdict.reason
+    excused = Tolerance(threshold=1e-6, reason="one tie in two million")
+    (verdict,) = compare({"label": labels}, {"label": wrong}, excused)
+    assert verdict.outcome is Outcome.PASS

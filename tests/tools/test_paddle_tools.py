@@ -174,6 +174,9 @@ def test_finished_checkpoint_is_left_alone(data, trained, capsys):
     ("flags", "message"),
     [
         (["--amp-level", "O1"], "on a CPU Paddle ignores mixed precision"),
+        (["--amp-level", "amp"], "on a CPU Paddle ignores mixed precision"),
+        (["Global.scale_loss=many"], "unknown word 'Global.scale_loss=many'"),
+        (["Global.epochs=5"], "unknown word 'Global.epochs=5'"),
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--epochs", "0"], "whole number > 0"),
         (["--lr", "nan"], "number > 0"),
@@ -406,3 +409,11 @@ def test_two_processes_train_one_model(data, tmp_path):
     assert logs["workerlog.0"].count("[Eval]") == 2
     assert "[Eval]" not in logs["workerlog.1"]
     assert json.loads((tmp_path / "out/latest.json").read_text())["devices"] == 2
+
+
+def test_the_words_that_tipc_adds_for_mixed_precision_are_understood():
+    from tipchain.paddle_tools.train import AMP_LEVELS, parse_scaling
+
+    words = ["Global.use_amp=True", "Global.scale_loss=1024.0", "Global.use_dynamic_loss_scaling=True"]
+    assert parse_scaling(words) == {"init_loss_scaling": 1024.0, "use_dynamic_loss_scaling": True}
+    assert (AMP_LEVELS["amp"], AMP_LEVELS["fp16"], AMP_LEVELS["fp32"]) == ("O1", "O2", "O0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -24,6 +25,8 @@ from tipchain.modes import Mode, data_folder
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
+SUMMARY = re.compile(r"\d+ passed, (?P<failed>\d+) failed, (?P<errors>\d+) errors?, \d+ skipped in ")
+"""What alignments print last but one."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
@@ -168,8 +171,14 @@ def judge(command: Command, ending: Ending) -> tuple[Outcome, str]:
     if code == 0:
         return Outcome.PASS, ""
     said = f": {textwrap.shorten(_said(command, ending.tail), 200)}" if ending.tail else ""
-    unusable = code in (126, 127) or (command.step == "align" and code != 1)
+    unusable = code in (126, 127) or (command.step == "align" and (code != 1 or _only_errors(ending.tail)))
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
+
+
+def _only_errors(tail: tuple[str, ...]) -> bool:
+    """Tell from an alignment's summary whether it found nothing wrong but could not find out everything."""
+    counts = [match for line in tail if (match := SUMMARY.match(line))]
+    return bool(counts) and counts[-1]["failed"] == "0" and counts[-1]["errors"] != "0"
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:

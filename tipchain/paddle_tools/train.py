@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +38,8 @@ from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
 from tipchain.runs import MODE_VARIABLE
 
-AMP_LEVELS = ("O0", "O1", "O2")
+AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
+"""Paddle's levels, and the words of a TIPC parameter file's precision list for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class Settings:
         print_freq: steps between log lines.
         num_workers: loader processes.
         amp_level: O0 (float32), O1 or O2.
+        scaling: arguments of ``paddle.amp.GradScaler``.
         output_dir: where checkpoints go.
         pretrained: weights to start from, or None.
         resume: prefix of the checkpoint to go on from, or None.
@@ -66,6 +69,7 @@ class Settings:
     print_freq: int
     num_workers: int
     amp_level: str
+    scaling: Mapping[str, float | bool]
     output_dir: Path
     pretrained: Path | None
     resume: Path | None
@@ -95,7 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--amp-level",
         choices=AMP_LEVELS,
         default="O0",
-        help="mixed precision, on a GPU only (default O0: off)",
+        help="mixed precision, on a GPU only (default O0: off); TIPC's amp is O1, fp16 is O2",
+    )
+    add(
+        "words",
+        nargs="*",
+        metavar="Global.KEY=VALUE",
+        help="TIPC's words on loss scaling, as its drivers pass them",
     )
     add("--seed", type=int, help="default: the checkpoint's, else the case's")
     add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
@@ -104,9 +114,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test-only", action="store_true", help="evaluate the weights of --pretrained or --resume, and stop")
 
 
+def parse_scaling(words: Sequence[str]) -> dict[str, float | bool]:
+    """Return the arguments of ``paddle.amp.GradScaler`` that TIPC's words ask for.
+
+    Raises:
+        UsageError: another word, or a value of the wrong kind.
+    """
+    scaling: dict[str, float | bool] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "Global.scale_loss" and _is_positive(value):
+            scaling["init_loss_scaling"] = float(value)
+        elif key == "Global.use_dynamic_loss_scaling" and value in ("True", "False"):
+            scaling["use_dynamic_loss_scaling"] = value == "True"
+        elif word != "Global.use_amp=True":
+            raise UsageError(
+                f"unknown word {word!r}\n  expected: Global.use_amp=True, Global.scale_loss=NUMBER > 0 or "
+                "Global.use_dynamic_loss_scaling=True|False"
+            )
+    return scaling
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
+
+
 def run(args: argparse.Namespace) -> int:
     """Train, evaluating and saving after every epoch."""
-    if args.amp_level != "O0" and args.device == "cpu":
+    if AMP_LEVELS[args.amp_level] != "O0" and args.device == "cpu":
         raise UsageError(
             f"--amp-level {args.amp_level} needs --device gpu: on a CPU Paddle ignores mixed precision and would "
             "train in float32"
@@ -152,7 +190,8 @@ def _settings(args: argparse.Namespace, case: Case, position: Position | None) -
         max_steps=args.max_iters,
         print_freq=args.print_freq,
         num_workers=args.num_workers,
-        amp_level=args.amp_level,
+        amp_level=AMP_LEVELS[args.amp_level],
+        scaling=parse_scaling(args.words),
         output_dir=args.output_dir,
         pretrained=args.pretrained,
         resume=args.resume,
@@ -196,7 +235,7 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
     if weights is not None:
         load_paddle_weights(model, weights)
     optimizer, schedule = _optimizer(bench, model, settings)
-    scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler()
+    scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler(**settings.scaling)
     if settings.amp_level == "O2":
         # After the weights are loaded, for the model's tensors become float16. Saved ones stay float32, so
         # that they load into the plain model.

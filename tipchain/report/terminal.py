@@ -136,9 +136,12 @@ def summary_lines(report: RunReport) -> list[str]:
         f"{outcomes.count(Outcome.SKIP)} skipped",
     ]
     code = report.exit_code
+    meaning = MEANINGS.get(code, code.name.lower())
+    if code is ExitCode.PASSED and Outcome.SKIP in outcomes:
+        meaning = "all that ran passed"
     return [
         f"{', '.join(counts)} in {report.seconds:.1f} s",
-        f"exit code {int(code)}: {MEANINGS.get(code, code.name.lower())}",
+        f"exit code {int(code)}: {meaning}",
     ]
 
 
