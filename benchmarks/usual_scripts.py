@@ -30,9 +30,7 @@ class Script:
     def __init__(self, settings: dict) -> None:
         self.settings = settings
         self.out = Path(settings["out"])
-        inputs = np.load(
-            settings["inputs"], allow_pickle=True
-        ).item()  # our own file, as these scripts read it
+        inputs = ReprodDiffHelper().load_info(settings["inputs"])
         self.label = inputs.pop("label")
         self.inputs = list(inputs.values())
         torch.manual_seed(settings["seed"])
