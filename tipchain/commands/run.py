@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import replace
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
 
 LOG_NAME = "results_python.log"
-PACKAGES = ("numpy", "torch", "paddlepaddle", "paddlepaddle-gpu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,17 +112,10 @@ def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a run rests on, as installed beside tipchain; nothing is imported."""
-    found = {package: _version(package) for package in PACKAGES}
-    installed = {package: version for package, version in found.items() if version}
-    return {"tipchain": __version__, "python": platform.python_version(), **installed}
+    """Return the versions that a run rests on, as installed beside tipchain; no framework is imported."""
+    from tipchain.environment import installed_versions
 
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
+    return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
 
 
 def device_names(plan: Plan) -> str:

@@ -166,7 +166,7 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
 def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:
     """Start a recorder for each side that has no dump."""
     case, weights = request.case, prepared.weights
-    sides = request.recorded_sides
+    sides, revision = request.recorded_sides, commit(request.case.root)
     return [
         RecordingProcess(
             Job(
@@ -183,7 +183,7 @@ def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[
                 eval_data=str(prepared.eval_data.resolve()),
                 epochs=case.epochs(request.mode),
                 digests=prepared.digests,
-                commit=commit(case.root),
+                commit=revision,
             ),
             stages,
             request.timeout_s,
