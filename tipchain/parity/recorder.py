@@ -150,17 +150,11 @@ def _check_weights(job: Job) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return (
-            hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
-        )
-
-
-def _sha256(file: Any) -> str:
+    """Return the SHA-256 of a file's bytes, read piece by piece."""
     digest = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
     return digest.hexdigest()
 
 
