@@ -17,11 +17,12 @@ class Mode(Enum):
     LITE_TRAIN_WHOLE_INFER = "lite_train_whole_infer"
     WHOLE_TRAIN_WHOLE_INFER = "whole_train_whole_infer"
     WHOLE_INFER = "whole_infer"
+    KLQUANT_WHOLE_INFER = "klquant_whole_infer"
 
     @property
     def trains(self) -> bool:
         """Whether the mode has training steps."""
-        return self is not Mode.WHOLE_INFER
+        return self not in (Mode.WHOLE_INFER, Mode.KLQUANT_WHOLE_INFER)
 
     @property
     def train_data(self) -> str:

@@ -11,10 +11,11 @@ import pytest
 from chain_samples import stub
 
 from tipchain.chain import run as run_module
+from tipchain.chain.execute import Place, judge
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.process import Ending
 from tipchain.chain.result import Result
-from tipchain.chain.run import Place, judge, link_latest, run_plan, unaccounted
+from tipchain.chain.run import link_latest, run_plan, unaccounted
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 
@@ -26,7 +27,7 @@ class Silent:
     def started(self, command, number, total):
         self.events.append(("started", command.id, number, total))
 
-    def output(self, line):
+    def output(self, command, line):
         pass
 
     def ended(self, result):
@@ -171,7 +172,7 @@ def test_observers_hear_of_everything(tmp_path):
 
 def test_an_interrupt_keeps_the_results_so_far(tmp_path):
     class Impatient(Silent):
-        def output(self, line):
+        def output(self, command, line):
             raise KeyboardInterrupt
 
     results, interrupted = go(
@@ -212,7 +213,7 @@ def test_a_bug_in_the_runner_is_an_error_of_the_command(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(run_module, "call", broken)
+    monkeypatch.setattr("tipchain.chain.execute.call", broken)
     results, _ = go(tmp_path, command("a"))
     assert (results["a"].outcome, results["a"].reason) == (Outcome.ERROR, "RuntimeError: broken")
 

@@ -180,7 +180,7 @@ def test_live_view_on_a_pipe_is_plain_lines():
     stream = io.StringIO()
     view = LiveView(stream)
     view.started(FAILED.command, 1, 2)
-    view.output("hidden")
+    view.output(None, "hidden")
     view.ended(FAILED)
     first, second = stream.getvalue().splitlines()
     assert first == "[1/2] eval[x] ..."
@@ -194,7 +194,7 @@ def test_live_view_on_a_terminal_shows_the_last_line(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     view = LiveView(stream)
     view.started(FAILED.command, 1, 2)
-    view.output("epoch 3")
+    view.output(None, "epoch 3")
     view.ended(FAILED)
     assert "\r\x1b[2K[1/2] eval[x]  epoch 3" in stream.getvalue()
     assert "\x1b[31m" not in stream.getvalue()

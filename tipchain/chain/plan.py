@@ -9,10 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tipchain.modes import Mode
 
 PLACEHOLDER = "RUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """What a command must have left when it exits 0; files of earlier runs do not count.
+
+    Attributes:
+        what: ``checkpoint``, ``program``, ``weights`` or ``result line``, for messages.
+        files: glob patterns relative to where the plan was made, or absolute; one match of one of them will do.
+        in_log: whether it is looked for in the command's own log instead.
+        line: regular expression that a line of the log must match; "" for the usual result lines.
+    """
+
+    what: str
+    files: tuple[str, ...] = ()
+    in_log: bool = False
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Find:
+    """A text in a command's words whose final form is known only when the command starts.
+
+    Attributes:
+        text: what stands in the words of the plan.
+        files: glob patterns like those of `Artifact`; the first with a match gives the text, its newest match
+            where there are several.
+    """
+
+    text: str
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +62,12 @@ class Command:
         needs: ids of the commands that must have passed.
         on_gpu: whether it needs a GPU.
         skip: why it cannot run, known before; "" if it can.
+        leg: commands of one leg run one after the other, in the plan's order; legs may run at once.
+        gpus: ids of the GPUs that it takes; with ``on_gpu`` and none named, it takes whichever there are.
+        launched: whether it starts worker processes with ``paddle.distributed.launch``.
+        leaves: what it must leave.
+        finds: texts in ``argv`` that are settled when it starts.
+        links: (name, target) pairs of symbolic links to make before it starts where the target exists.
     """
 
     id: str
@@ -42,6 +80,12 @@ class Command:
     needs: tuple[str, ...] = ()
     on_gpu: bool = False
     skip: str = ""
+    leg: str = ""
+    gpus: tuple[str, ...] = ()
+    launched: bool = False
+    leaves: tuple[Artifact, ...] = ()
+    finds: tuple[Find, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +103,9 @@ class Plan:
         commands: the commands in order.
         latest: names below ``out`` that shall point to files of the run, as (name, path below ``run``).
         notes: what was left out and why.
+        results_log: name of the suite's log of status lines, below ``out``.
+        results_head: line that the suite writes there at the start of a run, "" for none.
+        redirected: steps whose status lines show the redirection to the log.
     """
 
     params: str
@@ -71,6 +118,9 @@ class Plan:
     commands: tuple[Command, ...]
     latest: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    results_log: str = "results_python.log"
+    results_head: str = ""
+    redirected: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +130,18 @@ class Options:
     Attributes:
         run: name of the run's folder.
         python: interpreter instead of the file's.
-        timeout_s: limit for every command.
+        timeout_s: limit for every command; None for the mode's own limits, infinity for none.
         gpu_id: CUDA_VISIBLE_DEVICES in whole_infer.
         device: device of the alignment instead of the first gpu_list entry's.
+        root: absolute folder that the plan is made in, for suites that name it in their commands.
+        workdir: folder for the output instead of ``test_tipc/output``; "" for that.
     """
 
     run: str = PLACEHOLDER
     python: str | None = None
     timeout_s: float | None = None
+    root: str = "."
+    workdir: str = ""
     gpu_id: str | None = None
     device: str | None = None
 
@@ -104,7 +158,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
 
 
 def command_json(command: Command) -> dict[str, object]:
-    """Return one command as JSON."""
+    """Return one command as JSON; what is rarely there only where it is."""
     data: dict[str, object] = {
         "id": command.id,
         "step": command.step,
@@ -116,7 +170,48 @@ def command_json(command: Command) -> dict[str, object]:
         "needs": list(command.needs),
         "on_gpu": command.on_gpu,
     }
-    return {**data, "skip": command.skip} if command.skip else data
+    rare: dict[str, object] = {
+        "skip": command.skip,
+        "leg": command.leg,
+        "gpus": list(command.gpus),
+        "launched": command.launched,
+        "leaves": [
+            {"what": one.what, "files": list(one.files), "in_log": one.in_log, "line": one.line}
+            for one in command.leaves
+        ],
+        "finds": [{"text": one.text, "files": list(one.files)} for one in command.finds],
+        "links": [list(pair) for pair in command.links],
+    }
+    return data | {name: value for name, value in rare.items() if value}
+
+
+def parse_command(data: Mapping[str, Any]) -> Command:
+    """Return the command of JSON values.
+
+    Raises:
+        KeyError, TypeError, ValueError: they are none.
+    """
+    return Command(
+        id=str(data["id"]),
+        step=str(data["step"]),
+        argv=tuple(str(word) for word in data["argv"]),
+        env=dict(data["env"]),
+        cwd=data["cwd"],
+        log=data["log"],
+        timeout_s=data["timeout_s"],
+        needs=tuple(data["needs"]),
+        on_gpu=bool(data["on_gpu"]),
+        skip=data.get("skip", ""),
+        leg=data.get("leg", ""),
+        gpus=tuple(data.get("gpus", ())),
+        launched=bool(data.get("launched", False)),
+        leaves=tuple(
+            Artifact(what=one["what"], files=tuple(one["files"]), in_log=one["in_log"], line=one["line"])
+            for one in data.get("leaves", ())
+        ),
+        finds=tuple(Find(text=one["text"], files=tuple(one["files"])) for one in data.get("finds", ())),
+        links=tuple((name, target) for name, target in data.get("links", ())),
+    )
 
 
 def with_notes(plan: Plan, *notes: str) -> Plan:

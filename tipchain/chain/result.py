@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tipchain.chain.plan import Command
 from tipchain.outcome import Outcome
@@ -23,6 +24,9 @@ class Result:
         peak_memory_mb: largest resident size of the command or of a process it waited for, in MiB.
         log: its log, relative to the run's folder.
         tail: the log's last lines.
+        figures: numbers found in the log, by name: ``avg_ips``, ``loss``, ``top1``, ``infer_ms``, ...
+        missing: the artifacts that it should have left and did not, as text.
+        reused: whether an earlier attempt of the run had passed it, so that it was not run again.
     """
 
     command: Command
@@ -35,3 +39,6 @@ class Result:
     peak_memory_mb: float = 0.0
     log: str = ""
     tail: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    reused: bool = False

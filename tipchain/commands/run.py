@@ -20,9 +20,10 @@ from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
+    from tipchain.chain.execute import Place
     from tipchain.chain.plan import Command, Plan
     from tipchain.chain.result import Result
-    from tipchain.chain.run import Observer, Place
+    from tipchain.chain.run import Observer
     from tipchain.report.model import RunReport
 
 LOG_NAME = "results_python.log"
@@ -68,7 +69,8 @@ def _data_folder(path: Path | None) -> Path | None:
 
 
 def _run(plan: Plan, folder: Path, data: Path | None, *, json_to: str | None, junit_to: str | None) -> int:
-    from tipchain.chain.run import Place, link_latest, run_plan
+    from tipchain.chain.execute import Place
+    from tipchain.chain.run import link_latest, run_plan
     from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.model import RunReport
     from tipchain.report.terminal import LiveView
@@ -165,9 +167,9 @@ class ResultsLog:
         """Pass on that a command starts."""
         self.view.started(command, number, total)
 
-    def output(self, line: str) -> None:
+    def output(self, command: Command, line: str) -> None:
         """Pass on a line of output."""
-        self.view.output(line)
+        self.view.output(command, line)
 
     def ended(self, result: Result) -> None:
         """Log how a command ended."""

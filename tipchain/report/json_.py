@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.chain.plan import Command, command_json
+from tipchain.chain.plan import command_json, parse_command
 from tipchain.chain.result import Result
 from tipchain.errors import RecordError
 from tipchain.outcome import Outcome
@@ -61,6 +61,8 @@ def _result_json(result: Result) -> dict[str, Any]:
         **own,
         "outcome": result.outcome.value,
         "tail": list(result.tail),
+        "figures": {name: _number(value) for name, value in result.figures.items()},
+        "missing": list(result.missing),
     }
 
 
@@ -131,7 +133,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
 
 def _parse_result(data: Mapping[str, Any]) -> Result:
     return Result(
-        command=_parse_command(data["command"]),
+        command=parse_command(data["command"]),
         outcome=Outcome(data["outcome"]),
         reason=str(data["reason"]),
         exit_code=None if data["exit_code"] is None else int(data["exit_code"]),
@@ -141,21 +143,9 @@ def _parse_result(data: Mapping[str, Any]) -> Result:
         peak_memory_mb=float(data["peak_memory_mb"]),
         log=str(data["log"]),
         tail=tuple(str(line) for line in data["tail"]),
-    )
-
-
-def _parse_command(data: Mapping[str, Any]) -> Command:
-    return Command(
-        id=str(data["id"]),
-        step=str(data["step"]),
-        argv=tuple(str(word) for word in data["argv"]),
-        env=dict(data["env"]),
-        cwd=data["cwd"],
-        log=data["log"],
-        timeout_s=data["timeout_s"],
-        needs=tuple(data["needs"]),
-        on_gpu=bool(data["on_gpu"]),
-        skip=data.get("skip", ""),
+        figures={str(name): float(value) for name, value in data.get("figures", {}).items()},
+        missing=tuple(str(text) for text in data.get("missing", ())),
+        reused=bool(data.get("reused", False)),
     )
 
 

@@ -162,8 +162,9 @@ class LiveView:
         self.head = f"[{number}/{total}] {clean(command.id)}"
         self._show(self.head) if self.live else self._write(f"{self.head} ...\n")
 
-    def output(self, line: str) -> None:
-        """Show the running command's last line of output."""
+    def output(self, command: Command, line: str) -> None:
+        """Show a running command's last line of output."""
+        del command
         if self.live:
             self._show(f"{self.head}  {clean(line)}")
 
