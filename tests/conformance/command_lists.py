@@ -1,0 +1,69 @@
+"""Command lists as plain data: what two of them are compared by, and how a difference is shown."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import zip_longest
+from pathlib import Path
+
+FIELDS = ("step", "cwd", "cuda_visible_devices", "log", "argv")
+SHELL_VARIABLE = "CUDA_VISIBLE_DEVICES"
+ROOT = "{ROOT}"
+
+
+def facts(command):
+    """Return the compared facts of a command of a plan's JSON."""
+    return {
+        "step": command["step"],
+        "cwd": command["cwd"],
+        "cuda_visible_devices": command["env"].get(SHELL_VARIABLE),
+        "log": command["log"],
+        "argv": list(command["argv"]),
+    }
+
+
+def placed(commands, root: Path):
+    """Return expected commands with ``{ROOT}`` in their words replaced by a folder."""
+    return [
+        command | {"argv": [word.replace(ROOT, str(root)) for word in command["argv"]]}
+        for command in commands
+    ]
+
+
+def difference(expected, actual) -> str:
+    """Return the first difference of two lists of facts in words, "" for none."""
+    for number, (want, got) in enumerate(zip_longest(expected, actual), start=1):
+        if want is None or got is None:
+            missing, there = ("expected", got) if want is None else ("got", want)
+            return (
+                f"command {number}: {len(expected)} expected, {len(actual)} planned; "
+                f"not {missing}:\n{shown(there)}"
+            )
+        wrong = [name for name in FIELDS if want[name] != got[name]]
+        if wrong:
+            facts_shown = "".join(_field(name, want[name], got[name]) for name in wrong)
+            return f"command {number} of {len(expected)}, {', '.join(wrong)}:{facts_shown}\n{shown(want)}"
+    return ""
+
+
+def _field(name, want, got) -> str:
+    if name != "argv":
+        return f"\n  {name}: expected {want!r}, planned {got!r}"
+    pairs = enumerate(zip_longest(want, got))
+    position = next(index for index, (one, other) in pairs if one != other)
+    return (
+        f"\n  word {position}: expected {_word(want, position)}, planned {_word(got, position)}"
+        f"\n  expected {shlex.join(want)}\n  planned  {shlex.join(got)}"
+    )
+
+
+def _word(words, position) -> str:
+    return repr(words[position]) if position < len(words) else "none"
+
+
+def shown(command) -> str:
+    """Return a command's facts as text for people."""
+    return (
+        f"  [{command['step']}] cwd={command['cwd']} {SHELL_VARIABLE}={command['cuda_visible_devices']} "
+        f"log={command['log']}\n    {shlex.join(command['argv'])}"
+    )
