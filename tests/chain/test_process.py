@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from chain_samples import living, stub
 
-from tipchain.chain.process import call, last_lines
+from tipchain.chain.process import Stop, call, last_lines
 
 QUICK = (0.3, 0.3, 2.0)
 
 
-def start(argv, tmp_path, *, timeout_s=None, log=None, cwd=None, watch=lambda line: None, grace_s=QUICK):
+def start(argv, tmp_path, *, log=None, cwd=None, watch=lambda line: None, grace_s=QUICK, **more):
+    more = {"timeout_s": None, **more}
     log = log or tmp_path / "out.log"
-    env = dict(os.environ)
     return call(
-        argv, cwd=cwd or tmp_path, env=env, log=log, timeout_s=timeout_s, watch=watch, grace_s=grace_s
+        argv, cwd=cwd or tmp_path, env=dict(os.environ), log=log, watch=watch, grace_s=grace_s, **more
     )
 
 
@@ -136,3 +137,27 @@ def test_no_output_is_an_empty_log(tmp_path):
 
 def test_last_lines_of_a_progress_bar():
     assert last_lines(b"a\r 10%\r 20%\r\nb\n\n", 2) == (" 20%", "b")
+
+
+def test_a_stop_asked_for_by_another_thread_ends_a_program(tmp_path):
+    stop = Stop()
+    timer = threading.Timer(0.2, stop.ask)
+    timer.start()
+    ending = start(["bash", "-c", "echo $$ > pid; exec sleep 60"], tmp_path, stop=stop)
+    timer.join()
+    assert (ending.interrupted, ending.timed_out, ending.signal) == (True, False, 2)
+    assert not living(tmp_path / "pid")
+
+
+def test_a_second_stop_hurries(tmp_path):
+    stop = Stop()
+    timers = [threading.Timer(0.1 * count, stop.ask) for count in (2, 4, 6)]
+    for timer in timers:
+        timer.start()
+    body = "trap '' INT TERM\nwhile :; do sleep 0.05; done"
+    begin = time.monotonic()
+    ending = start([str(stub(tmp_path / "stubborn", body))], tmp_path, stop=stop, grace_s=(30, 30, 30))
+    for timer in timers:
+        timer.join()
+    assert (ending.interrupted, ending.signal) == (True, 9)
+    assert time.monotonic() - begin < 25

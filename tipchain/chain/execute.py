@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from tipchain.chain.plan import Command
-from tipchain.chain.process import Ending, call
+from tipchain.chain.process import Ending, Stop, call
 from tipchain.chain.result import Result
 from tipchain.modes import Mode, data_folder
 from tipchain.outcome import Outcome
@@ -58,8 +58,10 @@ class Place:
         return self.root / command.log if command.log else self.run / "output.log"
 
 
-def run_command(command: Command, place: Place, watch: Callable[[str], None]) -> tuple[Result, bool]:
-    """Run one command; return its result and whether the user interrupted it.
+def run_command(
+    command: Command, place: Place, watch: Callable[[str], None], *, stop: Stop | None = None
+) -> tuple[Result, bool]:
+    """Run one command; return its result and whether the user, or ``stop``, interrupted it.
 
     ``watch`` is called with the last line of output, often.
     """
@@ -77,6 +79,7 @@ def run_command(command: Command, place: Place, watch: Callable[[str], None]) ->
             log=log,
             timeout_s=command.timeout_s,
             watch=watch,
+            stop=stop,
         )
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")

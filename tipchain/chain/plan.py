@@ -14,6 +14,8 @@ from typing import Any
 from tipchain.modes import Mode
 
 PLACEHOLDER = "RUN"
+LITE_TIMEOUT_S = 3600.0
+"""Limit for a command that trains and infers on lite data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,14 @@ class Options:
     device: str | None = None
 
 
+def default_timeout(mode: Mode) -> float | None:
+    """Return the limit in seconds for a command of ``mode`` where the user names none; None for no limit.
+
+    The whole data may take days; a command on lite data that takes an hour hangs.
+    """
+    return None if "whole" in mode.value else LITE_TIMEOUT_S
+
+
 def plan_json(plan: Plan) -> dict[str, object]:
     """Return the plan as DESIGN's JSON: the same text for the same file, mode and options."""
     return {
@@ -166,7 +176,7 @@ def command_json(command: Command) -> dict[str, object]:
         "env": dict(command.env),
         "cwd": command.cwd,
         "log": command.log,
-        "timeout_s": command.timeout_s,
+        "timeout_s": None if command.timeout_s == float("inf") else command.timeout_s,
         "needs": list(command.needs),
         "on_gpu": command.on_gpu,
     }

@@ -12,6 +12,7 @@ import secrets
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,8 +26,28 @@ CHUNK = 65536
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
+STOP_LOOK_S = 0.1
 
 Watcher = Callable[[str], None]
+
+
+class Stop(threading.Event):
+    """A word to running programs, heard in whichever thread waits for them, to end.
+
+    Asked once more, they go on to the next signal at once, as a second Ctrl-C does.
+
+    Attributes:
+        times: how often it was asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def ask(self) -> None:
+        """Ask to end."""
+        self.times += 1
+        self.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +84,7 @@ def call(
     timeout_s: float | None,
     watch: Watcher,
     grace_s: Sequence[float] = GRACE_S,
+    stop: Stop | None = None,
 ) -> Ending:
     """Run ``argv`` to its end and return how it ended; no process that it started is left.
 
@@ -74,6 +96,7 @@ def call(
         timeout_s: limit; then SIGINT, SIGTERM and SIGKILL follow.
         watch: called with the last line of output, often.
         grace_s: seconds to wait after each of the three signals.
+        stop: ends it when asked, as an interrupt by the user does.
     """
     if not cwd.is_dir():
         return Ending(failure=f"the working folder {cwd} is missing")
@@ -98,7 +121,7 @@ def call(
             )
         except OSError as error:
             return _not_started(argv[0], error)
-        return _Running(process, mark, file, begin, watch, grace_s).follow(timeout_s)
+        return _Running(process, mark, file, begin, watch, grace_s, stop or Stop()).follow(timeout_s)
 
 
 def _not_started(program: str, error: OSError) -> Ending:
@@ -121,10 +144,11 @@ class _Running:
         begin: float,
         watch: Watcher,
         grace_s: Sequence[float],
+        stop: Stop,
     ) -> None:
         assert process.stdout is not None
         self.process, self.mark, self.log, self.begin = process, mark, log, begin
-        self.watch, self.grace_s = watch, grace_s
+        self.watch, self.grace_s, self.stop = watch, grace_s, stop
         self.pipe = process.stdout
         os.set_blocking(self.pipe.fileno(), False)
         self.tail = b""
@@ -138,7 +162,8 @@ class _Running:
         with self.pipe:
             try:
                 done = self.wait(None if timeout_s is None else self.begin + timeout_s)
-                timed_out = not done and not self.failure
+                interrupted = not done and self.stop.is_set()
+                timed_out = not done and not self.failure and not interrupted
             except KeyboardInterrupt:
                 interrupted = True
             except BaseException:  # the watcher's own: its terminal is gone
@@ -160,17 +185,17 @@ class _Running:
         )
 
     def wait(self, deadline: float | None) -> bool:
-        """Copy output until the program has ended (True), or the deadline or a failure came (False)."""
+        """Copy output until the program has ended (True), or the deadline, a failure or the stop came (False)."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.pipe, selectors.EVENT_READ)
             handle = self._pidfd(selector)
             try:
                 while not self.ended():
                     left = None if deadline is None else deadline - time.monotonic()
-                    if self.failure or (left is not None and left <= 0):
+                    if self.failure or self.stop.is_set() or (left is not None and left <= 0):
                         return False
-                    pause = 0.05 if handle is None else left
-                    for key, _ in selector.select(pause if left is None else min(left, pause or left)):
+                    pause = STOP_LOOK_S if handle is not None else STOP_LOOK_S / 2
+                    for key, _ in selector.select(pause if left is None else min(left, pause)):
                         if key.fileobj is self.pipe and not self.copy():
                             selector.unregister(self.pipe)
             finally:
@@ -237,8 +262,10 @@ class _Running:
 
     def await_end(self, deadline: float) -> None:
         """Wait until nothing is left or the deadline is over, copying output on."""
-        pause, leaderless = 0.005, False
+        pause, leaderless, asked = 0.005, False, self.stop.times
         while time.monotonic() < deadline and not (self.ended() and not self.members()):
+            if self.stop.times > asked:
+                return
             if self.ended() and not leaderless:
                 # The program itself has had its time; what it left behind has nothing to save.
                 leaderless, deadline = True, min(deadline, time.monotonic() + STRAGGLER_S)
