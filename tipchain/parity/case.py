@@ -28,7 +28,7 @@ from tipchain.parity.case_types import (
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
 from tipchain.parity.tolerance import METHODS, Tolerance
-from tipchain.parity.yaml_lines import Reader, load_yaml
+from tipchain.yaml_lines import Reader, load_yaml
 
 __all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
 

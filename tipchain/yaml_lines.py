@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
-from tipchain.errors import CaseError, did_you_mean
+from tipchain.errors import CaseError, InputError, did_you_mean
+
+_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(_Safe):  # type: ignore[misc]
     """SafeLoader that also reads ``1e-4`` as a number, as YAML 1.2 does."""
 
 
@@ -43,6 +45,7 @@ class LinedYaml:
 
     data: Mapping[str, Any]
     lines: Mapping[Path_, int]
+    error: type[InputError] = CaseError
 
     def line(self, path: Path_) -> int | None:
         """Return the line of ``path``, or of its nearest parent that has one."""
@@ -53,47 +56,54 @@ class LinedYaml:
         return None
 
 
-def load_yaml(path: Path) -> LinedYaml:
+def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a case") -> LinedYaml:
     """Return the mapping that ``path`` holds.
 
+    Args:
+        path: the file.
+        error: what to raise for a bad file, and what `Reader` raises.
+        what: what the file should be, for messages.
+
     Raises:
-        CaseError: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
+        InputError: of the given kind: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CaseError("cannot be read", file=path, found=error, expected="a YAML file") from error
+    except (OSError, UnicodeDecodeError) as problem:
+        raise error("cannot be read", file=path, found=problem, expected="a YAML file") from problem
     try:
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             lines: dict[Path_, int] = {}
             if node is not None:
-                _collect(node, (), lines, path)
+                _collect(node, (), lines, path, error)
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except RecursionError as error:
-        raise CaseError(
+    except RecursionError as problem:
+        raise error(
             "is nested too deeply", file=path, hint="an alias may stand inside its own anchor"
-        ) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
+        ) from problem
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None
-        problem = getattr(error, "problem", None) or str(error)
-        raise CaseError("is not YAML", file=path, line=line, found=problem) from error
+        reason = getattr(problem, "problem", None) or str(problem)
+        raise error("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
-        raise CaseError("is not a case", file=path, found=type(data).__name__, expected="a mapping of keys")
-    return LinedYaml(data=data, lines=lines)
+        raise error(f"is not {what}", file=path, found=type(data).__name__, expected="a mapping of keys")
+    return LinedYaml(data=data, lines=lines, error=error)
 
 
-def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) -> None:
+def _collect(
+    node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]
+) -> None:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*path, str(key.value))
             line = key.start_mark.line + 1
             if here in lines:
-                raise CaseError(
+                raise error(
                     "stands twice",
                     file=file,
                     line=line,
@@ -101,12 +111,12 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) 
                     found=f"first on line {lines[here]}",
                 )
             lines[here] = line
-            _collect(value, here, lines, file)
+            _collect(value, here, lines, file, error)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
             here = (*path, str(number))
             lines[here] = value.start_mark.line + 1
-            _collect(value, here, lines, file)
+            _collect(value, here, lines, file, error)
 
 
 class Reader:
@@ -120,10 +130,10 @@ class Reader:
         self.asked: list[str] = []
 
     def error(self, key: str | None, message: str, *, found: object = None, expected: object = None,
-              hint: str | None = None) -> CaseError:  # fmt: skip
+              hint: str | None = None) -> InputError:  # fmt: skip
         """Return an error that names the file, the line and the key."""
         path = self.path if key is None else (*self.path, key)
-        return CaseError(
+        return self.document.error(
             message, file=self.file, line=self.document.line(path), key=".".join(path), found=found,
             expected=expected, hint=hint,
         )  # fmt: skip
