@@ -4,9 +4,19 @@
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-MODES="lite_train_lite_infer lite_train_whole_infer whole_train_whole_infer whole_infer"
-# shellcheck source=tools/environment.sh
-source "$ROOT/tools/environment.sh"
+MODES="lite_train_lite_infer lite_train_whole_infer whole_train_whole_infer whole_infer klquant_whole_infer"
+ENVIRONMENT="$ROOT/tools/environment.sh"
+
+# Prints a progress line.
+say() { printf 'prepare: %s\n' "$*" >&2; }
+
+# Prints a fact and, as further arguments, what to do about it; ends with exit code 2.
+die() {
+  printf 'error: %s\n' "$1" >&2
+  shift
+  (($# == 0)) || printf '  %s\n' "$@" >&2
+  exit 2
+}
 
 # Prints what went wrong in the call, if given, and the usage; ends with exit code 2.
 usage() {
@@ -59,15 +69,18 @@ parse_arguments() {
 # Sets the global python to the interpreter to use, whose environment is checked or made first.
 choose_python() {
   if [[ -n $python ]]; then
-    check_own_python
-  elif [[ -n $data_only ]]; then
-    python="$VENV/bin/python"
-    [[ -x $python && "$(environment_state)" != started ]] || die \
-      "there is no complete environment yet, and --data-only installs nothing" \
+    python="$(command -v "$python")" || die "--python $python: no such program"
+    # tipchain need not be installed in an environment of the user's own.
+    export PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}"
+    bash "$ENVIRONMENT" check "$python"
+    return
+  fi
+  python="$ROOT/.venv/bin/python"
+  if [[ -z $data_only ]]; then
+    bash "$ENVIRONMENT" make "$dev" "${env_only:+$force}"
+  elif ! bash "$ENVIRONMENT" is-complete; then
+    die "there is no complete environment yet, and --data-only installs nothing" \
       "make it first: bash prepare.sh $params $mode --env-only"
-  else
-    python="$VENV/bin/python"
-    ensure_environment "$dev" "${env_only:+$force}"
   fi
 }
 

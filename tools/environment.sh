@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# The environment in .venv: found, checked, made. Sourced by prepare.sh, which sets ROOT.
+# The environment in .venv: found, checked, made. A part of prepare.sh, which calls it:
+#   environment.sh make DEV FORCE   makes it or brings it up to date; DEV, FORCE: "1" or ""
+#   environment.sh is-complete      tells whether there is one that a set-up has finished
+#   environment.sh check PYTHON     checks an environment of the user's own
+set -euo pipefail
 
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 VENV="$ROOT/.venv"
 STATE="$VENV/.tipchain-set-up" # "started", then "<fingerprint> plain" or "<fingerprint> dev"
 
@@ -30,14 +35,10 @@ find_python() {
     "or name a Python whose environment has all that is needed: --python PATH"
 }
 
-# Checks the global python, the user's own; makes tipchain importable there without installing it.
+# Checks that the user's own Python $1 can import what tipchain needs; nothing is installed into it.
 check_own_python() {
-  local path
-  path="$(command -v "$python")" || die "--python $python: no such program"
-  python="$path"
-  export PYTHONPATH="$ROOT${PYTHONPATH:+:$PYTHONPATH}"
-  "$python" -c 'import tipchain, filelock, numpy, rich, safetensors, yaml' || die \
-    "$python cannot import what tipchain needs; nothing was installed into it" \
+  "$1" -c 'import tipchain, filelock, numpy, rich, safetensors, yaml' || die \
+    "$1 cannot import what tipchain needs; nothing was installed into it" \
     "pip install filelock numpy rich safetensors pyyaml, or leave out --python (and TIPCHAIN_PYTHON)"
 }
 
@@ -130,3 +131,11 @@ warn_about_cuda() {
     sleep 10
   fi
 }
+
+trap 'exit 130' INT # no message of a half-done step's own; prepare.sh says it
+case "${1:-}" in
+  make) ensure_environment "$2" "$3" ;;
+  is-complete) [[ -x $VENV/bin/python && "$(environment_state)" != started ]] ;;
+  check) check_own_python "$2" ;;
+  *) die "environment.sh is a part of prepare.sh; call that" ;;
+esac
