@@ -7,15 +7,21 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 
+from tipchain.chain.artifacts import LineCheck, Missing, Snapshot, explain, missing_files, snapshot
+from tipchain.chain.figures import FigureReader
+from tipchain.chain.finds import UnsettledError, settle
+from tipchain.chain.log_lines import log_lines
 from tipchain.chain.plan import Command
-from tipchain.chain.process import Ending, Stop, call
+from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call
 from tipchain.chain.result import Result
+from tipchain.chain.workers import VARIABLE, names_folder, worker_error, worker_folder
 from tipchain.modes import Mode, data_folder
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
@@ -24,6 +30,7 @@ SUMMARY = re.compile(r"\d+ passed, (?P<failed>\d+) failed, (?P<errors>\d+) error
 """What alignments print last but one."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
+_INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
 
@@ -58,34 +65,53 @@ class Place:
         return self.root / command.log if command.log else self.run / "output.log"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """What is settled just before a command starts."""
+
+    command: Command
+    env: Mapping[str, str]
+    log: Path | None = None
+    before: Snapshot = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a command left.
+
+    Attributes:
+        figures: numbers in its log.
+        missing: what it should have left besides, if it ended well.
+        workers: the last lines of a worker's log, below its name, if it did not.
+    """
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+    missing: tuple[Missing, ...] = ()
+    workers: tuple[str, ...] = ()
+
+
 def run_command(
     command: Command, place: Place, watch: Callable[[str], None], *, stop: Stop | None = None
 ) -> tuple[Result, bool]:
     """Run one command; return its result and whether the user, or ``stop``, interrupted it.
 
-    ``watch`` is called with the last line of output, often.
+    ``watch`` is called with the last line of output, often. The result's command has the words that it was
+    started with. One that exits with 0 without leaving what it should is a FAIL.
     """
-    given = place.environment(command)
-    log = place.log(command)
+    ready = _Ready(command=command, env=place.environment(command))
+    seen = Findings()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
-    path = os.pathsep.join(
-        filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    )
     try:
-        ending = call(
-            command.argv,
-            cwd=place.root / command.cwd,
-            env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": path, **given},
-            log=log,
-            timeout_s=command.timeout_s,
-            watch=watch,
-            stop=stop,
-        )
+        ready = _make_ready(ready, place)
+        ending = _start(ready, place, watch, stop)
+        ending, seen = _look_after(ready, place, ending)
+    except UnsettledError as error:
+        ending, started = Ending(failure=f"not started: {error}"), ""
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")
-    outcome, reason = judge(command, ending)
+    outcome, reason = judge(command, ending, seen)
     result = Result(
-        command=replace(command, env=given),
+        command=replace(ready.command, env=ready.env),
         outcome=outcome,
         reason=reason,
         exit_code=ending.exit_code,
@@ -93,20 +119,110 @@ def run_command(
         started=started,
         seconds=round(ending.seconds, 3),
         peak_memory_mb=ending.peak_memory_mb,
-        log=os.path.relpath(log, place.run),
-        tail=ending.tail,
+        log=os.path.relpath(ready.log, place.run) if ready.log else "",
+        tail=(*ending.tail, *seen.workers),
+        figures=seen.figures,
+        missing=tuple(map(str, seen.missing)) if outcome is Outcome.FAIL else (),
     )
     return result, ending.interrupted
 
 
-def judge(command: Command, ending: Ending) -> tuple[Outcome, str]:
+def _make_ready(ready: _Ready, place: Place) -> _Ready:
+    """Settle what can only be known now; make the links and an empty log that no other command has had.
+
+    Raises:
+        UnsettledError: a text of the command's words cannot be settled.
+        OSError: a link cannot be made.
+    """
+    command = settle(ready.command, place.root, place.run)
+    for name, target in command.links:
+        _link(place.root / name, place.root / target)
+    log = claim_log(place.log(command))
+    env = dict(ready.env)
+    if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
+        env[VARIABLE] = str(worker_folder(log))
+    return _Ready(command=command, env=env, log=log, before=snapshot(command.leaves, place.root))
+
+
+def _link(name: Path, target: Path) -> None:
+    if target.exists() and not os.path.lexists(name):
+        name.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # another leg was quicker
+            name.symlink_to(os.path.relpath(target.resolve(), name.parent.resolve()))
+
+
+def claim_log(path: Path) -> Path:
+    """Make an empty file and return its name: ``path``, or ``<stem>.2.log`` and so on if that is there already.
+
+    A path in which nothing can be made is returned as it is: whoever opens it says why.
+    """
+    for number in count(1):
+        name = path.with_name(f"{path.stem}.{number}{path.suffix}") if number > 1 else path
+        try:
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.open("xb").close()
+        except FileExistsError:
+            if not name.parent.is_dir():
+                return path
+            continue
+        except OSError:
+            return path
+        return name
+    raise AssertionError
+
+
+def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop | None) -> Ending:
+    own = str(Path(sys.executable).parent)
+    path = os.pathsep.join(filter(None, (own, os.environ.get("PATH", os.defpath))))
+    return call(
+        ready.command.argv,
+        cwd=place.root / ready.command.cwd,
+        env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": path, **ready.env},
+        log=ready.log or place.log(ready.command),
+        timeout_s=ready.command.timeout_s,
+        watch=watch,
+        stop=stop,
+    )
+
+
+def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
+    """Return the ending, changed where its log cannot be read, and what the command left."""
+    assert ready.log is not None
+    leaves, figures = ready.command.leaves, FigureReader(ready.command.step)
+    lines = LineCheck(leaves)
+    try:
+        for line in log_lines(ready.log) if figures.names or lines.waiting else ():
+            figures.read(line)
+            lines.read(line)
+    except OSError as error:
+        if ending.exit_code == 0:
+            ending = replace(ending, failure=f"its log {ready.log} cannot be read: {error.strerror}")
+    workers: tuple[str, ...] = ()
+    if VARIABLE in ready.env and ending.exit_code != 0:
+        workers = _worker_lines(Path(ready.env[VARIABLE]), place)
+    missing = missing_files(leaves, place.root, ready.before) if ending.exit_code == 0 else ()
+    log = os.path.relpath(ready.log, place.run)
+    return ending, Findings(
+        figures=figures.figures(), missing=(*missing, *lines.missing(log)), workers=workers
+    )
+
+
+def _worker_lines(folder: Path, place: Place) -> tuple[str, ...]:
+    name, lines = worker_error(folder)
+    return (f"---- {os.path.relpath(folder / name, place.run)} ----", *lines) if lines else ()
+
+
+def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tuple[Outcome, str]:
     """Return the outcome of an ended command and, unless it passed, the reason."""
-    code = ending.exit_code
+    code, seen = ending.exit_code, seen or Findings()
     if trouble := _trouble(command, ending):
         return Outcome.ERROR, trouble
     if code == 0:
-        return Outcome.PASS, ""
-    said = f": {textwrap.shorten(_said(command, ending.tail), 200)}" if ending.tail else ""
+        return (Outcome.FAIL, explain(seen.missing)) if seen.missing else (Outcome.PASS, "")
+    tail = seen.workers or ending.tail
+    said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
+    if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
+        said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
     unusable = code in (126, 127) or (command.step == "align" and (code != 1 or _only_errors(ending.tail)))
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
 

@@ -27,6 +27,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
+PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
 
 Watcher = Callable[[str], None]
 
@@ -128,7 +129,7 @@ def _not_started(program: str, error: OSError) -> Ending:
     if error.errno == errno.ENOENT:
         return Ending(
             exit_code=127,
-            failure=f"interpreter {program!r} not found; name one with --python PATH or TIPCHAIN_PYTHON",
+            failure=f"interpreter {program!r} not found; {PYTHON_HINT}",
         )
     return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
 
@@ -286,14 +287,15 @@ class _Running:
     def members(self) -> list[int]:
         """Return the living processes of this command besides its first: its group, and who bears its mark."""
         needle = f"{MARK_VARIABLE}={self.mark}".encode()
-        pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - for each command
         return [pid for pid in pids if pid != self.process.pid and self._is_member(pid, needle)]
 
     def _is_member(self, pid: int, needle: bytes) -> bool:
         try:
             if os.getpgid(pid) == self.process.pid:
                 return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-            return needle in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+                return needle in file.read()  # random, so that nothing else holds it
         except OSError:  # ended meanwhile, or somebody else's
             return False
 

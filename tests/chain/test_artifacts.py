@@ -1,0 +1,170 @@
+"""What a command must leave: files made by itself, lines in its log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tipchain.chain.artifacts import LineCheck, explain, missing_files, snapshot
+from tipchain.chain.plan import Artifact
+
+OLD = "is older than this command: it was there before and was not written"
+
+
+def why(tmp_path, act, *files, what="checkpoint"):
+    """Return why the artifact is missing after ``act`` was run in bash, "" if it is there."""
+    leaves = (Artifact(what=what, files=files or ("out/best.pdparams",)),)
+    before = snapshot(leaves, tmp_path)
+    subprocess.run(["bash", "-euc", act], cwd=tmp_path, check=True)
+    found = missing_files(leaves, tmp_path, before)
+    return explain(found).removeprefix("exit 0, but no ") if found else ""
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A checkpoint of an earlier run, and a copy beside it."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/best.pdparams").write_text("old weights")
+    (tmp_path / "kept").write_text("kept weights")
+    for name in ("out/best.pdparams", "kept"):
+        os.utime(tmp_path / name, (1_600_000_000, 1_600_000_000))
+    return tmp_path
+
+
+def test_a_file_that_was_written_is_there(tmp_path):
+    assert why(tmp_path, "mkdir out; echo w > out/best.pdparams") == ""
+
+
+def test_nothing_written(tmp_path):
+    assert why(tmp_path, "true") == "checkpoint: out/best.pdparams is not there"
+    two = why(tmp_path, "true", "a/x.pdparams", "b/x.pdparams")
+    assert two == "checkpoint: a/x.pdparams or b/x.pdparams is not there"
+
+
+def test_an_old_file_does_not_count(old):
+    assert why(old, "true") == f"checkpoint: out/best.pdparams {OLD}"
+    assert why(old, "cat out/best.pdparams") == f"checkpoint: out/best.pdparams {OLD}"
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "echo new > out/best.pdparams",
+        "echo new > out/.tmp; mv out/.tmp out/best.pdparams",
+        "cp -p kept out/best.pdparams",  # the copy's time of modification is the old file's
+        "rm out/best.pdparams; cp -p kept out/best.pdparams",
+        "mv kept out/best.pdparams",
+        "ln -f kept out/best.pdparams",
+        "printf 'old weights' > out/best.pdparams; touch -d @1600000000 out/best.pdparams",
+        "touch out/best.pdparams",  # no file system tells this from writing the same bytes
+    ],
+)
+def test_a_file_made_or_changed_counts_however_it_was_done(old, act):
+    assert why(old, act) == ""
+
+
+def test_an_empty_file_is_none(old):
+    assert why(old, ": > out/best.pdparams") == "checkpoint: out/best.pdparams is empty"
+
+
+@pytest.mark.parametrize(
+    ("act", "problem"),
+    [
+        ("rm out/best.pdparams; mkdir out/best.pdparams", "is no file"),
+        ("rm out/best.pdparams; mkfifo out/best.pdparams", "is no file"),
+        ("ln -sf nowhere out/best.pdparams", "is a link to nothing"),
+        ("rm out/best.pdparams", "is not there"),
+    ],
+)
+def test_what_is_no_file_does_not_count(old, act, problem):
+    assert why(old, act) == f"checkpoint: out/best.pdparams {problem}"
+
+
+def test_a_new_link_to_an_old_file_does_not_count(old):
+    assert OLD in why(old, "ln -s best.pdparams out/latest.pdparams", "out/*.pdparams")
+    assert why(old, "echo w > out/1.pdparams; ln -sf 1.pdparams out/latest.pdparams", "out/latest.*") == ""
+
+
+def test_one_match_of_one_pattern_will_do(old):
+    assert (
+        why(old, "mkdir out/iter_2; echo w > out/iter_2/x.pdparams", "out/best.*", "out/*/x.pdparams") == ""
+    )
+    assert OLD in why(old, ": > out/empty.pdparams", "none", "out/*.pdparams")
+
+
+def test_patterns_may_be_absolute_and_names_hold_brackets(tmp_path):
+    folder = tmp_path / "run [1] *x*"
+    folder.mkdir()
+    (tmp_path / "run 1 yxy").mkdir()
+    pattern = f"{tmp_path}/run [[]1] [*]x[*]/*.pdiparams"
+    assert why(tmp_path, "echo w > 'run 1 yxy/a.pdiparams'", pattern, what="program") == (
+        f"program: {tmp_path}/run [1] *x*/*.pdiparams is not there"
+    )
+    assert why(tmp_path, "echo w > 'run [1] *x*/a.pdiparams'", pattern) == ""
+
+
+def test_every_artifact_is_asked_for(tmp_path):
+    leaves = (
+        Artifact(what="program", files=("a.json", "a.pdmodel")),
+        Artifact(what="weights", files=("a.w",)),
+    )
+    found = missing_files(leaves, tmp_path, {})
+    assert (
+        explain(found)
+        == "exit 0, but no program: a.json or a.pdmodel is not there; no weights: a.w is not there"
+    )
+    assert [str(one) for one in found] == ["program: a.json or a.pdmodel", "weights: a.w"]
+
+
+def lines_missing(*lines, pattern=""):
+    check = LineCheck((Artifact(what="result line", in_log=True, line=pattern),))
+    for line in lines:
+        check.read(line)
+    return explain(check.missing("infer.log")) if check.missing("infer.log") else ""
+
+
+NOISE = (
+    "W1121 12:00:00.123456 4242 gpu_resources.cc:61] Please NOTE: device: 0",
+    "I20261121 12:00:00.123456  4242 analysis_predictor.cc:1] saved",
+    "--- Running analysis [ir_graph_build_pass]",
+    "--- Fused 0 subgraphs into layer_norm op.",
+    "---    Fused 12 subgraphs",
+    "/usr/lib/python3.7/site-packages/x.py:12: DeprecationWarning: class 3 is done",
+    "  warnings.warn('score 1')",
+    "==========================",
+    "Traceback (most recent call last):",
+    '  File "infer.py", line 12, in predict',
+    "    scores = predict(1)",
+    "ValueError: 3 classes",
+    "loading the model",
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "file: a.png, top-5: [(7, 0.55149)]",
+        "class_id: 8",
+        "Prediction done!",
+        "Save the visualization",
+        "demo.jpg:\tclass id(s): [8], score(s): [0.9]",
+        "all labels found",
+        "finished",
+    ],
+)
+def test_a_result_line_is_told_from_noise(line):
+    assert lines_missing(*NOISE, line) == ""
+
+
+def test_noise_is_no_result():
+    assert lines_missing(*NOISE) == "exit 0, but no result line in infer.log"
+    assert lines_missing() == "exit 0, but no result line in infer.log"
+
+
+def test_a_line_of_the_suites_own_may_be_asked_for():
+    assert lines_missing("x", "The Result: cat", pattern=r"result: \w+") == ""
+    assert lines_missing("result 12", pattern="result:") == (
+        "exit 0, but no result line in infer.log: nothing matches 'result:'"
+    )

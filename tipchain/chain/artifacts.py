@@ -1,0 +1,175 @@
+"""What a command must leave, and whether it left it.
+
+An exit status of 0 says little: a training may save nowhere, an export may write no program. So the files that a
+command shall leave are compared with what was there before it started: by inode, size and times of change, never
+with the clock, which another machine's disk need not share. The time of the inode's change tells a fresh
+``cp -p`` of an old file from an old file that nobody touched. A file that was only touched counts as written:
+a file system cannot tell it from one rewritten with the same bytes.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tipchain.chain.plan import Artifact
+
+_NOISE = re.compile(
+    r"\s*(?:"
+    r"[WIEF](?:\d{4}|\d{8}) \d\d:\d\d:\d\d"  # glog: W1121 12:00:00.000000 123 gpu_resources.cc:61] ...
+    r"|-+ +(?:Running|Fused|Start|detected)\b"  # --- Running analysis [ir_graph_build_pass]
+    r"|[-=*#_.~+\s]*$"
+    r"|.*Warning: |warnings\.warn\("
+    r")",
+    re.IGNORECASE,
+)
+_RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
+_TRACEBACK = "Traceback (most recent call last)"
+_ESCAPED = re.compile(r"\[([*?[])\]")
+
+
+class Stamp(NamedTuple):
+    """What changes whenever somebody writes to a file, links or renames it."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+Snapshot = Mapping[str, Stamp]
+"""Regular files by path, as the patterns give it."""
+
+
+def matches(pattern: str, root: Path) -> list[str]:
+    """Return what there is of ``pattern``, which is relative to ``root`` or absolute."""
+    return sorted(glob.glob(pattern, root_dir=root))  # noqa: PTH207 - absolute patterns too
+
+
+def plain(pattern: str) -> str:
+    """Return ``pattern`` for messages: without what protects special characters in it."""
+    return _ESCAPED.sub(r"\1", pattern)
+
+
+def snapshot(leaves: Iterable[Artifact], root: Path) -> dict[str, Stamp]:
+    """Return the files that are there already of those that a command shall leave."""
+    patterns = {pattern for one in leaves for pattern in one.files}
+    found = ((path, stamp(root / path)) for pattern in sorted(patterns) for path in matches(pattern, root))
+    return {path: state for path, state in found if state is not None}
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Return the state of the regular file ``path`` or of what it links to; None if it is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """An artifact that a command did not leave.
+
+    Attributes:
+        what: the artifact's own word for it.
+        looked: the files, or the log, that it was looked for in.
+        why: how a sentence that began with "no checkpoint" goes on; names the file.
+    """
+
+    what: str
+    looked: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.looked}"
+
+
+def missing_files(leaves: Iterable[Artifact], root: Path, before: Snapshot) -> tuple[Missing, ...]:
+    """Return the artifacts among files that were not made or changed since ``before`` was taken."""
+    old = frozenset(before.values())
+    found = []
+    for one in leaves:
+        if one.in_log:
+            continue
+        looked = " or ".join(map(plain, one.files))
+        if why := _why_missing(one.files, root, old):
+            found.append(Missing(what=one.what, looked=looked, why=f": {why}"))
+    return tuple(found)
+
+
+def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp]) -> str:
+    """Return "" if one match of one pattern is fresh, else what is wrong with those that are there."""
+    problems = []
+    for pattern in patterns:
+        for path in matches(pattern, root):
+            problem = _problem(root / path, old)
+            if not problem:
+                return ""
+            problems.append((path, problem))
+    if problems:
+        # What is there and no good tells more than what is not there; old files explain most.
+        path, problem = min(problems, key=lambda one: not one[1].startswith("is older"))
+        return f"{path} {problem}"
+    names = " or ".join(map(plain, patterns)) or "no file was named"
+    return f"{names} is not there"
+
+
+def _problem(path: Path, old: frozenset[Stamp]) -> str:
+    state = stamp(path)
+    if state is None:
+        return "is no file" if path.exists() else "is a link to nothing"
+    if state.size == 0:
+        return "is empty"
+    return "is older than this command: it was there before and was not written" if state in old else ""
+
+
+class LineCheck:
+    """Looks in a log, line by line, for what the artifacts in logs ask for."""
+
+    def __init__(self, leaves: Iterable[Artifact]) -> None:
+        self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in leaves if one.in_log]
+        self.in_traceback = False
+
+    def read(self, line: str) -> None:
+        """Take note of a line."""
+        if not self.waiting:
+            return
+        noise = self._is_noise(line)
+        self.waiting = [
+            (one, pattern)
+            for one, pattern in self.waiting
+            if not (pattern.search(line) if one.line else not noise and _RESULT.search(line))
+        ]
+
+    def _is_noise(self, line: str) -> bool:
+        """Tell a framework's own words, and an exception's, from what may be a result."""
+        if self.in_traceback:
+            self.in_traceback = line.startswith(" ")  # the first line further left is the exception itself
+            return True
+        self.in_traceback = _TRACEBACK in line
+        return self.in_traceback or _NOISE.match(line) is not None
+
+    def missing(self, log: str) -> tuple[Missing, ...]:
+        """Return the artifacts whose line has not come; ``log`` is the log's name."""
+        return tuple(
+            Missing(
+                what=one.what,
+                looked=log,
+                why=f" in {log}" + (f": nothing matches {one.line!r}" if one.line else ""),
+            )
+            for one, _ in self.waiting
+        )
+
+
+def explain(missing: Sequence[Missing]) -> str:
+    """Return the reason of a command that exited with 0 and left something out."""
+    return "exit 0, but " + "; ".join(f"no {one.what}{one.why}" for one in missing)
