@@ -12,10 +12,12 @@ from chain_samples import stub
 
 from tipchain.chain import run as run_module
 from tipchain.chain.execute import Place, judge
+from tipchain.chain.hardware import Gpus
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.process import Ending
 from tipchain.chain.result import Result
-from tipchain.chain.run import link_latest, run_plan, unaccounted
+from tipchain.chain.run import link_latest, run_plan
+from tipchain.chain.schedule import unaccounted
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 
@@ -27,7 +29,13 @@ class Silent:
     def started(self, command, number, total):
         self.events.append(("started", command.id, number, total))
 
+    def waiting(self, command, number, total, reason):
+        self.events.append(("waiting", command.id, reason))
+
     def output(self, command, line):
+        pass
+
+    def tick(self):
         pass
 
     def ended(self, result):
@@ -130,14 +138,14 @@ def test_what_needs_a_failed_command_is_not_run(tmp_path):
 
 
 def test_known_skips_and_missing_gpus_are_skips_with_their_reasons(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "why_no_gpu", lambda: "no usable GPU on this machine")
+    monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
     results, _ = go(
         tmp_path, command("amp", skip="AMP on a CPU"), command("gpu", on_gpu=True), command("cpu")
     )
     assert results["amp"].reason == "not run: AMP on a CPU"
     assert results["gpu"].reason == "not run: no usable GPU on this machine"
     assert results["cpu"].outcome is Outcome.PASS
-    monkeypatch.setattr(run_module, "why_no_gpu", lambda: "")
+    monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(numbers=("0",)))
     assert go(tmp_path, command("gpu", on_gpu=True))[0]["gpu"].outcome is Outcome.PASS
 
 

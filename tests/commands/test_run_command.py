@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, edit, living, stub
 
+from tipchain.chain.hardware import Gpus
 from tipchain.cli import main
 
 MODE = "lite_train_lite_infer"
@@ -132,7 +133,7 @@ def test_nothing_planned_is_4_and_makes_nothing(capsys):
 
 
 def test_only_skips_is_4(monkeypatch):
-    monkeypatch.setattr("tipchain.chain.run.why_no_gpu", lambda: "no usable GPU on this machine")
+    monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
     assert go("true", text=edit(TEMPLATE, ("gpu_list", "gpu_list:0"))) == 4
 
 

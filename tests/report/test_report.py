@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from dataclasses import replace
@@ -21,7 +20,7 @@ from tipchain.parity.judge import Verdict
 from tipchain.report.json_ import dump_report, load_report, parse_report
 from tipchain.report.junit import junit_xml
 from tipchain.report.model import RunReport
-from tipchain.report.terminal import LiveView, render_report
+from tipchain.report.terminal import render_report
 
 
 def test_no_number_of_a_log_is_cut():
@@ -176,25 +175,21 @@ def test_junit():
     assert cases["logits"].get("classname") == "verdict.forward"
 
 
-def test_live_view_on_a_pipe_is_plain_lines():
-    stream = io.StringIO()
-    view = LiveView(stream)
-    view.started(FAILED.command, 1, 2)
-    view.output(None, "hidden")
-    view.ended(FAILED)
-    first, second = stream.getvalue().splitlines()
-    assert first == "[1/2] eval[x] ..."
-    assert second.startswith("FAIL         1.2  eval[x]: exit 3")
-    assert "\x1b" not in stream.getvalue()
+def test_figures_and_earlier_passes_stand_in_the_table():
+    row = replace(result("train[x]"), figures={"avg_ips": 123.456, "loss": 0.5}, reused=True)
+    lines = render_report(report(row)).splitlines()
+    assert "PASS         1.2  train[x] (earlier)  x.log" in lines
+    assert "                  avg_ips=123.456 loss=0.5" in lines
 
 
-def test_live_view_on_a_terminal_shows_the_last_line(monkeypatch):
-    stream = io.StringIO()
-    stream.isatty = lambda: True
-    monkeypatch.setenv("NO_COLOR", "1")
-    view = LiveView(stream)
-    view.started(FAILED.command, 1, 2)
-    view.output(None, "epoch 3")
-    view.ended(FAILED)
-    assert "\r\x1b[2K[1/2] eval[x]  epoch 3" in stream.getvalue()
-    assert "\x1b[31m" not in stream.getvalue()
+def test_long_ids_stay_within_80_columns():
+    name = "infer[norm_train;gpus=-1;cpu;mkldnn=True;threads=6;precision=fp32;bs=1;and;so;on]"
+    lines = render_report(report(result(name), result(name, Outcome.SKIP, "not run: x"))).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "PASS         1.2  infer[norm_train;gpus=-1;cpu;mkldnn=True;threads=6;" in lines
+    assert "                    precision=fp32;bs=1;and;so;on]" in lines
+
+
+def test_missing_artifacts_stand_in_the_details():
+    bad = replace(FAILED, missing=("checkpoint: out/best.pdparams",))
+    assert "missing  checkpoint: out/best.pdparams" in render_report(report(bad))

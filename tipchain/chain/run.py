@@ -1,103 +1,239 @@
-"""Run a plan: its commands in order, each judged by its own exit status."""
+"""Run a plan: its commands, one or several at once, each judged by its own exit status.
+
+Commands are run by worker threads, each of which waits for one program at a time. The thread that calls
+`run_plan` alone decides what starts, keeps the books and tells the observer; signals only leave it a message.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Protocol
 
 from tipchain.chain.execute import Place, run_command
-from tipchain.chain.hardware import why_no_gpu
+from tipchain.chain.hardware import Gpus, find_gpus
+from tipchain.chain.leases import Leases
 from tipchain.chain.plan import Command, Plan
+from tipchain.chain.process import Stop
 from tipchain.chain.result import Result
+from tipchain.chain.schedule import Policy, Schedule, unaccounted
 from tipchain.outcome import Outcome
+
+LOOK_S = 0.2
+"""How often to look whether another process has given a GPU back, and to show how time goes by."""
 
 
 class Observer(Protocol):
-    """Who is told how a run goes on."""
+    """Who is told how a run goes on; all but `output` in the thread that runs the plan."""
 
     def started(self, command: Command, number: int, total: int) -> None:
         """Take note that a command starts."""
 
+    def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
+        """Take note, again and again, that a command waits for what ``reason`` says."""
+
     def output(self, command: Command, line: str) -> None:
-        """Take note of the last line that a running command wrote."""
+        """Take note of the last line that a running command wrote; in the thread that waits for it."""
 
     def ended(self, result: Result) -> None:
         """Take note of how a command ended, or why it was not run."""
 
+    def tick(self) -> None:
+        """Take note that time goes by; several times a second."""
 
-def run_plan(plan: Plan, place: Place, observer: Observer) -> tuple[tuple[Result, ...], bool]:
-    """Run the plan's commands; return their results and whether the user interrupted.
+
+class Record(Protocol):
+    """What a run writes down so that it can be resumed (`tipchain.chain.journal.Journal`)."""
+
+    def record(self, result: Result, place: Place) -> None:
+        """Write down how a command ended."""
+
+    def finished(self, command: Command, place: Place) -> Result | None:
+        """Return the earlier PASS of ``command`` if its inputs are unchanged."""
+
+
+def run_plan(
+    plan: Plan,
+    place: Place,
+    observer: Observer,
+    *,
+    policy: Policy | None = None,
+    record: Record | None = None,
+    leases: Leases | None = None,
+) -> tuple[tuple[Result, ...], bool]:
+    """Run the plan's commands; return their results, in the plan's order, and whether the user interrupted.
 
     A command whose needs did not pass is not run; a failed alignment stops nothing.
+
+    Args:
+        plan: the plan.
+        place: where to run it.
+        observer: who is told.
+        policy: how to run it; one command at a time if None.
+        record: where ended commands are written down, and passed ones of an earlier attempt are found.
+        leases: those of GPUs that the run takes part in; this user's if None.
     """
-    results: dict[str, Result] = {}
-    interrupted = False
-    no_gpu = why_no_gpu() if any(command.on_gpu for command in plan.commands) else ""
-    with _terminable():
-        for number, command in enumerate(plan.commands, 1):
+    takes_gpus = any(command.on_gpu for command in plan.commands)
+    runner = _Runner(
+        plan,
+        place,
+        observer,
+        policy or Policy(),
+        find_gpus() if takes_gpus else Gpus(),
+        leases or Leases(),
+        record,
+    )
+    with _signals(runner.interrupt):
+        runner.run()
+    results = runner.schedule.results
+    ordered = {command.id: results[command.id] for command in plan.commands if command.id in results}
+    return (*ordered.values(), *unaccounted(plan.commands, results)), runner.interrupted
+
+
+class _Runner:
+    """A run that goes on."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Place,
+        observer: Observer,
+        policy: Policy,
+        gpus: Gpus,
+        leases: Leases,
+        record: Record | None,
+    ) -> None:
+        self.place, self.observer, self.policy = place, observer, policy
+        self.gpus, self.leases, self.record = gpus, leases, record
+        self.total = len(plan.commands)
+        self.schedule = Schedule(plan.commands, gpus, policy)
+        self.stop = Stop()
+        self.interrupted = False
+        # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
+        self.inbox: SimpleQueue[tuple[Result, bool] | BaseException | None] = SimpleQueue()
+
+    def interrupt(self) -> None:
+        """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
+        self.interrupted = True
+        self.stop.ask()
+        self.inbox.put(None)
+
+    def run(self) -> None:
+        """Run everything; nothing that was started is left when this returns or raises."""
+        with ThreadPoolExecutor(self.policy.jobs, thread_name_prefix="command") as pool:
             try:
-                reason = "interrupted" if interrupted else _why_not(command, results, no_gpu)
-                if reason:
-                    result = Result(command=command, outcome=Outcome.SKIP, reason=f"not run: {reason}")
-                else:
-                    observer.started(command, number, len(plan.commands))
-                    result, interrupted = run_command(command, place, partial(observer.output, command))
-            except KeyboardInterrupt:
-                interrupted = True
-                result = Result(command=command, outcome=Outcome.ERROR, reason="interrupted")
-            results[command.id] = result
-            observer.ended(result)
-    return (*results.values(), *unaccounted(plan.commands, results)), interrupted
+                while not self.schedule.done:
+                    self.step(pool)
+            except BaseException:  # the observer's own: its terminal is gone
+                self.stop.ask()
+                raise
 
+    def step(self, pool: ThreadPoolExecutor) -> None:
+        """Start what may start, then wait for something to happen."""
+        if self.interrupted:
+            self.schedule.halt = "interrupted"
+        settled, waiting = False, False
+        for number, command in self.schedule.ready():
+            result = self.earlier(command) or self.schedule.unstarted(command)
+            if result:
+                self.settle(result)
+                settled = True
+            elif len(self.schedule.running) < self.policy.jobs:
+                waiting = not self.start(pool, number, command) or waiting
+        if settled:
+            return
+        if not self.schedule.running and not waiting:
+            for result in list(self.schedule.stuck()):
+                self.settle(result)
+            return
+        self.hear()
 
-def unaccounted(planned: Sequence[Command], results: Mapping[str, Result]) -> tuple[Result, ...]:
-    """Return an ERROR for every planned command without a result: executed must equal planned."""
-    seen: set[str] = set()
-    missing = []
-    for command in planned:
-        if command.id not in results or command.id in seen:
-            missing.append(
-                Result(command=command, outcome=Outcome.ERROR, reason="planned, but there is no result of it")
-            )
-        seen.add(command.id)
-    return tuple(missing)
+    def earlier(self, command: Command) -> Result | None:
+        """Return the PASS of an earlier attempt of this run, if it still holds."""
+        if self.record is None or self.schedule.halt or self.schedule.must_repeat(command):
+            return None
+        result = self.record.finished(command, self.place)
+        return replace(result, reused=True) if result else None
 
+    def start(self, pool: ThreadPoolExecutor, number: int, command: Command) -> bool:
+        """Start ``command`` unless a GPU that it takes is taken; return whether it started."""
+        reason = self.leases.take(self.gpus.taken_by(command), command.id)
+        if reason:
+            self.observer.waiting(command, number, self.total, reason)
+            return False
+        self.schedule.start(command)
+        self.observer.started(command, number, self.total)
+        pool.submit(self.work, command)
+        return True
 
-def _why_not(command: Command, results: Mapping[str, Result], no_gpu: str) -> str:
-    if command.skip:
-        return command.skip
-    if command.on_gpu and no_gpu:
-        return no_gpu
-    for need in command.needs:
-        outcome = results[need].outcome
-        if outcome is Outcome.SKIP:
-            return f"{need} was not run"
-        if outcome is not Outcome.PASS:
-            return f"{need} failed"
-    return ""
+    def work(self, command: Command) -> None:
+        """Run ``command``, in a thread of the pool, and report to the inbox."""
+        try:
+            watch = partial(self.observer.output, command)
+            result, interrupted = run_command(command, self.place, watch, stop=self.stop)
+            if self.record is not None:
+                self.record.record(result, self.place)
+        except BaseException as error:  # noqa: BLE001  (raised again in the thread that runs the plan)
+            self.inbox.put(error)
+        else:
+            self.inbox.put((result, interrupted))
+
+    def hear(self) -> None:
+        """Wait a moment for a command to end or for a signal."""
+        try:
+            news = self.inbox.get(timeout=LOOK_S)
+        except Empty:
+            self.observer.tick()
+            return
+        if isinstance(news, BaseException):
+            raise news
+        if news is not None:
+            result, interrupted = news
+            self.leases.give_back(self.gpus.taken_by(result.command))
+            if interrupted and self.schedule.halt and not self.interrupted:
+                result = replace(result, reason=f"ended: {self.schedule.halt}")
+            elif interrupted and not self.interrupted:
+                self.interrupt()
+            self.settle(result)
+        self.observer.tick()
+
+    def settle(self, result: Result) -> None:
+        """Keep how a command ended and tell of it."""
+        self.schedule.settle(result)
+        self.observer.ended(result)
+        bad = result.outcome in (Outcome.FAIL, Outcome.ERROR)
+        if bad and self.policy.fail_fast and not self.schedule.halt:
+            self.schedule.halt = f"{result.command.id} failed (--fail-fast)"
+            self.stop.ask()
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does, so that no child is left behind."""
+def _signals(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and SIGHUP call ``interrupt``, so that no child is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def heard(number: int, frame: FrameType | None) -> None:
         del number, frame
-        raise KeyboardInterrupt
+        interrupt()
 
-    # nohup ignores SIGHUP, and means it.
-    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
+    # nohup ignores SIGHUP, and means it; so do shells for SIGINT of what they start in the background.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {
+        number: signal.signal(number, heard)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import Command, Options, Plan, plan_json
+from tipchain.chain.selection import select
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
 
@@ -35,17 +36,32 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpu-id", metavar="ID", help="CUDA_VISIBLE_DEVICES in whole_infer")
     parser.add_argument("--python", metavar="PATH", help="interpreter instead of the file's")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="limit for each command in seconds")
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="S|none",
+        help="limit for each command in seconds; 3600 on lite data and none in the whole modes if left out",
+    )
     parser.add_argument("--device", metavar="DEV", help="device of the alignment: cpu, gpu or gpu:N")
+    parser.add_argument(
+        "--workdir", metavar="DIR", default="", help="folder for the output instead of test_tipc/output"
+    )
+    for option, text in (
+        ("--only", "run these commands and what they need: a step, or an id with * and ?; repeatable"),
+        ("--skip", "leave these commands out: a step, or an id with * and ?; repeatable"),
+    ):
+        parser.add_argument(option, metavar="PATTERN", action="append", default=[], help=text)
 
 
 def _seconds(text: str) -> float:
+    if text == "none":
+        return float("inf")
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, nor none")
     return value
 
 
@@ -53,7 +69,13 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
     extra = {} if run is None else {"run": run}
     return Options(
-        python=args.python, timeout_s=args.timeout, gpu_id=args.gpu_id or None, device=args.device, **extra
+        python=args.python,
+        timeout_s=args.timeout,
+        gpu_id=args.gpu_id or None,
+        device=args.device,
+        root=str(Path.cwd()),
+        workdir=args.workdir,
+        **extra,
     )
 
 
@@ -67,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         lenient=args.lenient,
         options=options(args),
     )
+    plan = select(plan, args.only, args.skip)
     if args.json:
         print(json.dumps(plan_json(plan), indent=2, ensure_ascii=False))
     elif args.shell:

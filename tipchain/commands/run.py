@@ -3,61 +3,111 @@
 from __future__ import annotations
 
 import argparse
-import platform
-import shlex
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain import __version__
-from tipchain.commands.plan import add_chain_arguments, options
+from tipchain.commands.plan import add_chain_arguments, options, text_lines
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
-    from tipchain.chain.execute import Place
-    from tipchain.chain.plan import Command, Plan
-    from tipchain.chain.result import Result
-    from tipchain.chain.run import Observer
+    from tipchain.chain.plan import Plan
+    from tipchain.chain.schedule import Policy
     from tipchain.report.model import RunReport
-
-LOG_NAME = "results_python.log"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
     parser.add_argument("--data-path", type=Path, metavar="PATH", help="data folder instead of the mode's")
+    parser.add_argument(
+        "--jobs", type=_count, metavar="N", default=1, help="run up to N commands of different legs at once"
+    )
+    parser.add_argument(
+        "--require-gpu", action="store_true", help="a GPU that is not here is an ERROR, not a SKIP"
+    )
+    failing = parser.add_mutually_exclusive_group()
+    failing.add_argument(
+        "--keep-going", action="store_true", help="after a failure go on with what does not need it (default)"
+    )
+    failing.add_argument("--fail-fast", action="store_true", help="end the run at the first failure")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would run here and what not, and run nothing"
+    )
     add_report_arguments(parser)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of commands, 1 or more")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
-    from tipchain.chain.load import load_plan, nothing_planned
+    from tipchain.chain.load import nothing_planned
     from tipchain.chain.plan import PLACEHOLDER
+    from tipchain.chain.schedule import Policy
     from tipchain.runs import new_run
 
-    mode = parse_mode(args.mode)
     check_targets(args)
-    data = _data_folder(args.data_path)
-    settings = {"suite": args.suite, "lenient": args.lenient}
-    plan = load_plan(args.params, mode, options=options(args, PLACEHOLDER), **settings)
+    setting = Setting(
+        data=_data_folder(args.data_path),
+        policy=Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast),
+        json_to=args.json,
+        junit_to=args.junit,
+    )
+    plan = _plan(args, PLACEHOLDER)
     if not plan.commands:
         print(f"error: {nothing_planned(plan)}", file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
+    if args.dry_run:
+        return _dry_run(plan, setting)
     try:
         folder = new_run(Path.cwd() / plan.out)
     except OSError as error:
         raise UsageError(f"cannot make a folder for the run below {plan.out}: {error.strerror}") from error
-    plan = load_plan(args.params, mode, options=options(args, folder.name), **settings)
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
-    return _run(plan, folder, data, json_to=args.json, junit_to=args.junit)
+    plan = _plan(args, folder.name)
+    _print_notes(plan)
+    return _run(plan, folder, setting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What the command line says about a run besides its plan.
+
+    Attributes:
+        data: a data folder of the user's, absolute.
+        policy: how the plan is run.
+        json_to: where the report goes as JSON.
+        junit_to: where the report goes as JUnit XML.
+    """
+
+    data: Path | None
+    policy: Policy
+    json_to: str | None
+    junit_to: str | None
+
+
+def _plan(args: argparse.Namespace, name: str) -> Plan:
+    """Return the plan of a run called ``name``."""
+    from tipchain.chain.load import load_plan
+    from tipchain.chain.selection import select
+
+    plan = load_plan(
+        args.params,
+        parse_mode(args.mode),
+        suite=args.suite,
+        lenient=args.lenient,
+        options=options(args, name),
+    )
+    return select(plan, args.only, args.skip)
 
 
 def _data_folder(path: Path | None) -> Path | None:
@@ -68,21 +118,49 @@ def _data_folder(path: Path | None) -> Path | None:
     return path.resolve() if path is not None else None
 
 
-def _run(plan: Plan, folder: Path, data: Path | None, *, json_to: str | None, junit_to: str | None) -> int:
+def _print_notes(plan: Plan) -> None:
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _dry_run(plan: Plan, setting: Setting) -> int:
+    """Show the plan with what would not run on this machine; make nothing."""
+    from tipchain.chain.hardware import Gpus, find_gpus
+    from tipchain.chain.schedule import forecast
+
+    if setting.json_to or setting.junit_to:
+        raise UsageError("--dry-run makes no report, so --json and --junit do not go with it")
+    gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
+    unstarted = forecast(plan, gpus, setting.policy)
+    print("\n".join(text_lines(plan)))
+    if unstarted:
+        print("\nhere, without being started:")
+        for result in unstarted:
+            print(f"  {result.outcome.value:<5}  {result.command.id}\n         {result.reason}")
+    count = len(plan.commands) - len(unstarted)
+    print(f"\n{count} of {len(plan.commands)} commands would be started")
+    _print_notes(plan)
+    return ExitCode.PASSED
+
+
+def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain.execute import Place
+    from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
     from tipchain.report.json_ import FILE_NAME, dump_report
+    from tipchain.report.live import LiveView
     from tipchain.report.model import RunReport
-    from tipchain.report.terminal import LiveView
+    from tipchain.report.status_log import ResultsLog, versions
     from tipchain.report.write import write_report
     from tipchain.runs import atomic_write, prune
 
-    stream = sys.stderr if "-" in (json_to, junit_to) else sys.stdout
-    place = Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data)
-    log = ResultsLog(plan, place, LiveView(stream))
+    stream = sys.stderr if "-" in (setting.json_to, setting.junit_to) else sys.stdout
+    place = Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data)
+    log, leases = ResultsLog(plan, place, LiveView(stream)), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
-    results, interrupted = run_plan(plan, place, log)
-    notes = (*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out))
+    results, interrupted = run_plan(plan, place, log, policy=setting.policy, leases=leases)
+    notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out)]
+    notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
@@ -91,16 +169,16 @@ def _run(plan: Plan, folder: Path, data: Path | None, *, json_to: str | None, ju
         seconds=round(time.monotonic() - begin, 3),
         versions=versions(),
         results=results,
-        notes=notes,
+        notes=tuple(notes),
         interrupted=interrupted,
     )
-    report = _with_problem(report, LOG_NAME, log.problem)
+    report = _with_problem(report, plan.results_log, log.problem)
     try:
         atomic_write(folder / FILE_NAME, dump_report(report))
     except OSError as error:
         report = _with_problem(report, FILE_NAME, f"cannot be written: {error.strerror}")
     prune(Path.cwd() / plan.out)
-    return write_report(report, json_to=json_to, junit_to=junit_to, stream=stream)
+    return write_report(report, json_to=setting.json_to, junit_to=setting.junit_to, stream=stream)
 
 
 def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
@@ -111,84 +189,3 @@ def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
 
     verdict = Verdict(outcome=Outcome.ERROR, subject=f"run/{file}", reason=problem)
     return replace(report, verdicts=(*report.verdicts, verdict))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a run rests on, as installed beside tipchain; no framework is imported."""
-    from tipchain.environment import installed_versions
-
-    return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
-
-
-def device_names(plan: Plan) -> str:
-    """Return what the plan's commands run on: ``cpu``, ``gpu`` or ``cpu,gpu``."""
-    return ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in plan.commands}))
-
-
-def status_record(result: Result, plan: Plan, run: str) -> str:
-    """Return a command's lines in results_python.log.
-
-    The TIPC status line as the suite writes it, then a comment with what it lacks, the run's name first: two
-    runs at once write into one file. What did not run has no status line.
-    """
-    command = result.command
-    facts = [run, command.id, result.outcome.value, f"{result.seconds:.1f}s"]
-    facts += [f"exit={result.exit_code}"] if result.exit_code is not None else []
-    facts += [f"signal={result.signal}"] if result.signal else []
-    facts += [f"log={result.log}"] if result.log else []
-    # A reason with an exit status quotes the command's own words, which may claim success.
-    reason = _one_line(result.reason) if result.exit_code is None else ""
-    comment = "# " + " ".join(facts) + (f" reason={reason}" if reason else "")
-    if result.outcome is Outcome.SKIP:
-        return comment
-    verb = "successfully" if result.outcome is Outcome.PASS else "failed"
-    text = plan.status.format(model=plan.model, command=_one_line(shlex.join(command.argv)))
-    return f"\x1b[33m Run {verb} with command - {text} \x1b[0m\n{comment}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split("\n"))
-
-
-class ResultsLog:
-    """An observer that appends to results_python.log and passes everything on.
-
-    Attributes:
-        problem: why the log could not be written; "" if it could.
-    """
-
-    def __init__(self, plan: Plan, place: Place, view: Observer) -> None:
-        self.plan, self.place, self.view = plan, place, view
-        self.path = place.root / plan.out / LOG_NAME
-        self.problem = ""
-        self._append(self._header())
-
-    def started(self, command: Command, number: int, total: int) -> None:
-        """Pass on that a command starts."""
-        self.view.started(command, number, total)
-
-    def output(self, command: Command, line: str) -> None:
-        """Pass on a line of output."""
-        self.view.output(command, line)
-
-    def ended(self, result: Result) -> None:
-        """Log how a command ended."""
-        self._append(status_record(result, self.plan, self.place.run.name))
-        self.view.ended(result)
-
-    def _header(self) -> str:
-        from tipchain.runs import commit, run_header
-
-        facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
-        facts |= {"device": device_names(self.plan), "commit": commit(self.place.root)}
-        found = versions()
-        del found["tipchain"]
-        return run_header(self.place.run, {**facts, **found})
-
-    def _append(self, text: str) -> None:
-        from tipchain.runs import append
-
-        try:
-            append(self.path, text)
-        except OSError as error:
-            self.problem = f"cannot be written: {error.strerror}"

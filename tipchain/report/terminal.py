@@ -1,4 +1,4 @@
-"""RunReports as text for 80 columns, and the view of a run that goes on."""
+"""RunReports as text for 80 columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.model import RunReport
@@ -52,7 +51,7 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
     if report.verdicts:
         lines += ["", f"{'outcome':<7}  subject: reason"]
         for outcome, text in _verdict_rows(report.verdicts):
-            lines += _hanging(_mark(outcome, color), text, width)
+            lines += _hanging(mark(outcome, color), text, width)
     for result in report.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR):
             lines += ["", *_details(result, color, width)]
@@ -61,28 +60,45 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
     return "\n".join([*lines, "", *summary_lines(report)])
 
 
-def _mark(outcome: Outcome, color: bool) -> str:
+def mark(outcome: Outcome, color: bool) -> str:
+    """Return an outcome as a cell of a table."""
     text = f"{outcome.value:<7}"
     return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m" if color else text
 
 
 def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
     seconds = "" if result.outcome is Outcome.SKIP and not result.started else f"{result.seconds:.1f}"
-    head = f"{_mark(result.outcome, color)}  {seconds:>7}  "
+    head = f"{mark(result.outcome, color)}  {seconds:>7}  "
     indent = 18
     name = clean(result.command.id)
     log = clean(result.log)
-    if result.outcome is Outcome.SKIP:
-        yield head + name
-        yield from textwrap.wrap(
-            clean(result.reason), width, initial_indent=" " * indent, subsequent_indent=" " * indent
-        )
+    if result.reused:
+        name += " (earlier)"
+    if result.outcome is Outcome.SKIP or not log:
+        rows = broken(name, width - indent)
     elif indent + len(name) + 2 + len(log) <= width:
-        yield f"{head}{name}" + (f"  {log}" if log else "")
+        rows = [f"{name}  {log}"]
     else:
-        yield head + name
-        if log:
-            yield " " * indent + log
+        rows = [*broken(name, width - indent), log]
+    rows += textwrap.wrap(clean(result.reason), width - indent) if result.outcome is Outcome.SKIP else []
+    rows += textwrap.wrap(figures_text(result.figures), width - indent)
+    yield head + rows[0]
+    yield from (" " * indent + row for row in rows[1:])
+
+
+def broken(name: str, width: int) -> list[str]:
+    """Return an id in rows of at most ``width`` characters, broken after semicolons where it is too long."""
+    rows = [""]
+    for part in re.findall(r"[^;]*;|[^;]+$", name) or [""]:
+        if rows[-1] and len(rows[-1]) + len(part) > width:
+            rows.append("  ")
+        rows[-1] += part
+    return rows
+
+
+def figures_text(figures: Mapping[str, float]) -> str:
+    """Return figures as ``avg_ips=123 loss=0.5``."""
+    return " ".join(f"{clean(name)}={value:.6g}" for name, value in figures.items())
 
 
 def _verdict_rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[Outcome, str]]:
@@ -108,8 +124,9 @@ def _hanging(head: str, text: str, width: int) -> list[str]:
 
 
 def _details(result: Result, color: bool, width: int) -> list[str]:
-    lines = [f"{_mark(result.outcome, color).rstrip()} {clean(result.command.id)}"]
+    lines = [f"{mark(result.outcome, color).rstrip()} {clean(result.command.id)}"]
     lines += textwrap.wrap(clean(result.reason), width, initial_indent="  ", subsequent_indent="  ")
+    lines += (row for text in result.missing for row in _hanging("  missing", clean(text), width))
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
         lines.append(
@@ -148,37 +165,3 @@ def summary_lines(report: RunReport) -> list[str]:
 def clean(text: str) -> str:
     """Return ``text`` without escapes and control characters, which could rewrite the terminal."""
     return CONTROL.sub("", text)
-
-
-class LiveView:
-    """Shows a run while it goes on: a line per command, and on a terminal the last line of output."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.live, self.color = stream, stream.isatty(), use_color(stream)
-        self.head = ""
-
-    def started(self, command: Command, number: int, total: int) -> None:
-        """Announce a command."""
-        self.head = f"[{number}/{total}] {clean(command.id)}"
-        self._show(self.head) if self.live else self._write(f"{self.head} ...\n")
-
-    def output(self, command: Command, line: str) -> None:
-        """Show a running command's last line of output."""
-        del command
-        if self.live:
-            self._show(f"{self.head}  {clean(line)}")
-
-    def ended(self, result: Result) -> None:
-        """Replace the announcement by the outcome."""
-        reason = f": {clean(result.reason)}" if result.reason else ""
-        text = (
-            f"{_mark(result.outcome, self.color)}  {result.seconds:7.1f}  {clean(result.command.id)}{reason}"
-        )
-        self._write(("\r\x1b[2K" if self.live else "") + text + "\n")
-
-    def _show(self, text: str) -> None:
-        self._write(f"\r\x1b[2K{text[: terminal_width() - 1]}")
-
-    def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()

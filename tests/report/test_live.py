@@ -1,0 +1,161 @@
+"""The view of a run that goes on."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+
+import pytest
+
+from tipchain.chain.plan import Command
+from tipchain.chain.result import Result
+from tipchain.outcome import Outcome
+from tipchain.report.live import LiveView, cut, elapsed
+
+
+def command(name):
+    return Command(id=name, step="train", argv=("x",))
+
+
+def ended(name, outcome=Outcome.PASS, reason="", **more):
+    return Result(command=command(name), outcome=outcome, reason=reason, seconds=1.25, **more)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Screen(io.StringIO):
+    """What a terminal shows of the few escapes that the view uses."""
+
+    def isatty(self):
+        return True
+
+    def lines(self):
+        rows, row = [""], 0
+        for part in re.split(r"(\r\x1b\[2K|\x1b\[1A\x1b\[2K|\n)", self.getvalue()):
+            if part == "\n":
+                row += 1
+                rows += [""] if row == len(rows) else []
+            elif part.startswith(("\r", "\x1b")):
+                row -= part.startswith("\x1b")
+                assert row >= 0, "above the screen"
+                rows[row] = ""
+            else:
+                rows[row] += part
+        return rows
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+    monkeypatch.delenv("TERM", raising=False)
+    return Screen()
+
+
+def test_a_pipe_gets_plain_lines():
+    stream = io.StringIO()
+    view = LiveView(stream)
+    view.started(command("eval[x]"), 1, 2)
+    view.output(command("eval[x]"), "hidden")
+    view.tick()
+    for _ in range(2):
+        view.waiting(command("train[y]"), 2, 2, "GPU 0, held by process 12")
+    view.ended(ended("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom"))
+    assert stream.getvalue().splitlines() == [
+        "[1/2] eval[x] ...",
+        "[2/2] train[y]: waiting for GPU 0, held by process 12",
+        "FAIL         1.2  eval[x]: exit 3: boom",
+    ]
+
+
+def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(screen):
+    clock = Clock()
+    view = LiveView(screen, clock)
+    view.started(command("train[a]"), 1, 3)
+    view.started(command("train[b]"), 2, 3)
+    view.waiting(command("train[c]"), 3, 3, "GPU 0, held by train[a]")
+    view.output(command("train[a]"), "epoch\t3 \x1b[31mred")
+    clock.now += 67
+    view.tick()
+    assert screen.lines() == [
+        "[1/3]  1:07  train[a]  epoch 3 red",
+        "[2/3]  1:07  train[b]",
+        "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
+    ]
+    view.ended(ended("train[b]", reused=True))
+    assert screen.lines()[:3] == [
+        "PASS         1.2  train[b] (earlier)",
+        "[1/3]  1:07  train[a]  epoch 3 red",
+        "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
+    ]
+    for name in "ac":
+        view.ended(ended(f"train[{name}]"))
+    assert [line.split()[-1] for line in screen.lines() if line] == [
+        *("(earlier)", "train[a]", "train[c]"),
+    ]
+
+
+def test_redrawing_is_limited_and_stops_at_the_end(screen):
+    clock = Clock()
+    view = LiveView(screen, clock)
+    view.started(command("a"), 1, 1)
+    before = screen.getvalue()
+    view.tick()
+    assert screen.getvalue() == before
+    clock.now += 1
+    view.tick()
+    assert screen.lines() == ["[1/1]  0:01  a"]
+    view.ended(ended("a"))
+    before = screen.getvalue()
+    clock.now += 1
+    view.tick()
+    assert screen.getvalue() == before
+
+
+def test_lines_are_cut_to_the_terminal(screen, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "5")
+    view = LiveView(screen, Clock())
+    for number in range(1, 6):
+        view.started(command(f"train[{number}]"), number, 5)
+    view.output(command("train[1]"), "x" * 100)
+    view.ended(ended("train[5]"))
+    _, first, second, third = screen.lines()[:4]
+    assert len(first) == 39
+    assert second.endswith("train[2]")
+    assert third == "... and 2 more"
+
+
+def test_the_terminals_own_width_counts():
+    parent, child = pty.openpty()
+    with os.fdopen(child, "w") as stream:
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+        view = LiveView(stream)
+        view.started(command("n" * 100), 1, 1)
+        shown = os.read(parent, 1000).decode()
+    os.close(parent)
+    assert len(shown) == 29
+
+
+def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    LiveView(screen).started(command("a"), 1, 1)
+    assert screen.getvalue() == "[1/1] a ...\n"
+
+
+def test_times_and_widths():
+    assert [elapsed(s) for s in (7.9, 67, 3723)] == ["0:07", "1:07", "1:02:03"]
+    assert cut("日本語", 5) == "日本"
+    assert cut("e\u0301e", 2) == "e\u0301e"
