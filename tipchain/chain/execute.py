@@ -73,6 +73,7 @@ class _Ready:
     env: Mapping[str, str]
     log: Path | None = None
     before: Snapshot = field(default_factory=dict)
+    lines: LineCheck = field(default_factory=lambda: LineCheck(()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def run_command(
         log=os.path.relpath(ready.log, place.run) if ready.log else "",
         tail=(*ending.tail, *seen.workers),
         figures=seen.figures,
-        missing=tuple(map(str, seen.missing)) if outcome is Outcome.FAIL else (),
+        missing=tuple(map(str, seen.missing)),
     )
     return result, ending.interrupted
 
@@ -133,6 +134,7 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     Raises:
         UnsettledError: a text of the command's words cannot be settled.
         OSError: a link cannot be made.
+        re.error: what a line of the log must match is no regular expression.
     """
     command = settle(ready.command, place.root, place.run)
     for name, target in command.links:
@@ -141,7 +143,8 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     env = dict(ready.env)
     if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
         env[VARIABLE] = str(worker_folder(log))
-    return _Ready(command=command, env=env, log=log, before=snapshot(command.leaves, place.root))
+    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves)
+    return _Ready(command=command, env=env, log=log, before=before, lines=lines)
 
 
 def _link(name: Path, target: Path) -> None:
@@ -188,8 +191,7 @@ def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
     """Return the ending, changed where its log cannot be read, and what the command left."""
     assert ready.log is not None
-    leaves, figures = ready.command.leaves, FigureReader(ready.command.step)
-    lines = LineCheck(leaves)
+    lines, figures = ready.lines, FigureReader(ready.command.step)
     try:
         for line in log_lines(ready.log) if figures.names or lines.waiting else ():
             figures.read(line)
@@ -197,17 +199,18 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
     except OSError as error:
         if ending.exit_code == 0:
             ending = replace(ending, failure=f"its log {ready.log} cannot be read: {error.strerror}")
-    workers: tuple[str, ...] = ()
-    if VARIABLE in ready.env and ending.exit_code != 0:
-        workers = _worker_lines(Path(ready.env[VARIABLE]), place)
-    missing = missing_files(leaves, place.root, ready.before) if ending.exit_code == 0 else ()
-    log = os.path.relpath(ready.log, place.run)
-    return ending, Findings(
-        figures=figures.figures(), missing=(*missing, *lines.missing(log)), workers=workers
-    )
+    if ending.exit_code == 0:
+        missing = missing_files(ready.command.leaves, place.root, ready.before)
+        missing += lines.missing(os.path.relpath(ready.log, place.run))
+        return ending, Findings(figures=figures.figures(), missing=missing)
+    return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
 
 
-def _worker_lines(folder: Path, place: Place) -> tuple[str, ...]:
+def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:
+    """Return the last lines of the first worker that tells of an error, below the name of its log."""
+    if VARIABLE not in ready.env:
+        return ()
+    folder = Path(ready.env[VARIABLE])
     name, lines = worker_error(folder)
     return (f"---- {os.path.relpath(folder / name, place.run)} ----", *lines) if lines else ()
 

@@ -24,7 +24,7 @@ class Result:
         peak_memory_mb: largest resident size of the command or of a process it waited for, in MiB.
         log: its log, relative to the run's folder.
         tail: the log's last lines.
-        figures: numbers found in the log, by name: ``avg_ips``, ``loss``, ``top1``, ``infer_ms``, ...
+        figures: numbers found in the log, by name: ``avg_ips``, ``loss``, ``top1``, ``inference_ms``, ...
         missing: the artifacts that it should have left and did not, as text.
         reused: whether an earlier attempt of the run had passed it, so that it was not run again.
     """

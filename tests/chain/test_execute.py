@@ -1,0 +1,233 @@
+"""One command from its settling to its result, with stub interpreters that do well, badly, nothing or too much."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from chain_samples import living, stub
+
+from tipchain.chain.execute import Place, claim_log, judge, run_command
+from tipchain.chain.plan import Artifact, Command, Find
+from tipchain.chain.process import Ending
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+
+CHECKPOINT = Artifact(what="checkpoint", files=("run/out/*.pdparams",))
+RESULT = Artifact(what="result line", in_log=True)
+
+
+@pytest.fixture
+def go(tmp_path):
+    (tmp_path / "run").mkdir()
+    place = Place(root=tmp_path, run=tmp_path / "run", mode=Mode.LITE_TRAIN_LITE_INFER)
+
+    def run(body="true", *, step="train", argv=None, **more):
+        """Run a stub interpreter with this body in bash as one command."""
+        argv = argv or (str(stub(tmp_path / "python", body)), "train.py")
+        more = {"log": "run/train.log", **more}
+        result, _ = run_command(Command(id=step, step=step, argv=argv, **more), place, lambda line: None)
+        return result
+
+    return run
+
+
+def ended(result):
+    return result.outcome.value, result.reason
+
+
+def test_a_stub_that_leaves_its_artifact_passes(go):
+    result = go(
+        "mkdir -p run/out; echo w > run/out/.tmp; mv run/out/.tmp run/out/a.pdparams", leaves=(CHECKPOINT,)
+    )
+    assert ended(result) == ("PASS", "")
+    assert result.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("true", "run/out/*.pdparams is not there"),
+        ("mkdir -p run/out; : > run/out/a.pdparams", "run/out/a.pdparams is empty"),
+    ],
+)
+def test_exit_0_without_the_artifact_is_a_failure_that_names_it(go, body, problem):
+    result = go(body, leaves=(CHECKPOINT,))
+    assert ended(result) == ("FAIL", f"exit 0, but no checkpoint: {problem}")
+    assert result.missing == ("checkpoint: run/out/*.pdparams",)
+    assert result.exit_code == 0
+
+
+def test_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path):
+    (tmp_path / "run/out").mkdir()
+    (tmp_path / "run/out/best.pdparams").write_text("old")
+    result = go("echo trained", leaves=(CHECKPOINT,))
+    why = "run/out/best.pdparams is older than this command: it was there before and was not written"
+    assert ended(result) == ("FAIL", f"exit 0, but no checkpoint: {why}")
+    assert go("echo new > run/out/best.pdparams", leaves=(CHECKPOINT,)).outcome is Outcome.PASS
+
+
+def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
+    failed = go("echo boom; exit 3", leaves=(CHECKPOINT, RESULT))
+    assert (ended(failed), failed.missing) == (("FAIL", "exit 3: boom"), ())
+    assert ended(go("kill -SEGV $$", leaves=(CHECKPOINT,))) == ("ERROR", "killed by SIGSEGV")
+    hung = go("echo $$ > pid; exec sleep 60", leaves=(CHECKPOINT,), timeout_s=0.3)
+    assert ended(hung) == ("ERROR", "timed out after 0.3 s")
+    assert hung.missing == ()
+
+
+def test_an_inference_without_a_result_line_fails_and_names_its_log(go):
+    infer = {"step": "infer", "log": "run/python_infer_cpu.log", "leaves": (RESULT,)}
+    noise = go("echo 'W1121 12:00:00.1 7 gpu.cc:61] class 3'; echo '--- Running analysis [x 1]'", **infer)
+    assert ended(noise) == ("FAIL", "exit 0, but no result line in python_infer_cpu.log")
+    assert noise.missing == ("result line: python_infer_cpu.log",)
+    assert go("echo 'class_id: 8, prob: 0.9'", **infer).outcome is Outcome.PASS
+    own = Artifact(what="result line", in_log=True, line=r"^class_id: \d+")
+    assert go(r"printf 'x\rCLASS_ID: 8\xff\xfe\n'", **{**infer, "leaves": (own,)}).outcome is Outcome.PASS
+
+
+def test_a_log_that_vanished_is_no_pass(go):
+    result = go("rm run/train.log", leaves=(RESULT,))
+    assert result.outcome is Outcome.ERROR
+    assert "train.log cannot be read: No such file" in result.reason
+
+
+def test_a_bad_pattern_is_an_error_before_the_start(go, tmp_path):
+    result = go("touch ran", leaves=(Artifact(what="x", in_log=True, line="("),))
+    assert result.outcome is Outcome.ERROR
+    assert not (tmp_path / "ran").exists()
+
+
+def test_figures_come_from_the_log_also_of_what_failed(go):
+    assert go("echo 'loss: nan, ips: 4 samples/s'").outcome is Outcome.PASS
+    assert go("echo 'loss: 2.5, ips: 4 samples/s'; exit 1").figures == {
+        "loss": 2.5,
+        "ips": 4.0,
+        "avg_ips": 4.0,
+    }
+    assert go("echo 'inference_time(ms): 12.3'", step="infer").figures == {"inference_ms": 12.3}
+    assert go("echo 'loss: 1'", step="export").figures == {}
+
+
+def test_a_find_is_settled_just_before_the_start(go, tmp_path):
+    echo = stub(tmp_path / "echo", 'printf "%s\\n" "$@"')
+    (tmp_path / "run/out").mkdir()
+    (tmp_path / "run/out/iter_2.pdparams").write_text("w")
+    find = Find(text="run/best", files=("run/out/*.pdparams",))
+    result = go(argv=(str(echo), "-o", "w=run/best"), finds=(find,), step="eval")
+    assert result.tail == ("-o", "w=run/out/iter_2")
+    assert result.command.argv == (str(echo), "-o", "w=run/out/iter_2")
+
+
+def test_a_find_without_a_match_does_not_start(go, tmp_path):
+    result = go("touch ran", finds=(Find(text="run/best", files=("run/none/*.pdparams",)),))
+    assert ended(result) == (
+        "ERROR",
+        "not started: nothing is there for run/best: looked for run/none/*.pdparams",
+    )
+    assert (result.started, result.log) == ("", "")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_log_is_never_overwritten(go, tmp_path):
+    logs = [go(f"echo {number}").log for number in "123"]
+    assert logs == ["train.log", "train.2.log", "train.3.log"]
+    assert [(tmp_path / "run" / name).read_text() for name in logs] == ["1\n", "2\n", "3\n"]
+
+
+def test_logs_with_dots_and_without_a_place(tmp_path):
+    (tmp_path / "file").write_text("")
+    for name in ("a.b=0.5.log", "none"):
+        (tmp_path / name).write_text("")
+    assert claim_log(tmp_path / "a.b=0.5.log").name == "a.b=0.5.2.log"
+    assert claim_log(tmp_path / "none").name == "none.2"
+    assert claim_log(tmp_path / "file" / "x.log") == tmp_path / "file" / "x.log"
+
+
+def test_a_log_that_cannot_be_made_is_an_error(go, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = go(log="file/x.log")
+    assert result.outcome is Outcome.ERROR
+    assert "cannot write the log" in result.reason
+
+
+def test_a_missing_folder_is_an_error(go):
+    assert ended(go(cwd="deploy"))[0] == "ERROR"
+    assert "deploy is missing" in go(cwd="deploy").reason
+
+
+def test_links_are_made_where_their_target_is_and_nothing_is_in_the_way(go, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    links = (("dataset/x", "data"), ("absent", "nowhere"), ("mine", "data"))
+    for _ in range(2):
+        assert go("test -d dataset/x", links=links).outcome is Outcome.PASS
+    assert (tmp_path / "dataset/x").readlink() == Path("../data")
+    assert not os.path.lexists(tmp_path / "absent")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_link_that_cannot_be_made_is_an_error(go, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = go("touch ran", links=(("file/link", "run"),))
+    assert result.outcome is Outcome.ERROR
+    assert not (tmp_path / "ran").exists()
+
+
+LAUNCH = ("-m", "paddle.distributed.launch", "--gpus=0,1")
+WORKERS = """
+mkdir -p "$PADDLE_LOG_DIR"
+echo 'all is well' > "$PADDLE_LOG_DIR/workerlog.0"
+: > "$PADDLE_LOG_DIR/workerlog.1"
+for n in 2 10; do printf 'Traceback (most recent call last):\\nValueError: rank %s\\n' $n > "$PADDLE_LOG_DIR/workerlog.$n"; done
+echo LAUNCH INFO Exit code 1
+exit 1"""
+
+
+def test_workers_log_beside_their_commands_log_and_say_why_it_failed(go, tmp_path):
+    program = str(stub(tmp_path / "python", WORKERS))
+    for stem in ("train", "train.2"):
+        result = go(argv=(program, *LAUNCH, "train.py", "--log_dir=mine"), launched=True)
+        assert result.command.env["PADDLE_LOG_DIR"] == f"{tmp_path}/run/{stem}-workers"
+        assert result.tail == (
+            "LAUNCH INFO Exit code 1",
+            f"---- {stem}-workers/workerlog.2 ----",
+            "Traceback (most recent call last):",
+            "ValueError: rank 2",
+        )
+        assert ended(result) == ("FAIL", "exit 1: ValueError: rank 2")
+
+
+@pytest.mark.parametrize("words", [("--log_dir=logs",), ("--log_dir", "logs")])
+def test_a_worker_folder_named_by_the_file_is_kept(go, tmp_path, words):
+    program = str(stub(tmp_path / "python", 'echo "${PADDLE_LOG_DIR-none}"'))
+    argv = (program, *LAUNCH, *words, "train.py")
+    assert go(argv=argv, launched=True).tail == ("none",)
+    assert go(argv=(program, "train.py")).tail == ("none",)
+    own = go(argv=(program, *LAUNCH, "train.py"), launched=True, env={"PADDLE_LOG_DIR": "x"})
+    assert own.tail == ("x",)
+
+
+def test_a_launch_that_passes_shows_no_workers(go):
+    result = go(WORKERS.replace("exit 1", "exit 0"), launched=True)
+    assert result.tail == ("LAUNCH INFO Exit code 1",)
+
+
+def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):
+    result = go("echo 'pyenv: python3.7: command not found' >&2; exit 127")
+    assert result.outcome is Outcome.ERROR
+    assert result.reason.startswith("exit 127: pyenv: python3.7: command not found; if ")
+    assert result.reason.endswith("is what is missing, name one with --python PATH or TIPCHAIN_PYTHON")
+    assert go(argv=("bash", "-c", "exit 127")).reason == "exit 127"
+
+
+def test_an_ending_alone_is_judged_as_before():
+    command = Command(id="a", step="train", argv=("python", "x.py"))
+    assert judge(command, Ending(exit_code=0)) == (Outcome.PASS, "")
+    assert judge(command, Ending(exit_code=2, tail=("oh",))) == (Outcome.FAIL, "exit 2: oh")
+
+
+def test_a_stray_child_of_a_command_is_ended(go, tmp_path):
+    assert go("setsid sleep 60 & echo $! > child").outcome is Outcome.PASS
+    assert not living(Path(tmp_path / "child"))
