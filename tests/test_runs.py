@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tipchain.runs import append, atomic_write, new_run, prune, replacing, replacing_path, run_header
+from tipchain.errors import UsageError
+from tipchain.runs import (
+    append,
+    atomic_write,
+    hold_run,
+    new_run,
+    prune,
+    replacing,
+    replacing_path,
+    run_header,
+)
 
 
 def test_two_runs_never_share_a_folder(tmp_path):
@@ -17,6 +28,20 @@ def test_two_runs_never_share_a_folder(tmp_path):
         runs = list(pool.map(lambda _: new_run(tmp_path), range(40)))
     assert len(set(runs)) == 40
     assert all(run.is_dir() for run in runs)
+
+
+def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
+    program = "import sys; from pathlib import Path; from tipchain.runs import new_run; print(new_run(Path(sys.argv[1])))"
+    argv = [sys.executable, "-c", f"{program}; sys.stdout.flush(); sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        run = pathlib.Path(process.stdout.readline().strip())
+        with pytest.raises(UsageError, match="still goes on"):
+            hold_run(run)
+        process.stdin.close()
+        process.wait(60)
+    hold_run(run)
+    with pytest.raises(UsageError, match="still goes on"):
+        hold_run(run)
 
 
 def test_records_of_several_processes_do_not_mix(tmp_path):

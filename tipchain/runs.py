@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from tipchain import __version__
+from tipchain.errors import UsageError
 
 RUN_VARIABLE = "TIPCHAIN_RUN"
 DATA_VARIABLE = "TIPCHAIN_DATA"
@@ -42,9 +43,22 @@ def new_run(out: Path) -> Path:
             path.mkdir()
         except FileExistsError:
             continue
-        handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
-        fcntl.flock(handle, fcntl.LOCK_EX)  # given back by the system, however the process ends
+        hold_run(path)
         return path
+
+
+def hold_run(path: Path) -> None:
+    """Hold the run in the folder ``path`` until this process ends, however it ends.
+
+    Raises:
+        UsageError: another process holds it, so the run still goes on.
+    """
+    handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(f"{path}: this run still goes on, in another process") from None
 
 
 def prune(out: Path, keep: int = KEPT_RUNS) -> int:

@@ -8,16 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import stub
+from chain_samples import living, stub
 
 from tipchain.chain import run as run_module
 from tipchain.chain.execute import Place, judge
 from tipchain.chain.hardware import Gpus
+from tipchain.chain.leases import Leases
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.process import Ending
 from tipchain.chain.result import Result
 from tipchain.chain.run import link_latest, run_plan
-from tipchain.chain.schedule import unaccounted
+from tipchain.chain.schedule import Policy
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 
@@ -47,14 +48,19 @@ def command(name, script="true", *, step="train", needs=(), **more):
     return Command(id=name, step=step, needs=needs, **more)
 
 
-def go(tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, **place):
+def go(
+    tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, record=None, data=None, **policy
+):
     (tmp_path / "run").mkdir(exist_ok=True)
     plan = Plan(
         params="p.txt", mode=mode, suite="template", model="net", status="{command}!  ", out="out", run="run",
         commands=commands, latest=(), notes=(),
     )  # fmt: skip
-    where = Place(root=tmp_path, run=tmp_path / "run", mode=mode, **place)
-    results, interrupted = run_plan(plan, where, observer or Silent())
+    where = Place(root=tmp_path, run=tmp_path / "run", mode=mode, data=data)
+    leases = Leases(tmp_path / "leases")
+    results, interrupted = run_plan(
+        plan, where, observer or Silent(), policy=Policy(**policy), record=record, leases=leases
+    )
     return {result.command.id: result for result in results}, interrupted
 
 
@@ -209,14 +215,6 @@ def test_a_hangup_ends_a_run_but_not_under_nohup(tmp_path):
     assert (results["a"].outcome, interrupted) == (Outcome.PASS, False)
 
 
-def test_executed_must_equal_planned():
-    a, b = command("a"), command("b")
-    done = {"a": Result(command=a, outcome=Outcome.PASS)}
-    assert unaccounted([a], done) == ()
-    assert [(r.command.id, r.outcome) for r in unaccounted([a, b], done)] == [("b", Outcome.ERROR)]
-    assert [r.command.id for r in unaccounted([a, a], done)] == ["a"]
-
-
 def test_a_bug_in_the_runner_is_an_error_of_the_command(tmp_path, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("broken")
@@ -231,6 +229,227 @@ def test_no_ending_without_a_good_status_passes():
     assert judge(command("a"), Ending(exit_code=0, failure="disk full"))[0] is Outcome.ERROR
     assert judge(command("a", timeout_s=1.0), Ending(exit_code=0, timed_out=True))[0] is Outcome.ERROR
     assert judge(command("a"), Ending(exit_code=0, interrupted=True))[0] is Outcome.ERROR
+
+
+MEET = """
+touch $0.here
+for i in $(seq 200); do [ -e $1.here ] && exit 0; sleep 0.05; done
+exit 1"""
+"""Ends well if the command that is named second runs at the same time."""
+
+
+def meeting(name, other, **more):
+    return command(name, argv=("bash", "-c", MEET, name, other), **more)
+
+
+def test_legs_run_at_once(tmp_path):
+    results, _ = go(tmp_path, meeting("a", "b", leg="1"), meeting("b", "a", leg="2"), jobs=2)
+    assert [result.outcome for result in results.values()] == [Outcome.PASS, Outcome.PASS]
+
+
+ALONE = "mkdir lock || exit 1; sleep 0.1; rmdir lock"
+"""Fails if another one runs at the same time."""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "legs"),
+    [(1, ("a", "b", "c")), (3, ("a", "a", "a")), (3, ("", "", ""))],
+    ids=["one job", "one leg", "no leg"],
+)
+def test_what_may_not_run_at_once_does_not(tmp_path, jobs, legs):
+    commands = [command(f"{number}", ALONE, leg=leg) for number, leg in enumerate(legs)]
+    observer = Silent()
+    results, _ = go(tmp_path, *commands, jobs=jobs, observer=observer)
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+    assert [name for event, name, *_ in observer.events if event == "started"] == ["0", "1", "2"]
+
+
+def test_results_come_in_the_plans_order_whatever_ends_first(tmp_path):
+    observer = Silent()
+    results, _ = go(
+        tmp_path,
+        command("slow", "while [ ! -e quick ]; do sleep 0.02; done", leg="1"),
+        command("quick", "touch quick; exit 3", leg="2"),
+        command("after", needs=("quick",), leg="2"),
+        jobs=2,
+        observer=observer,
+    )
+    assert list(results) == ["slow", "quick", "after"]
+    assert [name for event, name, *_ in observer.events if event == "ended"][-1] == "slow"
+
+
+def test_an_interrupt_ends_all_that_runs(tmp_path):
+    wait = "echo $$ > $0.pid; exec sleep 60"
+    kill = (
+        f"while [ ! -e a.pid ] || [ ! -e b.pid ]; do sleep 0.02; done; kill -INT {os.getpid()}; exec sleep 60"
+    )
+    results, interrupted = go(
+        tmp_path,
+        *(command(name, argv=("bash", "-c", wait, name), leg=name) for name in "ab"),
+        command("c", kill, leg="c"),
+        command("d", leg="c"),
+        command("e", leg="e"),
+        jobs=3,
+    )
+    assert interrupted
+    assert [result.reason for result in results.values()] == ["interrupted"] * 3 + [
+        "not run: interrupted"
+    ] * 2
+    assert not any(living(tmp_path / f"{name}.pid") for name in "ab")
+
+
+def test_an_observer_that_fails_leaves_no_child(tmp_path):
+    class Gone(Silent):
+        def tick(self):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        go(tmp_path, command("a", "echo $$ > pid; exec sleep 60"), observer=Gone())
+    assert not (tmp_path / "pid").exists() or not living(tmp_path / "pid")
+
+
+def test_fail_fast_ends_the_others_and_starts_nothing(tmp_path):
+    results, interrupted = go(
+        tmp_path,
+        command("slow", "touch slow; exec sleep 60", leg="1"),
+        command("bad", "while [ ! -e slow ]; do sleep 0.02; done; exit 3", leg="2"),
+        command("after", leg="2"),
+        command("later", leg="3"),
+        jobs=2,
+        fail_fast=True,
+    )
+    assert not interrupted
+    assert [(result.outcome.value, result.reason) for result in results.values()] == [
+        ("ERROR", "ended: bad failed (--fail-fast)"),
+        ("FAIL", "exit 3"),
+        ("SKIP", "not run: bad failed (--fail-fast)"),
+        ("SKIP", "not run: bad failed (--fail-fast)"),
+    ]
+
+
+def test_without_fail_fast_other_legs_go_on(tmp_path):
+    results, _ = go(tmp_path, command("bad", "exit 3", leg="1"), command("good", leg="2"))
+    assert results["good"].outcome is Outcome.PASS
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(numbers=("0", "1")))
+
+
+def on(*gpus):
+    return {"gpus": gpus, "on_gpu": True}
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("first", "second"), [(("0",), ("0", "1")), ((), ("1",))], ids=["a shared id", "all"]
+)
+def test_running_commands_never_share_a_gpu(tmp_path, first, second):
+    observer = Silent()
+    results, _ = go(
+        tmp_path,
+        command("a", ALONE, leg="1", **on(*first)),
+        command("b", ALONE, leg="2", **on(*second)),
+        jobs=2,
+        observer=observer,
+    )
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+    assert ("waiting", "b", f"GPU {second[0]}, held by a") in observer.events
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_commands_on_different_gpus_run_at_once(tmp_path):
+    results, _ = go(
+        tmp_path, meeting("a", "b", leg="1", **on("0")), meeting("b", "a", leg="2", **on("1")), jobs=2
+    )
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_gpu_of_another_run_is_waited_for_while_others_go_on(tmp_path):
+    other = Leases(tmp_path / "leases")
+    other.take(("0",), "other")
+
+    class Freeing(Silent):
+        def ended(self, result):
+            super().ended(result)
+            if result.command.id == "cpu":
+                other.give_back(("0",))
+
+    observer = Freeing()
+    results, _ = go(tmp_path, command("gpu", leg="1", **on("0")), command("cpu", leg="2"), observer=observer)
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+    assert observer.events[0] == ("waiting", "gpu", f"GPU 0, held by process {os.getpid()}")
+    assert [event[1] for event in observer.events if event[0] == "ended"] == ["cpu", "gpu"]
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_waiting_for_a_gpu_can_be_interrupted(tmp_path):
+    other = Leases(tmp_path / "leases")
+    other.take(("0",), "other")
+
+    class Impatient(Silent):
+        def waiting(self, command, number, total, reason):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    results, interrupted = go(tmp_path, command("gpu", **on("0")), observer=Impatient())
+    assert interrupted
+    assert results["gpu"].reason == "not run: interrupted"
+
+
+def test_a_required_gpu_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(trouble="no usable GPU"))
+    results, _ = go(tmp_path, command("gpu", **on("0")), command("next", needs=("gpu",)), require_gpu=True)
+    assert (results["gpu"].outcome, results["gpu"].reason) == (Outcome.ERROR, "not run: no usable GPU")
+    assert results["next"].reason == "not run: gpu failed"
+
+
+class Notes:
+    """A record that knows of earlier passes."""
+
+    def __init__(self, *passed):
+        self.passed, self.recorded = passed, []
+
+    def finished(self, command, place):
+        if command.id in self.passed:
+            return Result(command=command, outcome=Outcome.PASS, seconds=5.0)
+        return None
+
+    def record(self, result, place):
+        self.recorded.append((result.command.id, result.outcome))
+
+
+def test_what_passed_earlier_is_not_repeated_unless_its_needs_are(tmp_path):
+    record = Notes("a", "b", "c", "d")
+    results, _ = go(
+        tmp_path,
+        command("a", "touch a-ran"),
+        command("b", "touch b-ran", needs=("a",)),
+        command("x"),
+        command("c", needs=("x",)),
+        command("d", needs=("c",)),
+        record=record,
+    )
+    assert [name for name, result in results.items() if result.reused] == ["a", "b"]
+    assert not list(tmp_path.glob("*-ran"))
+    assert results["a"].seconds == 5.0
+    assert record.recorded == [(name, Outcome.PASS) for name in "xcd"]
+
+
+def test_an_earlier_pass_on_a_gpu_counts_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(trouble="no usable GPU"))
+    results, _ = go(tmp_path, command("a", **on()), command("b", needs=("a",)), record=Notes("a"))
+    assert [result.outcome for result in results.values()] == [Outcome.PASS, Outcome.PASS]
+
+
+def test_a_record_that_fails_is_no_silence(tmp_path):
+    class Broken(Notes):
+        def record(self, result, place):
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        go(tmp_path, command("a"), record=Broken())
 
 
 def test_latest_links_are_replaced_and_files_of_others_kept(tmp_path):
@@ -255,3 +474,17 @@ def test_latest_links_are_replaced_and_files_of_others_kept(tmp_path):
     assert (out / "real.log").read_text() == "mine"
     assert "it is no link" in problem
     assert not (out / "none.log").exists()
+
+
+def test_the_latest_link_of_a_repeated_command_names_its_new_log(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/a.log").write_text("first")
+    (tmp_path / "run/a.2.log").write_text("second")
+    where = Place(root=tmp_path, run=tmp_path / "run", mode=Mode.WHOLE_INFER)
+    plan = Plan(
+        params="", mode=Mode.WHOLE_INFER, suite="", model="", status="", out="", run="run", commands=(), notes=(),
+        latest=(("usual.log", "a.log"),),
+    )  # fmt: skip
+    again = Result(command=command("a"), outcome=Outcome.PASS, log="a.2.log")
+    assert link_latest(plan, where, tmp_path, [again]) == ()
+    assert (tmp_path / "usual.log").read_text() == "second"

@@ -47,12 +47,17 @@ class Gpus:
     def taken_by(self, command: Command) -> tuple[str, ...]:
         """Return the GPUs that ``command`` takes, each by one name; all for one that names none."""
         if command.gpus:
-            return tuple(dict.fromkeys(self.names.get(name, name) for name in command.gpus))
+            return tuple(dict.fromkeys(map(self._number, command.gpus)))
         return (self.numbers or EVERY) if command.on_gpu else ()
 
     def _has(self, name: str) -> bool:
-        # Programs may shorten UUIDs as long as they stay unambiguous.
-        return name in self.numbers or any(one.startswith(name) for one in self.names)
+        return name in self.numbers or self._number(name) != name or name in self.names
+
+    def _number(self, name: str) -> str:
+        """Return the GPU that ``name`` stands for; UUIDs may be shortened as long as they stay unambiguous."""
+        if name in self.numbers:
+            return name
+        return next((number for uuid, number in self.names.items() if uuid.startswith(name)), name)
 
 
 def find_gpus() -> Gpus:

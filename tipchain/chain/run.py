@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -241,15 +241,16 @@ def _signals(interrupt: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def link_latest(plan: Plan, place: Place, out: Path) -> tuple[str, ...]:
+def link_latest(plan: Plan, place: Place, out: Path, results: Sequence[Result] = ()) -> tuple[str, ...]:
     """Point the suite's usual names in ``out`` to this run's files; return what could not be linked.
 
     Each link is replaced in one step. Names whose file this run did not make keep pointing to the last
-    run that made it.
+    run that made it. A command that was run again in the same run has a new log, which ``results`` name.
     """
+    logs = {place.log(result.command): result.log for result in results if result.log}
     problems = []
     for name, target in plan.latest:
-        path, goal = out / name, place.run / target
+        path, goal = out / name, place.run / logs.get(place.run / target, target)
         if not goal.exists():
             continue
         try:

@@ -159,7 +159,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     log, leases = ResultsLog(plan, place, LiveView(stream)), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
     results, interrupted = run_plan(plan, place, log, policy=setting.policy, leases=leases)
-    notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out)]
+    notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     report = RunReport(
         title=plan.params,

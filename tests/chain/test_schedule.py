@@ -1,0 +1,132 @@
+"""What may start when."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.chain.hardware import Gpus
+from tipchain.chain.plan import Command, Options, Plan, default_timeout
+from tipchain.chain.result import Result
+from tipchain.chain.schedule import Policy, Schedule, forecast, unaccounted
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+
+
+def command(name, *needs, leg="", step="train", **more):
+    return Command(id=name, step=step, argv=("x",), needs=needs, leg=leg, **more)
+
+
+def schedule(*commands, gpus=None, **policy):
+    return Schedule(commands, gpus or Gpus(), Policy(**policy))
+
+
+def turn(plan):
+    return [one.id for _, one in plan.ready()]
+
+
+def end(plan, one, outcome=Outcome.PASS, **more):
+    plan.settle(Result(command=one, outcome=outcome, **more))
+
+
+def test_commands_of_a_leg_come_one_by_one_and_legs_at_once():
+    a1, a2 = command("a1", leg="a"), command("a2", leg="a")
+    b1 = command("b1", leg="b")
+    plan = schedule(a1, a2, b1)
+    assert list(plan.ready()) == [(1, a1), (3, b1)]
+    plan.start(a1)
+    assert turn(plan) == ["b1"]
+    end(plan, b1)
+    assert turn(plan) == []
+    end(plan, a1, Outcome.FAIL)
+    assert turn(plan) == ["a2"]
+    end(plan, a2)
+    assert plan.done
+
+
+def test_commands_without_a_leg_share_one_with_their_kind():
+    plan = schedule(command("1", step="align"), command("2", step="align"), command("3", step="train"))
+    assert turn(plan) == ["1", "3"]
+
+
+def test_needs_are_waited_for_across_legs():
+    norm, pact = command("norm", leg="a"), command("pact", "norm", leg="b")
+    plan = schedule(norm, pact)
+    plan.start(norm)
+    assert turn(plan) == []
+    end(plan, norm, Outcome.FAIL)
+    assert turn(plan) == ["pact"]
+    assert plan.unstarted(pact).reason == "not run: norm failed"
+
+
+def test_why_a_command_is_not_run():
+    one = command("x", "y", skip="AMP on a CPU")
+    plan = schedule(one)
+    assert plan.unstarted(one).reason == "not run: AMP on a CPU"
+    plan.halt = "z failed (--fail-fast)"
+    assert plan.unstarted(one).reason == "not run: z failed (--fail-fast)"
+    assert turn(plan) == ["x"], "what waits for a need is not run either"
+
+
+@pytest.mark.parametrize("require", [False, True])
+def test_a_gpu_that_is_not_there(require):
+    one = command("x", on_gpu=True, gpus=("3",))
+    plan = schedule(one, gpus=Gpus(numbers=("0",)), require_gpu=require)
+    result = plan.unstarted(one)
+    assert result.outcome is (Outcome.ERROR if require else Outcome.SKIP)
+    assert result.reason == "not run: no GPU 3 on this machine, which has 1 GPU: 0"
+
+
+def test_what_needs_something_run_anew_is_run_anew():
+    plan = schedule(command("a"), command("b"), command("c", "a"), command("d", "b"))
+    end(plan, command("a"), reused=True)
+    end(plan, command("b"))
+    assert not plan.must_repeat(command("c", "a"))
+    assert plan.must_repeat(command("d", "b"))
+    assert not plan.must_repeat(command("e"))
+
+
+@pytest.mark.parametrize("needs", [("b",), ("absent",)])
+def test_what_waits_for_ever_is_an_error(needs):
+    plan = schedule(command("a", *needs, leg="x"), command("b", leg="x"))
+    assert turn(plan) == []
+    (result,) = plan.stuck()
+    assert (result.outcome, result.reason) == (
+        Outcome.ERROR,
+        f"not run: it needs {needs[0]}, which cannot come before it",
+    )
+
+
+def test_executed_must_equal_planned():
+    a, b = command("a"), command("b")
+    done = {"a": Result(command=a, outcome=Outcome.PASS)}
+    assert unaccounted([a], done) == ()
+    assert [(r.command.id, r.outcome) for r in unaccounted([a, b], done)] == [("b", Outcome.ERROR)]
+    assert [r.command.id for r in unaccounted([a, a], done)] == ["a"]
+
+
+def test_a_forecast_names_what_would_not_start_and_all_that_needs_it():
+    commands = (
+        command("train", on_gpu=True, leg="a"),
+        command("infer", "train", leg="a"),
+        command("cpu", leg="b"),
+        command("amp", skip="AMP on a CPU", leg="c"),
+        command("early", "late", leg="d"),
+        command("late", leg="d"),
+    )
+    plan = Plan(
+        params="p", mode=Mode.WHOLE_INFER, suite="", model="", status="", out="", run="", commands=commands,
+        latest=(), notes=(),
+    )  # fmt: skip
+    found = {one.command.id: one.reason for one in forecast(plan, Gpus(trouble="no GPU"), Policy())}
+    assert found == {
+        "train": "not run: no GPU",
+        "infer": "not run: train was not run",
+        "amp": "not run: AMP on a CPU",
+        "early": "not run: it needs late, which cannot come before it",
+    }
+
+
+def test_each_mode_has_its_own_limit():
+    assert default_timeout(Mode.LITE_TRAIN_LITE_INFER) == 3600
+    assert {default_timeout(mode) for mode in Mode if "whole" in mode.value} == {None}
+    assert Options().timeout_s is None

@@ -1,0 +1,104 @@
+"""Which commands ``--only`` and ``--skip`` leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.chain.plan import Command, Plan
+from tipchain.chain.selection import matches, select
+from tipchain.errors import UsageError
+from tipchain.modes import Mode
+
+
+def command(name, *needs):
+    return Command(id=name, step=name.partition("[")[0], argv=("x",), needs=needs)
+
+
+def plan(*commands):
+    return Plan(
+        params="p.txt", mode=Mode.LITE_TRAIN_LITE_INFER, suite="template", model="net", status="", out="o",
+        run="r", commands=commands, latest=(), notes=("first",),
+    )  # fmt: skip
+
+
+CHAIN = plan(
+    command("align[01]"),
+    command("train[norm_train;gpus=-1]"),
+    command("eval[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    command("export[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    command("infer[cpu;bs=1]", "export[norm_train;gpus=-1]"),
+    command("infer[cpu;bs=16]", "export[norm_train;gpus=-1]"),
+)
+
+
+def steps(found):
+    return [one.id.partition("[")[0] for one in found.commands]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "found"),
+    [
+        ("train", "train[a]", True),
+        ("train[a]", "train[a]", True),
+        ("train[a]", "traina", False),
+        ("train[ab]", "traina", False),
+        ("*bs=1]", "infer[cpu;bs=1]", True),
+        ("*bs=1]", "infer[cpu;bs=11]", False),
+        ("*bs=1?]", "infer[cpu;bs=11]", True),
+        ("infer[*]", "infer[]", True),
+        ("train[a.b]", "train[axb]", False),
+        ("rain", "train[a]", False),
+        ("tra", "train[a]", False),
+        ("TRAIN", "train[a]", False),
+    ],
+)
+def test_only_stars_and_question_marks_are_special(pattern, name, found):
+    assert matches(pattern, command(name)) is found
+
+
+def test_nothing_asked_for_changes_nothing():
+    assert select(CHAIN) is CHAIN
+
+
+def test_only_takes_what_is_needed_along():
+    found = select(CHAIN, ["*bs=16]"])
+    assert [one.id for one in found.commands] == [
+        *("train[norm_train;gpus=-1]", "export[norm_train;gpus=-1]", "infer[cpu;bs=16]")
+    ]
+    assert found.notes == ("first", "3 of 6 commands are selected")
+    assert steps(select(CHAIN, ["eval", "align"])) == ["align", "train", "eval"]
+
+
+def test_skip_leaves_out_and_what_needs_it_says_so():
+    found = select(CHAIN, skip=["export", "align"])
+    assert steps(found) == ["train", "eval", "infer", "infer"]
+    assert found.commands[1].skip == ""
+    assert found.commands[2].skip == "export[norm_train;gpus=-1] is left out (--skip)"
+    assert found.commands[2].needs == ()
+    assert found.notes[-1] == "4 of 6 commands are selected"
+
+
+def test_both_together():
+    assert steps(select(CHAIN, ["infer"], ["train"])) == ["export", "infer", "infer"]
+    assert select(CHAIN, ["eval"], ["eval", "train"]).commands == ()
+
+
+@pytest.mark.parametrize("option", ["--only", "--skip"])
+def test_a_pattern_that_names_nothing_is_refused_with_what_there_is(option):
+    arguments = {"--only": (["exprt"],), "--skip": ((), ["exprt"])}[option]
+    with pytest.raises(UsageError) as caught:
+        select(CHAIN, *arguments)
+    text = str(caught.value)
+    assert text.startswith(
+        f"{option} 'exprt' names no command of p.txt in mode lite_train_lite_infer, did you mean 'export'?"
+    )
+    assert "    infer[cpu;bs=16]" in text.splitlines()
+
+
+def test_many_ids_are_shortened():
+    many = plan(*(command(f"infer[{number}]") for number in range(40)))
+    with pytest.raises(UsageError) as caught:
+        select(many, ["eval"])
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 15
+    assert lines[-1] == "    and 28 more; tipchain plan shows them"
