@@ -124,3 +124,42 @@ def test_a_parameter_file_outside_the_project_means_the_projects_case(params, tm
     outside = tmp_path_factory.mktemp("elsewhere") / "own.txt"
     outside.write_text(params.read_text())
     assert prepare.alignment_case(outside) == project / "configs/demo.yaml"
+
+
+def test_a_dry_run_names_what_would_be_made_and_makes_nothing(params, asked, capsys):
+    assert main(["prepare", str(params), "lite_train_whole_infer", "--dry-run"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[:2] == ["would prepare: lite data", "would prepare: whole data"]
+    assert out[2].startswith("would prepare: the weights of ")
+    assert main(["prepare", str(params), "lite_train_lite_infer", "--dry-run", "--data-only"]) == 0
+    assert capsys.readouterr().out == "would prepare: lite data\n"
+    assert (folders(params), asked) == ([], [])
+
+
+@pytest.mark.parametrize("option", [["--timeout", "5"], ["--suite", "paddleseg"]])
+def test_options_for_suites_are_refused_where_there_is_none(params, asked, option, capsys):
+    assert main(["prepare", str(params), "lite_train_lite_infer", *option]) == 2
+    assert f"{option[0]} is for the checkouts of suites" in capsys.readouterr().err
+    assert (folders(params), asked) == ([], [])
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
+def test_a_limit_is_a_positive_number(params, value, capsys):
+    assert main(["prepare", str(params), "lite_train_lite_infer", f"--timeout={value}"]) == 2
+    assert "is not a positive number of seconds" in capsys.readouterr().err
+
+
+def test_a_file_with_a_case_is_prepared_by_us_even_where_a_script_stands(params, asked):
+    (params.parents[2] / "prepare.sh").write_text("exit 9\n")
+    assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0
+    assert folders(params) == ["lite_data"]
+
+
+def test_our_own_project_is_no_suites_checkout(params, asked, capsys):
+    root = params.parents[3]
+    (root / "test_tipc/prepare.sh").write_text("exit 9\n")
+    (root / "tipchain").mkdir()
+    (root / "tipchain/__main__.py").write_text("")
+    params.write_text(HEAD)
+    assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0
+    assert "nothing to prepare" in capsys.readouterr().out

@@ -1,4 +1,8 @@
-"""``tipchain prepare PARAMS MODE``: the data of a mode, then the weights of the file's case."""
+"""``tipchain prepare PARAMS MODE``: what a mode needs.
+
+In tipchain's own project, the data of the mode and then the weights of the file's case. In a suite's checkout, what the
+suite's own ``test_tipc/prepare.sh`` fetches, checked.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.errors import ParamsError, WeightsError
+from tipchain.errors import ParamsError, UsageError, WeightsError
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 
@@ -21,24 +25,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     parser.add_argument("mode", metavar="MODE", help="TIPC mode, e.g. lite_train_lite_infer")
-    parser.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
-    parser.add_argument("--force", action="store_true", help="make again what is there")
-    parser.add_argument(
+    parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
+    own = parser.add_argument_group("in tipchain's own project")
+    own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
+    own.add_argument("--force", action="store_true", help="make again what is there")
+    own.add_argument(
         "--data-path", type=Path, metavar="PATH",
         help="use this folder (train/<class>/, val/<class>/) instead of the shipped data",
     )  # fmt: skip
+    suite = parser.add_argument_group(
+        "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."
+    )
+    suite.add_argument("--suite", help="whose layout the file has; told from the file if left out")
+    suite.add_argument("--timeout", type=_seconds, metavar="S", help="limit for the script in seconds")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:
     """Prepare and return the exit code."""
     mode = parse_mode(args.mode)
-    from tipchain.parity.case import load_case
-
     case_file = alignment_case(args.params)
+    if case_file is None:
+        from tipchain.prepare.suite import foreign_checkout
+
+        checkout = foreign_checkout(args.params)
+        if checkout is not None:
+            return _run_suite(args, mode, checkout)
+    _refuse(args, ("suite", "timeout"), "is for the checkouts of suites that have a test_tipc/prepare.sh")
     if case_file is None:
         print(f"{args.params}: names no alignment case; nothing to prepare")
         return ExitCode.PASSED
+    return _run_own(args, mode, case_file)
+
+
+def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    if given:
+        raise UsageError(f"{args.params}: {', '.join(given)} {why}")
+
+
+def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
+    from tipchain.prepare.suite import describe, plan_preparation, prepare_suite
+
+    why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
+    _refuse(args, ("data_only", "force", "data_path"), why)
+    preparation = plan_preparation(checkout, args.params, mode, args.suite)
+    if args.dry_run:
+        print("\n".join(describe(preparation)))
+        return ExitCode.PASSED
+    return prepare_suite(preparation, args.timeout)
+
+
+def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
+    from tipchain.parity.case import load_case
+
     case = load_case(case_file)
+    if args.dry_run:
+        data = (
+            [str(args.data_path)] if args.data_path else [f"{kind} data" for kind in _data_kinds(case, mode)]
+        )
+        print("\n".join(f"would prepare: {name}" for name in data))
+        if not args.data_only:
+            print(f"would prepare: the weights of {case_file}")
+        return ExitCode.PASSED
     _prepare_data(case, mode, args.data_path, force=args.force)
     return (
         ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
@@ -70,6 +128,11 @@ def alignment_case(params: Path) -> Path | None:
     )  # fmt: skip
 
 
+def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
+    kinds = (case.train_data(mode), case.eval_data(mode), mode.train_data, mode.eval_data)
+    return tuple(dict.fromkeys(kinds))
+
+
 def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
     from tipchain.prepare.data import prepare_data
     from tipchain.prepare.image_folder import check_image_folder
@@ -78,8 +141,7 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
         classes = check_image_folder(data_path)
         print(f"{data_path}: ready, {len(classes)} classes")
     else:
-        kinds = (case.train_data(mode), case.eval_data(mode), mode.train_data, mode.eval_data)
-        for kind in dict.fromkeys(kinds):
+        for kind in _data_kinds(case, mode):
             prepare_data(case.root, kind, force=force, say=print)
 
 

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from tipchain.prepare.script_log import find_troubles
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2024-01-01 10:00:00 ERROR 404: Not Found.",
+        "wget: unable to resolve host address 'paddle.example'",
+        "Unable to establish SSL connection.",
+        "curl: (6) Could not resolve host: paddle.example",
+        "fatal: unable to access 'https://git.example/x/': Could not resolve host: git.example",
+        "tar: data.tar: Cannot open: No such file or directory",
+        "tar: This does not look like a tar archive",
+        "tar: Unexpected EOF in archive",
+        "tar: Exiting with failure status due to previous errors",
+        "gzip: stdin: not in gzip format",
+        "gzip: stdin: unexpected end of file",
+        "data.gz: Not a gzip file",
+        "unzip:  cannot find or open data.zip, data.zip.zip or data.zip.ZIP.",
+        "  End-of-central-directory signature not found.  Either this file is not",
+        "rm: cannot remove 'data': No such file or directory",
+        "mv: cannot stat 'train.txt': No such file or directory",
+        "cp: -r not specified; omitting directory 'val'",
+        "ln: failed to create symbolic link '/x': Permission denied",
+        "mkdir: cannot create directory 'data': Permission denied",
+        "test_tipc/prepare.sh: line 12: cd: dataset: No such file or directory",
+        "test_tipc/prepare.sh: line 3: wget: command not found",
+        "test_tipc/prepare.sh: 3: wget: not found",
+        "prepare.sh: line 9: syntax error near unexpected token `fi'",
+        "python: can't open file '/x/tools/make.py': [Errno 2] No such file or directory",
+        "ModuleNotFoundError: No module named 'paddle'",
+        "urllib.error.HTTPError: HTTP Error 403: Forbidden",
+        "ERROR: Could not find a version that satisfies the requirement nothing==1.0",
+        "write error: No space left on device",
+        "prepare.sh: line 4:  1234 Killed                  python make.py",
+        "prepare.sh: line 4:  1234 Segmentation fault      (core dumped) python make.py",
+        "Killed",
+        "data.tar: FAILED",
+        "Connecting to paddle.example (paddle.example)|192.0.2.1|:443... failed: Connection refused.",
+        " 10%[==>    ] 1,024  --.-K/s\r 20%[===>   ] tar: x: Cannot open",
+    ],
+)
+def test_failures_are_seen_with_their_line(line):
+    (found,) = find_troubles(f"first\n{line}\nlast\n")
+    assert found.line == 2
+    assert found.text in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "2024-01-01 10:00:00 (1.2 MB/s) - 'data.tar' saved [4096/4096]",
+        "File 'data.tar' already there; not retrieving.",
+        "HTTP request sent, awaiting response... 200 OK",
+        "tar: Removing leading `/' from member names",
+        "tar: Ignoring unknown extended header keyword 'SCHILY.fflags'",
+        "gzip: data.gz: decompression OK, trailing garbage ignored",
+        "mkdir: cannot create directory 'data': File exists",
+        "ln: failed to create symbolic link 'data': File exists",
+        "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed.",
+        "WARNING: Retrying after connection broken by 'NewConnectionError('<pip>: Failed to establish')': /simple/x/",
+        "  inflating: data/error_404.jpg",
+        "Resolving paddle.example (paddle.example)... 192.0.2.1",
+        "bash: warning: setlocale: LC_ALL: cannot change locale (xx): No such file or directory",
+        "[: =: unary operator expected",
+        "0 errors, 0 failures",
+    ],
+)
+def test_what_is_harmless_is_no_failure(line):
+    assert find_troubles(f"first\n{line}\nlast\n") == ()
+
+
+BEGIN = "--2024-01-01 10:00:00--  https://paddle.example/data.tar"
+RETRY = "--2024-01-01 10:00:09--  (try: 2)  https://paddle.example/data.tar"
+REFUSED = "Connecting to paddle.example|2001:db8::1|:443... failed: Network is unreachable."
+CONNECTED = "Connecting to paddle.example|192.0.2.1|:443... connected."
+
+
+@pytest.mark.parametrize(
+    ("lines", "numbers"),
+    [
+        ([BEGIN, REFUSED, CONNECTED], []),
+        ([BEGIN, REFUSED, RETRY, CONNECTED], []),
+        ([BEGIN, REFUSED, BEGIN, CONNECTED], [2]),
+        ([BEGIN, REFUSED, REFUSED], [2, 3]),
+    ],
+)
+def test_an_address_that_does_not_answer_counts_unless_another_does(lines, numbers):
+    assert [trouble.line for trouble in find_troubles("\n".join(lines))] == numbers
+
+
+def test_lines_may_end_as_on_windows():
+    (found,) = find_troubles("one\r\nsh: 1: tar: not found\r\n")
+    assert (found.line, found.text) == (2, "sh: 1: tar: not found")

@@ -1,0 +1,419 @@
+"""The driver copied alone into a suite's test_tipc, and `tipchain prepare` there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE, edit, living, stub
+
+ROOT = Path(__file__).resolve().parents[1]
+DRIVER = "test_tipc/test_train_inference_python.sh"
+PARAMS = "test_tipc/configs/net/train_infer_python.txt"
+MODE = "lite_train_lite_infer"
+NEEDED = ("bash", "dirname", "basename", "readlink", "cat")
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A suite's checkout as its users have it, with the driver alone in its test_tipc."""
+    folder = tmp_path / "my suite"
+    (folder / PARAMS).parent.mkdir(parents=True)
+    (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", f"python:{tmp_path / 'bin' / 'python'}")))
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (folder / name).write_text("")
+    (folder / "test_tipc/prepare.sh").write_text("touch prepared\n")
+    shutil.copy(ROOT / "test_train_inference_python.sh", folder / DRIVER)
+    (tmp_path / "bin").mkdir()
+    # Stands for the suite's interpreter: the file's programs are Python's, empty or a line.
+    stub(
+        tmp_path / "bin/python",
+        f"""[[ $1 != -* ]] || exit 9
+[[ ! -e "$PWD/program" ]] || exec "{sys.executable}" program "$@"
+for word in "$@"; do
+  [[ $word != --output-dir=* ]] || {{ mkdir -p "${{word#*=}}" && : >"${{word#*=}}/best.pdparams"; }}
+  [[ $word != --save-dir=* ]] || {{ mkdir -p "${{word#*=}}" && : >"${{word#*=}}/inference.pdmodel"; }}
+done""",
+    )
+    return folder
+
+
+def environment(suite: Path, **more: str) -> dict[str, str]:
+    """Return an environment in which only the tests' own tipchain is found."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("TIPCHAIN_PYTHON", "PYTHONPATH")
+    }
+    return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", **more}
+
+
+def drive(suite: Path, *arguments: str, driver: str | Path = DRIVER, cwd: Path | None = None, **env: str):
+    return subprocess.run(
+        ["bash", str(driver), *arguments], cwd=cwd or suite, env=environment(suite, **env),
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    """A program tipchain that shows how it was started."""
+    folder = tmp_path / "recorder"
+    folder.mkdir()
+    stub(folder / "tipchain", '[[ $1 == --version ]] || printf "%s\\n" "$PWD" "${PYTHONPATH-unset}" "$@"')
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_hands_everything_on_and_prepares_nothing(suite, recorder):
+    done = drive(suite, PARAMS, MODE, "0,1", "--jobs", "2", "--only", "a b", "--resume", PATH=recorder)
+    assert done.returncode == 0, done.stderr
+    expected = [str(suite), "unset", "run", PARAMS, MODE, "--gpu-id", "0,1"]
+    assert done.stdout.splitlines() == [*expected, "--jobs", "2", "--only", "a b", "--resume"]
+    assert not (suite / "prepared").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-1"], ["--gpu-id", "-1"]),
+        ([""], []),
+        (["10", "--json", "-"], ["--gpu-id", "10", "--json", "-"]),
+        (["--python", "python3.7"], ["--python", "python3.7"]),
+    ],
+)
+def test_the_third_word_is_a_gpu_id(suite, recorder, arguments, expected):
+    done = drive(suite, PARAMS, "klquant_whole_infer", *arguments, PATH=recorder)
+    assert done.stdout.splitlines()[4:] == ["klquant_whole_infer", *expected]
+
+
+def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_path):
+    (tmp_path / "data").mkdir()
+    for words in (["--data-path", "data"], ["--data-path=data"]):
+        done = drive(
+            suite, str(suite / PARAMS), MODE, *words, driver=suite / DRIVER, cwd=tmp_path, PATH=recorder
+        )
+        assert done.stdout.splitlines()[-2:] == ["--data-path", str(tmp_path / "data")]
+
+
+def test_it_runs_the_chain_in_the_checkout(suite):
+    done = drive(suite, PARAMS, MODE)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert (suite / "test_tipc/output/net" / MODE / "results_python.log").exists()
+    assert list(suite.glob(f"test_tipc/output/net/{MODE}/runs/*/train*.log"))
+
+
+def test_a_failing_command_is_exit_1(suite):
+    (suite / "program").write_text("raise SystemExit(3)")
+    done = drive(suite, PARAMS, MODE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "exit 3" in done.stdout
+
+
+def test_nothing_to_run_is_exit_4(suite):
+    (suite / PARAMS).write_text(
+        (suite / PARAMS).read_text().replace("infer_model:./weights/net.pdparams", "infer_model:null")
+    )
+    assert drive(suite, PARAMS, "whole_infer").returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "usage:"),
+        ([PARAMS], "usage:"),
+        ([PARAMS, MODE, "0", "1"], "usage:"),
+        (["--jobs", "2", PARAMS, MODE], "usage:"),
+        ([PARAMS, MODE, "--data-path", "nowhere"], "usage:"),
+        ([PARAMS, "lite_trian_lite_infer"], "expected one of: lite_train_lite_infer lite_train_whole_infer"),
+        ([PARAMS, "whole_infer klquant_whole_infer"], "unknown mode"),
+        (["absent.txt", MODE], "no parameter file absent.txt"),
+        ([PARAMS, MODE, "--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_wrong_use_is_exit_2(suite, arguments, message):
+    done = drive(suite, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (suite / "test_tipc/output").exists()
+
+
+def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
+    pids = suite / "pids"
+    (suite / "program").write_text(
+        f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        ["bash", DRIVER, PARAMS, MODE], cwd=suite, env=environment(suite), start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    while not (pids.exists() and pids.read_text()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not living(pids)
+
+
+def test_called_through_a_link_or_from_another_folder(suite, tmp_path, recorder):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "link").symlink_to(suite / DRIVER)
+    for params in (PARAMS, str(suite / PARAMS)):
+        for driver in (suite / DRIVER, elsewhere / "link"):
+            done = drive(suite, params, MODE, driver=driver, cwd=elsewhere, PATH=recorder)
+            assert done.stdout.splitlines()[0] == str(suite), done.stderr
+            assert done.stdout.splitlines()[3] == PARAMS
+
+
+def test_a_link_to_our_own_driver_runs_the_suites_file_where_the_caller_is(suite, tmp_path, recorder):
+    own = tmp_path / "project"
+    (own / "tipchain").mkdir(parents=True)
+    (own / "tipchain/__main__.py").write_text("")
+    shutil.copy(ROOT / "test_train_inference_python.sh", own)
+    (suite / DRIVER).unlink()
+    (suite / DRIVER).symlink_to(own / "test_train_inference_python.sh")
+    for driver in (suite / DRIVER, own / "test_train_inference_python.sh"):
+        done = drive(suite, PARAMS, MODE, driver=driver, PATH=recorder)
+        assert done.stdout.splitlines()[:4] == [str(suite), "unset", "run", PARAMS], done.stderr
+
+
+def tools(tmp_path: Path) -> Path:
+    """Return a folder with what the driver itself needs and no Python."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in NEEDED:
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return folder
+
+
+def test_without_tipchain_it_says_both_ways_to_it(suite, tmp_path):
+    folder = tools(tmp_path)
+    stub(folder / "python3", "exit 1")
+    done = drive(suite, PARAMS, MODE, PATH=str(folder))
+    assert done.returncode == 2
+    assert "tipchain is on PATH" in done.stderr
+    assert "TIPCHAIN_PYTHON=/path/to/python" in done.stderr
+    done = drive(suite, PARAMS, MODE, PATH=str(folder), TIPCHAIN_PYTHON=str(folder / "python3"))
+    assert done.returncode == 2
+    assert f"TIPCHAIN_PYTHON={folder / 'python3'} cannot run tipchain" in done.stderr
+    assert "--python PATH" in done.stderr
+
+
+def test_any_python_that_has_tipchain_will_do(suite, tmp_path):
+    folder = tools(tmp_path)
+    stub(folder / "python", "exit 1")
+    stub(folder / "python3", 'echo "python3 $*"')
+    done = drive(suite, PARAMS, MODE, PATH=str(folder))
+    assert done.stdout == f"python3 -m tipchain run {PARAMS} {MODE}\n"
+    (folder / "python3").unlink()
+    (suite / ".venv/bin").mkdir(parents=True)
+    stub(suite / ".venv/bin/python", 'echo "venv $*"')
+    done = drive(suite, PARAMS, MODE, PATH=str(folder))
+    assert done.stdout == f"venv -m tipchain run {PARAMS} {MODE}\n"
+
+
+def test_the_interpreter_named_runs_tipchain_and_the_commands(suite, tmp_path, recorder):
+    stub(tmp_path / "mine", 'echo "mine $*"')
+    for name in (str(tmp_path / "mine"), "../mine"):
+        done = drive(suite, PARAMS, MODE, "--python", "other", PATH=recorder, TIPCHAIN_PYTHON=name)
+        assert done.stdout.startswith(f"mine -m tipchain run {PARAMS} {MODE} --python ")
+        assert done.stdout.endswith("mine --python other\n"), "the later one counts"
+
+
+def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
+    (suite / PARAMS).write_text(edit((suite / PARAMS).read_text(), ("python:", "python:python3.0")))
+    done = drive(suite, PARAMS, MODE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "python3.0" in done.stdout
+    assert "--python" in done.stdout
+
+
+# tipchain prepare
+
+
+def prepare(suite: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, *arguments], cwd=suite,
+        env=environment(suite, **env), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def script(suite: Path, text: str) -> None:
+    (suite / "test_tipc/prepare.sh").write_text(text)
+
+
+@pytest.fixture
+def checked(suite):
+    """The suite with images in place, all that the plan names."""
+    (suite / "images").mkdir()
+    (suite / "images/1.jpg").write_bytes(b"image")
+    return suite
+
+
+def test_a_good_script_is_run_in_the_checkout_and_logged(checked):
+    script(checked, 'echo "$PWD|$1|$2|$#"; mkdir -p data\n')
+    done = prepare(checked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = checked / f"test_tipc/output/prepare/net-{MODE}.log"
+    assert log.read_text() == f"{checked}|{PARAMS}|{MODE}|2\n"
+    assert "exit code 0: prepared; 1 named paths are there" in done.stdout
+
+
+def test_a_script_that_fails_in_the_middle_and_exits_0_is_exit_1(checked):
+    script(checked, "echo first\ntar xf absent.tar\ngzip -d /dev/null/x\nno-such-program\necho done\n")
+    done = prepare(checked)
+    assert done.returncode == 1, done.stdout + done.stderr
+    log = f"test_tipc/output/prepare/net-{MODE}.log"
+    assert f"FAIL  {log}:2: tar: absent.tar: Cannot open" in done.stdout
+    assert "no-such-program: command not found" in done.stdout
+
+
+def test_the_programs_that_the_script_calls_speak_english(checked):
+    script(checked, 'echo "$LC_MESSAGES ${LC_ALL-none} $LC_CTYPE"\n')
+    assert prepare(checked, LC_ALL="C.UTF-8", LANGUAGE="zh_CN").returncode == 0
+    log = checked / f"test_tipc/output/prepare/net-{MODE}.log"
+    assert log.read_text() == "C none C.UTF-8\n"
+
+
+def test_an_exit_status_counts(checked):
+    script(checked, "echo last words\nexit 7\n")
+    done = prepare(checked)
+    assert done.returncode == 1
+    assert "FAIL  test_tipc/prepare.sh: exit 7: last words" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("leave", "fault"),
+    [
+        ("", "is missing"),
+        ("mkdir images\n", "is an empty folder"),
+        ("mkdir images; : >images/1.jpg\n", "is an empty folder"),
+        ("ln -s nowhere images\n", "is a link to nothing"),
+    ],
+)
+def test_data_that_the_file_names_must_be_there(suite, leave, fault):
+    script(suite, leave)
+    done = prepare(suite)
+    assert done.returncode == 1
+    assert f"FAIL  images {fault} (--image of infer[" in done.stdout
+
+
+def test_no_text_of_the_file_reaches_a_shell(checked):
+    name = "test_tipc/configs/net/$(touch hurt) ;touch hurt;.txt"
+    (checked / PARAMS).rename(checked / name)
+    script(checked, 'printf "%s" "$1"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", "prepare", name, MODE], cwd=checked, env=environment(checked),
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == name
+    assert not (checked / "hurt").exists()
+
+
+def test_a_script_that_hangs_is_ended_with_its_children(checked):
+    script(checked, "sleep 60 & echo $! >child\nwait\n")
+    done = prepare(checked, "--timeout", "0.5")
+    assert done.returncode == 1
+    assert "timed out after 0.5 s" in done.stdout
+    assert not living(checked / "child")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_script_with_its_children(checked, number):
+    script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE], cwd=checked, env=environment(checked),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    while not (checked / "child").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not living(checked / "child")
+
+
+def test_tracked_files_that_the_script_changed_are_named(checked):
+    for name in ("a.yml", "b.yml", "c.yml"):
+        (checked / name).write_text("one\n")
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
+    ):
+        subprocess.run(["git", *words], cwd=checked, check=True)
+    (checked / "b.yml").write_text("mine\n")
+    (checked / "c.yml").write_text("mine\n")
+    script(checked, "sed -i s/one/two/ a.yml; sed -i s/mine/theirs/ c.yml; touch new\n")
+    done = prepare(checked)
+    assert done.returncode == 0, done.stdout
+    assert "note: the script changed tracked files: a.yml, c.yml\n" in done.stdout
+
+
+def test_a_dry_run_shows_and_runs_nothing(suite):
+    done = prepare(suite, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert f"$ bash test_tipc/prepare.sh {PARAMS} {MODE}" in done.stdout
+    assert "must be there: images (--image of infer[" in done.stdout
+    assert not (suite / "prepared").exists()
+    assert not (suite / "test_tipc/output").exists()
+
+
+@pytest.mark.parametrize("option", ["--data-only", "--force", "--data-path=."])
+def test_options_of_our_own_project_are_refused(suite, option):
+    done = prepare(suite, option)
+    assert done.returncode == 2
+    assert f"{option.partition('=')[0]} is for tipchain's own project" in done.stderr
+    assert not (suite / "prepared").exists()
+
+
+def test_a_file_that_cannot_be_planned_is_refused_before_the_script_runs(suite):
+    (suite / PARAMS).write_text((suite / PARAMS).read_text().replace("gpu_list:-1\n", ""))
+    done = prepare(suite)
+    assert done.returncode == 2
+    assert f"{PARAMS}:" in done.stderr
+    assert not (suite / "prepared").exists()
+
+
+def test_a_script_that_calls_tipchain_prepare_is_no_endless_loop(checked):
+    script(checked, f'"{sys.executable}" -m tipchain prepare "$1" "$2"\n')
+    done = prepare(checked)
+    assert done.returncode == 1
+    assert "calls tipchain prepare again" in done.stdout
+
+
+def test_two_preparations_of_one_checkout_wait_for_each_other(checked):
+    script(checked, "[[ ! -e busy ]] || exit 5\ntouch busy; sleep 0.4; rm busy\n")
+    calls = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE], cwd=checked, env=environment(checked),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    for process in calls:
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, out
+
+
+def test_the_drivers_know_the_same_modes_as_the_program():
+    from tipchain.modes import Mode
+
+    text = (ROOT / "test_train_inference_python.sh").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("MODES="))
+    assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in Mode]
+
+
+@pytest.mark.parametrize(
+    "name", ["prepare.sh", "test_train_inference_python.sh", "tools/environment.sh", "test_tipc/prepare.sh"]
+)
+def test_the_scripts_source_nothing(name):
+    lines = (ROOT / name).read_text().splitlines()
+    assert not [line for line in lines if line.split()[:1] in (["source"], ["."])]
