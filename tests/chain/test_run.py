@@ -409,14 +409,18 @@ class Notes:
     """A record that knows of earlier passes."""
 
     def __init__(self, *passed):
-        self.passed, self.recorded = passed, []
+        self.passed, self.recorded, self.noted = passed, [], set()
 
     def finished(self, command, place):
         if command.id in self.passed:
             return Result(command=command, outcome=Outcome.PASS, seconds=5.0)
         return None
 
+    def before(self, command, place):
+        self.noted = {*self.noted, command.id}
+
     def record(self, result, place):
+        assert result.command.id in self.noted
         self.recorded.append((result.command.id, result.outcome))
 
 

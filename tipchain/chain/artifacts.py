@@ -68,7 +68,7 @@ def stamp(path: Path) -> Stamp | None:
     """Return the state of the regular file ``path`` or of what it links to; None if it is none."""
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
     if not stat.S_ISREG(found.st_mode):
         return None

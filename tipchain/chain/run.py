@@ -54,6 +54,9 @@ class Observer(Protocol):
 class Record(Protocol):
     """What a run writes down so that it can be resumed (`tipchain.chain.journal.Journal`)."""
 
+    def before(self, command: Command, place: Place) -> None:
+        """Take note of the inputs of a command that is about to start."""
+
     def record(self, result: Result, place: Place) -> None:
         """Write down how a command ended."""
 
@@ -179,6 +182,8 @@ class _Runner:
         """Run ``command``, in a thread of the pool, and report to the inbox."""
         try:
             watch = partial(self.observer.output, command)
+            if self.record is not None:
+                self.record.before(command, self.place)
             result, interrupted = run_command(command, self.place, watch, stop=self.stop)
             if self.record is not None:
                 self.record.record(result, self.place)

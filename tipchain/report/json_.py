@@ -1,21 +1,14 @@
-"""RunReports as JSON, and back.
-
-NaN and infinities have no place in JSON; they are written as the strings ``NaN``, ``Infinity``, ``-Infinity``.
-"""
+"""RunReports as JSON, and back."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.chain.plan import command_json, parse_command
-from tipchain.chain.result import Result
+from tipchain.chain.result_json import number_json, parse_result, result_json
 from tipchain.errors import RecordError
-from tipchain.outcome import Outcome
 from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:
@@ -38,31 +31,13 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "mode": report.mode,
         "run": report.run,
         "started": report.started,
-        "seconds": _number(report.seconds),
+        "seconds": number_json(report.seconds),
         "versions": dict(report.versions),
         "exit_code": int(report.exit_code),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
-        "results": [_result_json(result) for result in report.results],
+        "results": [result_json(result) for result in report.results],
         "verdicts": _verdicts_json(report.verdicts),
-    }
-
-
-def _number(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _result_json(result: Result) -> dict[str, Any]:
-    own = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "command"}
-    return {
-        "command": command_json(result.command),
-        **own,
-        "outcome": result.outcome.value,
-        "tail": list(result.tail),
-        "figures": {name: _number(value) for name, value in result.figures.items()},
-        "missing": list(result.missing),
     }
 
 
@@ -124,28 +99,10 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
         started=str(data["started"]),
         seconds=float(data["seconds"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
-        results=tuple(_parse_result(item) for item in data["results"]),
+        results=tuple(parse_result(item) for item in data["results"]),
         verdicts=_parse_verdicts(data["verdicts"]),
         notes=tuple(str(note) for note in data["notes"]),
         interrupted=bool(data["interrupted"]),
-    )
-
-
-def _parse_result(data: Mapping[str, Any]) -> Result:
-    return Result(
-        command=parse_command(data["command"]),
-        outcome=Outcome(data["outcome"]),
-        reason=str(data["reason"]),
-        exit_code=None if data["exit_code"] is None else int(data["exit_code"]),
-        signal=str(data["signal"]),
-        started=str(data["started"]),
-        seconds=float(data["seconds"]),
-        peak_memory_mb=float(data["peak_memory_mb"]),
-        log=str(data["log"]),
-        tail=tuple(str(line) for line in data["tail"]),
-        figures={str(name): float(value) for name, value in data.get("figures", {}).items()},
-        missing=tuple(str(text) for text in data.get("missing", ())),
-        reused=bool(data.get("reused", False)),
     )
 
 
