@@ -127,3 +127,41 @@ def test_a_port_that_does_not_take_the_weights_still_runs_the_chain(project):
     done = call(project, "test_tipc/configs/p.txt", MODE, PREPARE_EXIT="1")
     assert done.returncode == 1, "whatever the chain says"
     assert "exit code 0" in done.stdout
+
+
+def test_options_are_handed_on_and_only_the_data_folder_to_the_preparation_too(project, tmp_path):
+    (tmp_path / "data").mkdir()
+    stub(tmp_path / "python", 'printf "%s\\n" "$@"')
+    words = ["1", "--jobs", "2", "--only", "a b", "--data-path", str(tmp_path / "data"), "--resume"]
+    done = call(project, "test_tipc/configs/p.txt", MODE, *words, TIPCHAIN_PYTHON=str(tmp_path / "python"))
+    shown = done.stdout.splitlines()
+    assert shown[:5] == ["-m", "tipchain", "run", "test_tipc/configs/p.txt", MODE]
+    assert shown[5:9] == ["--gpu-id", "1", "--python", str(tmp_path / "python")]
+    assert shown[9:] == words[1:]
+    prepared = (project / "prepared").read_text().splitlines()
+    assert prepared == ["test_tipc/configs/p.txt", MODE, "--data-path", str(tmp_path / "data")]
+
+
+def test_a_dry_run_makes_the_environment_at_most(project, tmp_path):
+    stub(tmp_path / "python", 'printf "%s\\n" "$@"')
+    done = call(
+        project, "test_tipc/configs/p.txt", MODE, "--dry-run", TIPCHAIN_PYTHON=str(tmp_path / "python")
+    )
+    assert done.stdout.splitlines()[-1] == "--dry-run"
+    assert (project / "prepared").read_text().splitlines()[2:] == ["--env-only"]
+
+
+def test_called_through_a_link_it_is_still_our_project(project, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/tipc").symlink_to(project / DRIVERS[0])
+    stub(tmp_path / "python", 'printf "%s\\n" "$PWD" "$PYTHONPATH" "$@"')
+    environment = {"TIPCHAIN_PYTHON": str(tmp_path / "python"), "PYTHONPATH": "mine"}
+    done = call(
+        project, "test_tipc/configs/p.txt", MODE, driver=tmp_path / "bin/tipc", cwd=tmp_path, **environment
+    )
+    assert done.stdout.splitlines()[:2] == [str(project), f"{project}:mine"], done.stderr
+    assert (project / "prepared").exists()
+
+
+def test_either_name_of_the_driver_is_the_whole_driver():
+    assert (ROOT / DRIVERS[1]).resolve() == ROOT / DRIVERS[0]

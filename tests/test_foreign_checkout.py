@@ -280,6 +280,19 @@ def test_the_programs_that_the_script_calls_speak_english(checked):
     assert log.read_text() == "C none C.UTF-8\n"
 
 
+def test_a_linked_file_belongs_to_where_the_link_stands(checked, tmp_path):
+    (checked / PARAMS).rename(tmp_path / "central.txt")
+    (checked / PARAMS).symlink_to(tmp_path / "central.txt")
+    script(checked, 'echo "$1"\n')
+    (checked / "sub").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", "prepare", f"../{PARAMS}", MODE], cwd=checked / "sub",
+        env=environment(checked), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == f"{PARAMS}\n"
+
+
 def test_an_exit_status_counts(checked):
     script(checked, "echo last words\nexit 7\n")
     done = prepare(checked)

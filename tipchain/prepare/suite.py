@@ -54,8 +54,13 @@ class Preparation:
 
 def find_checkout(params: Path) -> Path:
     """Return the folder that ``params`` belongs to: the nearest above it with a ``test_tipc``, else the current one."""
-    file = params.resolve()
+    file = _absolute(params)
     return next((folder for folder in file.parents if (folder / "test_tipc").is_dir()), Path.cwd())
+
+
+def _absolute(path: Path) -> Path:
+    """Return ``path`` without ``..``; links stay, so that a linked file belongs to where the link stands."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def foreign_checkout(params: Path) -> Path | None:
@@ -77,7 +82,7 @@ def plan_preparation(checkout: Path, params: Path, mode: Mode, suite: str | None
         UsageError: unknown suite.
     """
     plan = _plan(checkout, params, mode, suite)
-    file = params.resolve()
+    file = _absolute(params)
     name = str(file.relative_to(checkout)) if file.is_relative_to(checkout) else str(file)
     argv = ("bash", SCRIPT, name, mode.value) if (checkout / SCRIPT).is_file() else None
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
