@@ -6,6 +6,7 @@ The tree::
     ├── UsageError           a wrong call: arguments that do not fit together
     ├── InputError           a file that cannot be used; names file, line, key, found, expected
     │   ├── ParamsError      a TIPC parameter file
+    │   ├── ProfileError     a suite's profile (YAML)
     │   ├── CaseError        an alignment case (YAML)
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
@@ -75,6 +76,10 @@ class InputError(TipchainError):
 
 class ParamsError(InputError):
     """A TIPC parameter file that cannot be used."""
+
+
+class ProfileError(InputError):
+    """A suite's profile that cannot be used."""
 
 
 class CaseError(InputError):

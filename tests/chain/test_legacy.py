@@ -7,12 +7,12 @@ from chain_samples import CORPUS, TEMPLATE, TUTORIAL, corpus, edit
 
 from tipchain.chain.build import legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.suites import SUITES
+from tipchain.chain.profiles import get_suite
 from tipchain.modes import Mode
 
 
 def make(text, mode, suite):
-    return expand(legacy_spec(text, "f.txt", SUITES[suite], Mode(mode)), "f.txt").commands
+    return expand(legacy_spec(text, "f.txt", get_suite(suite), Mode(mode)), "f.txt").commands
 
 
 def facts(command):

@@ -14,7 +14,7 @@ from tipchain.chain.build import build_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Options, plan_json
-from tipchain.chain.suites import SUITES
+from tipchain.chain.profiles import get_suite
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
@@ -23,7 +23,7 @@ RUN = "./test_tipc/output/net/lite_train_lite_infer/runs/RUN"
 
 
 def make(text, mode=LITE, suite="tipchain", *, lenient=False, **options):
-    spec = build_spec(parse_params(text, "f.txt"), SUITES[suite], mode, lenient=lenient)
+    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), mode, lenient=lenient)
     return expand(spec, "f.txt", Options(**options))
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 
-from tipchain.chain.params import parse_params, read_text
-from tipchain.chain.slots import alignment_params, checked_slots, detect_suite
-from tipchain.chain.suites import SUITES, UNSUPPORTED, get_suite
-from tipchain.errors import ParamsError, UsageError
+from tipchain.chain.params import parse_params
+from tipchain.chain.profiles import get_suite
+from tipchain.chain.slots import alignment_params, checked_slots
+from tipchain.errors import ParamsError
 
 
 def slots(text, suite="tipchain"):
-    return checked_slots(parse_params(text, "f.txt"), SUITES[suite])
+    return checked_slots(parse_params(text, "f.txt"), get_suite(suite))
 
 
 def test_roles_of_both_layouts():
@@ -85,27 +85,3 @@ def test_alignment_may_stand_only_after_the_last_slot():
 def test_alignment_keys_are_checked(change, message):
     with pytest.raises(ParamsError, match=message):
         alignment_params(parse_params(edit(TEMPLATE + ALIGNMENT, change)))
-
-
-def test_suites_are_told_apart():
-    assert detect_suite(parse_params(TEMPLATE)).name == "tipchain"
-    assert detect_suite(parse_params(TUTORIAL)).name == "tutorial"
-
-
-@pytest.mark.parametrize("name", [*UNSUPPORTED, "tutorail"])
-def test_other_suites_are_refused_with_the_supported_ones(name):
-    with pytest.raises(UsageError, match="supported suites: tipchain, template, alexnet, tutorial"):
-        get_suite(name)
-
-
-def test_files_of_other_suites_are_never_half_run():
-    for record in corpus():
-        path = CORPUS / "configs" / record["repo"] / record["config"]
-        if record["suite"] in SUITES or not path.exists():
-            continue
-        file = parse_params(read_text(path), str(path))
-        with pytest.raises(ParamsError):
-            detect_suite(file)
-        for name in SUITES:
-            with pytest.raises(ParamsError):
-                checked_slots(file, SUITES[name])

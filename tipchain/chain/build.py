@@ -1,7 +1,7 @@
 """From slots to a ChainSpec.
 
 This is where the default behaviour and the original drivers' differ in how values are read; each difference
-has a name, as in ``test_tipc/README.md``: whole-value, mode-fallback, device-per-leg, null, typos, hosts.
+has a name in ``fixes`` and leaves a finding where it matters.
 """
 
 from __future__ import annotations
@@ -9,33 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tipchain.chain.fixes import ALL, NONE, Finding
+from tipchain.chain.gpus import original_leg, parsed_leg
 from tipchain.chain.params import ParamFile
 from tipchain.chain.slots import Alignment, Slots, alignment_params, checked_slots, legacy_slots
 from tipchain.chain.spec import AMP, Axis, ChainSpec, InferModel, Leg, Trainer
-from tipchain.chain.suites import Suite
-from tipchain.chain.words import NOTHING, Slot, Words, flag, split_words
+from tipchain.chain.suites import Suite, TrainerRule
+from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.errors import did_you_mean
 from tipchain.modes import Mode
 
-TRAINERS = ("pact", "fpgm", "distill", "x1", "x2", "norm")
 BOOLEANS = ("True", "False")
-AUTOCASTS = (*AMP, "fp32", "null")
+OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
+AUTOCASTS = (*AMP, "fp32", "null", "False")
 # Modes of other drivers, which may have an entry in a mode list.
-OTHER_MODES = ("benchmark_train", "klquant_whole_infer", "whole_train_lite_infer", "lite_infer")
+OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
 MODE_NAMES = (*(mode.value for mode in Mode), *OTHER_MODES)
+LITE = Mode.LITE_TRAIN_LITE_INFER.value
 
 
-def read_spec(
-    text: str, file: ParamFile | None, path: str, suite: Suite, mode: Mode, *, lenient: bool
-) -> ChainSpec:
-    """Return the ChainSpec of a file: checked if ``file`` is given, the original's reading of ``text`` if not."""
-    if file is None:
-        return _Builder(legacy_slots(text, path, suite), suite, mode, legacy=True, lenient=True).build(None)
-    builder = _Builder(checked_slots(file, suite), suite, mode, legacy=False, lenient=lenient)
-    return builder.build(alignment_params(file))
-
-
-def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
+def build_spec(
+    file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False, text: str | None = None,
+    fixes: frozenset[str] = ALL,
+) -> ChainSpec:  # fmt: skip
     """Return what ``file`` asks for in ``mode``.
 
     Args:
@@ -43,233 +39,311 @@ def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = Fal
         suite: the profile to read it with.
         mode: the mode.
         lenient: turn unknown trainers and mistyped booleans into notes.
+        text: the file's text, for findings on where the original reads other lines or values.
+        fixes: the fixes in force.
 
     Raises:
         ParamsError: the file does not fit the suite's layout, or a value is impossible.
     """
-    return read_spec("", file, file.path, suite, mode, lenient=lenient)
+    slots = checked_slots(file, suite)
+    reader = SpecReader(slots, suite, mode, fixes=fixes, lenient=lenient)
+    if text is not None:
+        reader.compare(legacy_slots(text, file.path, suite))
+    return reader.spec(alignment_params(file))
 
 
 def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
     """Return what the original driver reads out of ``text``, defects included."""
-    return read_spec(text, None, path, suite, mode, lenient=True)
+    slots = legacy_slots(text, path, suite)
+    return SpecReader(slots, suite, mode, fixes=NONE, lenient=True).spec(None)
 
 
-class _Builder:
-    """Reads slots into a ChainSpec and collects notes on the way."""
+class SpecReader:
+    """Reads slots into a ChainSpec and collects findings on the way.
 
-    def __init__(self, slots: Slots, suite: Suite, mode: Mode, *, legacy: bool, lenient: bool) -> None:
-        self.slots, self.suite, self.mode = slots, suite, mode
-        self.legacy, self.lenient = legacy, lenient
-        self.notes: list[str] = []
+    Args:
+        slots: the file's slots.
+        suite: the profile.
+        mode: the mode.
+        fixes: the fixes in force.
+        lenient: take errors that only mistype a value for warnings.
+        collect: go on after errors, which become findings (for ``lint``).
+    """
 
-    def build(self, alignment: Alignment | None) -> ChainSpec:
+    def __init__(
+        self, slots: Slots, suite: Suite, mode: Mode, *, fixes: frozenset[str] = ALL, lenient: bool = False,
+        collect: bool = False,
+    ) -> None:  # fmt: skip
+        self.slots, self.suite, self.mode, self.fixes = slots, suite, mode, fixes
+        self.lenient, self.collect = lenient, collect
+        self.findings: list[Finding] = []
+
+    def on(self, fix: str) -> bool:
+        """Return whether ``fix`` is in force."""
+        return fix in self.fixes
+
+    def spec(self, alignment: Alignment | None) -> ChainSpec:
+        """Return the ChainSpec.
+
+        Raises:
+            ParamsError: a value is impossible.
+        """
         trains = self.mode.trains
+        self.quants()
+        by_mode = (
+            {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
+            if trains
+            else {}
+        )
         return ChainSpec(
             suite=self.suite,
-            legacy=self.legacy,
+            fixes=self.fixes,
             mode=self.mode,
             model=self.model_name(),
             python=self.python(),
             legs=self.legs(),
             autocasts=self.autocasts(),
             trainers=self.trainers() if trains else (),
-            train_flags=self.train_flags() if trains else {},
+            by_mode=by_mode,
+            flags={role: self.mode_flag(role, value) for role, value in by_mode.items()},
+            name=by_mode.get("train_model_name", self.slots["train_model_name"].value),
             eval=self.program("eval"),
-            extra_eval=self.plain("extra_eval"),
             models=() if trains else self.models(),
             inference=self.program("inference"),
             axes=self.axes(),
-            infer_flags=self.infer_flags(),
+            data_after_training=self.data_after_training(),
             slots=self.slots,
             alignment=alignment,
-            notes=tuple(self.notes),
+            findings=tuple(self.findings),
         )
 
-    def note(self, slot: Slot, message: str) -> None:
-        text = f"{slot.file}:{slot.line}: {slot.key}: {message}"
-        if text not in self.notes:
-            self.notes.append(text)
+    # What to say
 
-    def complain(self, slot: Slot, message: str, *, expected: str, hint: str | None) -> None:
-        """Refuse a mistyped value, or note it where the user wants that."""
-        if not self.lenient:
+    def tell(self, code: str, slot: Slot, message: str, severity: str = "warning") -> None:
+        """Add a finding, once."""
+        finding = Finding(
+            code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
+        )
+        if self.fixes and finding not in self.findings:
+            self.findings.append(finding)
+
+    def complain(
+        self, slot: Slot, message: str, *, expected: str, hint: str | None, code: str = "typos",
+        used: bool = True,
+    ) -> None:  # fmt: skip
+        """Refuse a mistyped value, or tell of it where the user wants that or where the mode does not read it."""
+        if not self.on("typos"):
+            return
+        ignored = slot.role in self.suite.unread or not used
+        if not (self.lenient or self.collect or ignored):
             raise slot.error(message, expected=expected, hint=hint)
-        if not self.legacy:
-            self.note(slot, message)
+        severity = "error" if self.collect else "info" if ignored else "warning"
+        self.tell(code, slot, message + (f"; {hint}" if hint else f"; expected {expected}"), severity)
+
+    def compare(self, original: Slots) -> None:
+        """Tell where the original driver would read another line or value."""
+        for role, slot in self.slots.items():
+            other = original.get(role)
+            if other is None or (not other.line and not slot.line):
+                continue
+            if other.line != slot.line:
+                self.tell(
+                    "sections", slot, f"the original reads line {other.line} here: it counts lines", "info"
+                )
+            elif other.value.strip() != slot.value:
+                self.tell(
+                    "whole-value", slot, f"the original cuts the value to {other.value.strip()!r}", "info"
+                )
+
+    # Names and programs
 
     def model_name(self) -> str:
+        """Return the model's name, which becomes a folder's."""
         slot = self.slots["model_name"]
         self.folder_name(slot, slot.value)
         return slot.value
 
     def folder_name(self, slot: Slot, name: str) -> None:
         """Refuse a name that would leave its folder or be taken for an option."""
-        if not self.legacy and (
+        if self.on("no-shell") and (
             not re.fullmatch(r"[A-Za-z0-9_+.,=@-]+", name) or name in (".", "..") or name.startswith("-")
         ):
             raise slot.error(
                 f"{name!r} cannot be a folder's name", expected="letters, digits and any of _+.,=@-"
             )
 
+    def list_of(self, slot: Slot) -> tuple[str, ...]:
+        """Return the elements of a slot's list."""
+        return slot.values if self.on("sections") else plain_list(slot.value)
+
     def distinct(self, slot: Slot) -> tuple[str, ...]:
         """Return the slot's values without repeats, which would do the same thing twice."""
-        once = tuple(dict.fromkeys(slot.values))
-        if self.legacy or len(once) == len(slot.values):
-            return slot.values
-        self.note(slot, "has an entry twice; it is planned once")
+        values = self.list_of(slot)
+        once = tuple(dict.fromkeys(values))
+        if not self.on("inference-flags") or len(once) == len(values):
+            return values
+        self.tell("inference-flags", slot, "has an entry twice; it is planned once")
         return once
 
+    def split(self, slot: Slot) -> Words:
+        """Return a slot's value as words."""
+        return split_words(slot.value, slot, pipes=self.suite.pipes and not self.on("no-shell"))
+
     def python(self) -> Words:
-        words = split_words(self.slots["python"].value, self.slots["python"])
-        if not words or (words == ("null",) and not self.legacy):
+        """Return the interpreter's words."""
+        words = self.split(self.slots["python"])
+        if self.on("null") and (not words or words == ("null",)):
             raise self.slots["python"].error("names no interpreter", expected="python:python")
         return words
 
-    def plain(self, role: str) -> Words:
-        return flag(self.slots[role]) if role in self.slots else ()
-
     def program(self, role: str) -> Words | None:
-        """Return a program's words; None for ``null`` (legacy runs a null inference all the same)."""
+        """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
         slot = self.slots[role]
-        if slot.absent and not (self.legacy and role == "inference"):
-            return None
-        return split_words(slot.value, slot)
+        if not slot.absent or (role == "inference" and not self.on("null")):
+            return self.split(slot)
+        if role == "inference":
+            self.tell(
+                "null", slot, "is null, so nothing is inferred; the original runs `python null`", "info"
+            )
+        return None
 
-    def by_mode(self, role: str) -> Words:
-        """Return the argument of a slot that holds a list of ``mode=value``."""
+    # Lists of mode=value
+
+    def by_mode(self, role: str) -> str:
+        """Return the mode's value in a slot that holds a list of ``mode=value``, "" for none."""
         slot = self.slots[role]
-        if slot.absent or slot.key in NOTHING:
-            return ()
+        if role == "epoch" and self.suite.fixed_epoch and not self.on("clas-epochs"):
+            return self.suite.fixed_epoch
+        if slot.absent or slot.key == "null":
+            return ""
         values: dict[str, str] = {}
-        for part in slot.values:
+        for part in self.list_of(slot):
             name, _, value = part.partition("=")
-            if self.legacy:
+            if not self.on("whole-value"):
                 value = value.split("=")[0]
-            elif name not in MODE_NAMES:
+            elif "=" in value:
+                self.tell("whole-value", slot, f"the original cuts {value!r} at the '='", "info")
+            if name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
-                self.complain(slot, f"unknown mode {name!r}", expected=", ".join(MODE_NAMES), hint=hint)
+                self.complain(
+                    slot,
+                    f"unknown mode {name!r}",
+                    expected=", ".join(MODE_NAMES),
+                    hint=hint,
+                    code="closed-modes",
+                )
             elif name in values:
                 self.complain(
                     slot, f"has two values for {name}", expected="one value for each mode", hint=None
                 )
             values.setdefault(name, value)
-        return flag(slot, self._mode_value(slot, values))
+        return self._mode_value(slot, values)
 
     def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
-        name, lite = self.mode.value, Mode.LITE_TRAIN_LITE_INFER.value
-        if self.legacy or values.get(name):
+        name = self.mode.value
+        if (
+            slot.role == "epoch"
+            and self.suite.fixed_epoch
+            and values.get(name, "")
+            not in (
+                "",
+                self.suite.fixed_epoch,
+            )
+        ):
+            self.tell(
+                "clas-epochs", slot,
+                f"{name} trains {values[name]}; the original always {self.suite.fixed_epoch}", "info",
+            )  # fmt: skip
+        if values.get(name) or not self.fixes:
             return values.get(name, "")
-        if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and lite in values:
-            self.note(slot, f"has no value for {name}; the one for {lite} is used: {values[lite]}")
-            return values[lite]
-        self.note(
-            slot, f"has no value for {name}; the argument is left out, so the program's own default holds"
-        )
+        if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and values.get(LITE) and self.on("mode-fallback"):
+            self.tell(
+                "mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {values[LITE]}"
+            )
+            return values[LITE]
+        self.tell(
+            "default", slot,
+            f"has no value for {name}; the argument is left out, so the program's own default holds",
+        )  # fmt: skip
         return ""
 
-    def boolean(self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = ()) -> None:
-        allowed = (*BOOLEANS, *also)
-        for value in values:
-            if value not in allowed:
-                close = next((name for name in allowed if name.lower() == value.lower()), None)
-                hint = f"did you mean {close!r}?" if close else did_you_mean(value, allowed)
-                self.complain(
-                    slot, f"{value!r} is neither True nor False", expected="|".join(allowed), hint=hint
-                )
+    def mode_flag(self, role: str, value: str) -> Words:
+        """Return the argument of a slot with the mode's value."""
+        return flag(self.slots[role], value, fixes=self.fixes)
 
     # Devices
 
     def legs(self) -> tuple[Leg, ...]:
+        """Return the entries of the gpu list."""
         slot = self.slots["gpu_list"]
-        legs = [self._leg(slot, index, text) for index, text in enumerate(slot.values)]
+        values = self.list_of(slot)
+        legs = [self._leg(slot, index, text) for index, text in enumerate(values)]
         if len(self.distinct(slot)) < len(legs):
-            legs = [leg for index, leg in enumerate(legs) if slot.values.index(slot.values[index]) == index]
+            legs = [leg for index, leg in enumerate(legs) if values.index(values[index]) == index]
         if not legs:
-            self.note(slot, "is an empty list, so nothing is trained")
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
         return tuple(legs)
 
     def _leg(self, slot: Slot, index: int, text: str) -> Leg:
-        gpus, hosts = (self._legacy_device if self.legacy else self._device)(slot, text)
-        shown = text.rpartition(";")[2]
-        several = len(shown) > 2 if self.legacy else len(gpus) > 1 or bool(hosts)
-        launch: list[str] = []
-        if several:
-            launch += ["-m", "paddle.distributed.launch"]
-            launch += [f"--ips={','.join(hosts)}"] if hosts else []
-            launch.append(f"--gpus={shown}")
-        first = gpus[0] if gpus else None
-        all_gpus = ",".join(gpus) if gpus else None
-        # The originals tell hosts by the length of the text, and export nothing for them.
-        hostless = None if self.legacy and len(text) > 15 and not self.suite.cvd_before_eval else first
-        return Leg(
-            text=shown,
-            gpus=gpus,
-            hosts=hosts,
-            use_gpu=self._use_gpu(index),
-            launch=tuple(launch),
-            visible_train=None if self.legacy else all_gpus,
-            visible_eval=hostless if not self.legacy or self.suite.cvd_before_eval else None,
-            visible_infer=hostless,
-        )
+        use_gpu = self._use_gpu(index, text)
+        original = original_leg(text, use_gpu, self.suite)
+        if not self.on("devices"):
+            return original
+        leg = parsed_leg(slot, text, use_gpu, self.suite)
+        if (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched):
+            self.tell(
+                "devices", slot,
+                f"{text!r} is {len(leg.gpus)} GPUs on {leg.nodes} hosts; the original, which counts characters, takes "
+                f"it for {original.nodes}", "info",
+            )  # fmt: skip
+        return leg
 
-    def _legacy_device(self, slot: Slot, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Recognise hosts by the length of the text, as the original does."""
-        del slot
-        if text == "-1":
-            return (), ()
-        addresses, semicolon, gpus = text.rpartition(";")
-        hosts = addresses.split(",") if semicolon and len(addresses) >= self.suite.hosts_from else []
-        return tuple(gpus.split(",")), tuple(hosts)
-
-    def _device(self, slot: Slot, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if text == "-1":
-            return (), ()
-        addresses, semicolon, gpus = text.rpartition(";")
-        host = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
-        if not re.fullmatch(r"\d+(,\d+)*", gpus) or (
-            semicolon and not re.fullmatch(rf"{host}(,{host})*", addresses)
-        ):
-            raise slot.error(f"{text!r} names no device", expected="-1, 0, 0,1 or host1,host2;0,1")
-        return tuple(gpus.split(",")), tuple(addresses.split(",")) if semicolon else ()
-
-    def _use_gpu(self, index: int) -> Words:
-        if not self.suite.uses_gpu_flag:
+    def _use_gpu(self, index: int, text: str) -> Words:
+        kind = self.suite.devices.parameter
+        slot = self.slots.get("use_gpu")
+        if kind == "none" or slot is None:
             return ()
-        slot = self.slots["use_gpu"]
-        values = slot.values
+        values = self.list_of(slot)
+        if kind == "value":
+            return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
+        if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
+            return flag(slot, pipes=not self.on("no-shell"), fixes=self.fixes)
         if index < len(values):
-            return flag(slot, values[index])
-        if self.legacy or not values or slot.absent or slot.key in NOTHING:
+            return flag(slot, values[index], fixes=self.fixes)
+        if not self.on("device-per-leg") or not values or slot.absent or slot.key in NOTHING:
             return ()
-        self.note(slot, f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated")
-        return flag(slot, values[-1])
+        self.tell(
+            "device-per-leg",
+            slot,
+            f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
+        )
+        return flag(slot, values[-1], fixes=self.fixes)
 
     def autocasts(self) -> tuple[str, ...]:
+        """Return the precisions to train in."""
         if "autocast" not in self.slots:
             return ("null",)
         slot = self.slots["autocast"]
-        for value in slot.values:
+        values = self.list_of(slot)
+        for value in values:
             if value not in AUTOCASTS and slot.key not in NOTHING:
                 hint = did_you_mean(value, AUTOCASTS)
                 self.complain(slot, f"unknown precision {value!r}", expected="|".join(AUTOCASTS), hint=hint)
-        if not slot.values:
-            self.note(slot, "is an empty list, so nothing is trained")
-        if slot.key in NOTHING and not self.legacy:
-            return slot.values and ("null",)
-        for value in slot.values:
+        if not values:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+        for value in values:
             self.folder_name(slot, value)
         return self.distinct(slot)
 
     # Training
 
     def trainers(self) -> tuple[Trainer, ...]:
+        """Return the trainers, without those that are skipped."""
         slot = self.slots["trainer"]
-        kinds = [kind for kind in TRAINERS if f"train_{kind}" in self.slots]
-        found = [self._trainer(slot, name, kinds) for name in self.distinct(slot)]
+        found = [self._trainer(slot, name) for name in self.distinct(slot)]
         trainers = tuple(trainer for trainer in found if trainer is not None)
         if not slot.values:
-            self.note(slot, "is an empty list, so nothing is trained")
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
         self._check_model_name(trainers)
         return trainers
 
@@ -277,89 +351,190 @@ class _Builder:
         """Refuse a missing train_model_name where evaluation or export would need the file."""
         slot = self.slots["train_model_name"]
         used = not self.slots["eval"].absent or any(trainer.export for trainer in trainers)
-        if slot.absent and trainers and used and not self.legacy:
+        if not self.on("null"):
+            return
+        if "{name}" in self.suite.weights and slot.absent and trainers and used:
             raise slot.error(
                 "is needed to evaluate and export what was trained",
                 expected="the file that training leaves in its output folder",
             )
+        if slot.value.startswith(("/", "~")) or ".." in slot.value.split("/"):
+            raise slot.error("leaves the training's output folder", expected="a name below that folder")
 
-    def _trainer(self, slot: Slot, name: str, kinds: list[str]) -> Trainer | None:
-        known = {self.slots[f"train_{kind}"].key: kind for kind in reversed(kinds)}
-        known.pop("null", None)
-        if self.suite.amp_trainer:
-            known.setdefault(self.suite.amp_trainer, "norm")
-        if name not in known:
-            hint = did_you_mean(name, known)
-            self.complain(slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=hint)
-        self.folder_name(slot, name)
-        kind = known.get(name, "norm")
-        command = self.slots[f"train_{kind}"]
-        if command.value.strip() == "null" or (command.absent and not self.legacy):
-            self.note(command, f"is null, so the trainer {name} is skipped")
-            return None
-        return Trainer(
-            name=name, kind=kind, train=split_words(command.value, command), export=self._export(kind)
+    def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
+        """Return the rule of the trainer called ``name``; None to skip it."""
+        for rule in self.suite.trainers:
+            own = self.slots.get(rule.key)
+            if own is not None and own.key == name and (name not in NOTHING or not self.on("typos")):
+                return rule
+        norm = next(rule for rule in self.suite.trainers if rule.kind == "norm")
+        if name == self.suite.amp_trainer:
+            return norm
+        if self.on("typos") and (alias := next((r for r in self.suite.trainers if r.kind == name), None)):
+            self.tell("typos", slot, f"{name!r} is taken for {self.slots[alias.key].key!r}", "info")
+            return alias
+        known = [self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots]
+        known = [key for key in known if key not in NOTHING]
+        self.complain(
+            slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=did_you_mean(name, known)
         )
+        return norm if self.suite.unknown_trainer == "norm" else None
 
-    def _export(self, kind: str) -> Words | None:
-        slot = self.slots[f"export_{kind}"]
-        return None if slot.absent else split_words(slot.value, slot)
+    def _trainer(self, slot: Slot, name: str) -> Trainer | None:
+        rule = self._rule(slot, name)
+        if rule is None:
+            self.tell("nothing-planned", slot, f"the trainer {name} is skipped, as the original does")
+            return None
+        self.folder_name(slot, name)
+        command = self.slots[rule.command[0]]
+        if command.value.strip() == "null" or (command.absent and self.on("null")):
+            self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
+            return None
+        parts = [self.slots[role] for role in rule.command if role in self.slots]
+        words = [word for part in parts if part is command or not part.absent for word in self.split(part)]
+        quant = "train_pact" in self.slots and self.slots["train_pact"].key == name
+        return Trainer(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
 
-    def train_flags(self) -> Mapping[str, Words]:
-        flags = {"epoch": self.by_mode("epoch"), "batch": self.by_mode("batch")}
-        return {**flags, "pretrained": self.plain("pretrained"), "extra_train": self.plain("extra_train")}
+    def _export(self, rule: TrainerRule) -> Words | None:
+        slot = self.slots.get(rule.export)
+        return None if slot is None or slot.absent else self.split(slot)
 
     # Inference
 
     def models(self) -> tuple[InferModel, ...]:
-        slot, exports = self.slots["infer_model"], self.slots["infer_export"]
-        quants = self.slots.get("infer_quant")
-        quant_values = quants.values if quants else ()
-        if quants and not self.legacy:
-            self.boolean(quants, () if quants.absent else quant_values)
-        models = []
-        for index, path in enumerate(slot.values):
-            if path in NOTHING and not self.legacy:
-                continue
-            if index >= len(exports.values) and not self.legacy:
-                self.note(
-                    exports, f"has no entry for the model {path}, which is therefore inferred with as it is"
-                )
-            text = exports.values[index] if index < len(exports.values) else ""
-            export = None if text == "null" or (not self.legacy and not text) else split_words(text, exports)
-            models.append(
-                InferModel(
-                    path=path, export=export, quant=quant_values[index] if index < len(quant_values) else ""
-                )
-            )
+        """Return what the modes without training infer with."""
+        whole = self.suite.whole
+        klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
+        slot = self.slots["infer_model"]
+        if klquant and not self.suite.klquant:
+            self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
+            return ()
+        style = {"models": self._listed, "kinds": self._kinds, "quantize": self._quantized}[whole.style]
+        models = style()
         if not models:
-            self.note(slot, "names no model, so whole_infer has nothing to infer with")
+            self.tell(
+                "nothing-planned", slot, f"names no model, so {self.mode.value} has nothing to infer with"
+            )
+        return models
+
+    def quants(self) -> tuple[str, ...]:
+        """Return the quant flags of the models of the modes without training."""
+        slot = self.slots.get("infer_quant")
+        if slot is None:
+            return ()
+        values = self.list_of(slot)
+        if not slot.absent:
+            self.boolean(slot, values, used=not self.mode.trains)
+        return values
+
+    def _listed(self) -> tuple[InferModel, ...]:
+        slot, exports = self.slots["infer_model"], self.slots["infer_export"]
+        quants, texts = self.quants(), self.list_of(exports)
+        models = []
+        for index, path in enumerate(self.list_of(slot)):
+            if path in NOTHING and self.on("null"):
+                self.tell("null", slot, "null is no model; the original exports it without weights", "info")
+                continue
+            if path == "null" and self.suite.whole.unset:
+                continue  # the one original that looks
+            if index >= len(texts) and self.on("null"):
+                self.tell(
+                    "default", exports, f"has no entry for the model {path}, which is inferred with as it is"
+                )
+            text = texts[index] if index < len(texts) else ""
+            export = None if text in NOTHING else split_words(text, exports)
+            quant = quants[index] if index < len(quants) else ""
+            if self.mode is Mode.KLQUANT_WHOLE_INFER:
+                quant = "True"
+            models.append(InferModel(path=path, export=export, quant=quant))
         return tuple(models)
 
+    def _kinds(self) -> tuple[InferModel, ...]:
+        slot, whole, quants = self.slots["infer_model"], self.suite.whole, self.quants()
+        klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
+        models: list[InferModel] = []
+        for index, name in enumerate(self.list_of(slot)):
+            if name not in whole.kinds:
+                if not self.on("typos"):
+                    break  # the original ends there
+                hint = did_you_mean(name, whole.kinds)
+                self.complain(slot, f"unknown model {name!r}", expected=", ".join(whole.kinds), hint=hint)
+                continue
+            if (name in whole.klquant_kinds) != klquant:
+                continue
+            place = index if self.on("kl-index") else len(models)
+            if index != len(models):
+                self.tell(
+                    "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}",
+                    "info",
+                )  # fmt: skip
+            export = self.slots[whole.kinds[name]]
+            if export.absent and self.on("null"):
+                self.tell("null", export, f"is null, so {name} is not exported", "warning")
+                continue
+            quant = quants[place] if place < len(quants) else ""
+            words = None if export.absent else self.split(export)
+            models.append(InferModel(path=name, export=words, quant=quant))
+        return tuple(models)
+
+    def _quantized(self) -> tuple[InferModel, ...]:
+        command = self.slots[self.suite.whole.command]
+        if command.absent or command.value.strip() == "False":
+            self.tell(
+                "nothing-planned", command,
+                f"is {command.value or 'empty'}; {self.mode.value} does nothing else in {self.suite.title}",
+            )  # fmt: skip
+            return ()
+        path = self.slots["infer_model"].value
+        return (InferModel(path=path, export=self.split(command), quant="True"),)
+
     def axes(self) -> Mapping[str, Axis]:
-        roles = {"device", *(role for axes in self.suite.axes.values() for role in axes)}
-        return {role: self._axis(role) for role in sorted(roles)}
+        """Return the inference axes by role."""
+        rules = self.suite.infer.rules.values()
+        fixed = self.on("inference-flags")
+        roles = {role for rule in rules for role in (rule.fixed_axes if fixed else rule.axes)}
+        return {role: self._axis(role) for role in sorted({"device", *roles})}
 
     def _axis(self, role: str) -> Axis:
         slot = self.slots[role]
-        values = slot.values
+        values = self.list_of(slot)
         absent = slot.key in NOTHING or slot.absent
-        if not self.legacy and role in ("device", "mkldnn", "trt") and not absent:
-            self.boolean(slot, values, ("cpu", "gpu") if role == "device" else ())
-        if not self.legacy and slot.key not in NOTHING and not values:
-            self.note(slot, "is an empty list, so nothing is inferred")
+        if role in ("device", "mkldnn", "trt") and not absent:
+            self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else ())
+        if slot.key not in NOTHING and not values:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
+        if absent and role in self.suite.infer.raw:
+            self.tell("null", slot, "is null and left out; the original writes it all the same", "info")
+        if self.on("null") and (slot.key in NOTHING or slot.value == "null"):
+            values = ("null",)
         return Axis(slot=slot, values=values)
 
-    def infer_flags(self) -> Mapping[str, Words]:
-        roles = self.suite.data_after_training
-        first = next((role for role in roles if not self.slots[role].absent), "")
-        if self.legacy:
-            first = next(iter(self.suite.legacy_data_after_training), "")
-        image = self.slots["infer_data"]
-        return {
-            "data": flag(image),
-            "data_after_training": flag(image, self.slots[first].value) if first else (),
-            "benchmark": self.plain("benchmark"),
-            "extra_infer": self.plain("extra_infer"),
-            "save_log": () if self.legacy else self.plain("save_log"),
-        }
+    def boolean(
+        self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = (), *, used: bool = True
+    ) -> None:
+        """Complain of values that are neither ``True`` nor ``False`` nor one of ``also``."""
+        allowed = (*BOOLEANS, *also)
+        for value in values:
+            if value not in allowed:
+                close = next((name for name in allowed if name.lower() == value.lower()), None)
+                hint = f"did you mean {close!r}?" if close else did_you_mean(value, allowed)
+                self.complain(
+                    slot,
+                    f"{value!r} is neither True nor False",
+                    expected="|".join(allowed),
+                    hint=hint,
+                    used=used,
+                )
+
+    def data_after_training(self) -> Words:
+        """Return the argument with the data for inference after training."""
+        image, role = self.slots["infer_data"], self.suite.infer.data
+        chosen = self.slots.get(role)
+        if self.on("inference-flags") and (chosen is None or chosen.absent):
+            if not image.absent:
+                self.tell(
+                    "inference-flags", image, "is used after training too; the original passes no data there",
+                    "info",
+                )  # fmt: skip
+            chosen = image
+        return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import PurePosixPath
 
-from tipchain.chain.plan import Command, Options, Plan
+from tipchain.chain.arguments import Facts, Filler
+from tipchain.chain.fixes import Finding
+from tipchain.chain.plan import Artifact, Command, Find, Options, Plan, default_timeout
 from tipchain.chain.slots import SCRIPTS
 from tipchain.chain.spec import AMP, ChainSpec, InferModel, Leg, Trainer
-from tipchain.chain.words import NOTHING, Words, flag
+from tipchain.chain.suites import InferRule, Item, Step
+from tipchain.chain.words import NOTHING, Slot, Words, flag
 from tipchain.devices import parse_device
-from tipchain.modes import Mode
 
 OUTPUT = PurePosixPath("test_tipc/output")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-ALIGNED_IN_WHOLE_INFER = ("01", "02", "03")
+ALIGNED_WITHOUT_TRAINING = ("01", "02", "03")
 SHORT_NAMES = {"infer_batch": "bs"}
+DEVICE_KINDS = {"True": "gpu", "gpu": "gpu", "False": "cpu", "cpu": "cpu"}
+PROGRAMS = ("**/*.pdmodel", "**/*.json", "**/__model__", "**/*.onnx")
+WEIGHTS = ("**/*.pdiparams", "**/__params__", "**/*.onnx")
+AT_INFERENCE = ("inference-flags",)
 
 
 def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan:
@@ -34,94 +42,166 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A model to infer with: where it is, what made it, and which devices it may see."""
+    """A model to infer with.
+
+    Attributes:
+        label: how ids name it.
+        leg: the leg of its commands.
+        folder: where it is.
+        quant: ``True`` if it is quantized.
+        data: words of the data argument.
+        needs: ids of the commands that make it.
+        gpu: the GPU to infer on, None for any.
+        facts: what templates may refer to.
+    """
 
     label: str
-    model: str
+    leg: str
+    folder: str
     quant: str
     data: Words
     needs: tuple[str, ...]
-    visible: str | None
-    gpus: str
+    gpu: str | None
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One training and what follows it.
+
+    Attributes:
+        leg: its entry of the gpu list.
+        trainer: its trainer.
+        autocast: its precision.
+        label: how ids name it.
+        save: its folder, as commands name it.
+        facts: what templates may refer to.
+    """
+
+    leg: Leg
+    trainer: Trainer
+    autocast: str
+    label: str
+    save: str
+    facts: Facts
+
+    @property
+    def first_gpu(self) -> str | None:
+        """The GPU of what runs in one process."""
+        return self.leg.gpus[0] if self.leg.gpus else None
 
 
 class _Expander:
-    """Expands one spec; collects commands, links and notes."""
+    """Expands one spec; collects commands, links and findings."""
 
     def __init__(self, spec: ChainSpec, options: Options) -> None:
-        self.spec, self.options = spec, options
-        self.legacy = spec.legacy
+        self.spec, self.options, self.suite = spec, options, spec.suite
+        self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
         self.python: Words = (options.python,) if options.python else spec.python
-        self.out = str(OUTPUT / spec.model / spec.mode.value)
-        self.base = f"./{self.out}/runs/{options.run}"
-        if self.legacy:
-            self.base = spec.suite.out.format(model=spec.model, mode=spec.mode.value)
         self.commands: list[Command] = []
         self.latest: dict[str, str] = {}
         self.taken: set[str] = set()
-        self.notes = list(spec.notes)
+        self.findings = list(spec.findings)
+        self.timeout = default_timeout(spec.mode) if options.timeout_s is None else options.timeout_s
+        self._place()
+        # What the original's shell has exported at this point.
+        self.exported: str | None = None
+        # The name of the model file: an original changes it on the way.
+        self.name = spec.name
         # What the norm trainer left: (weights, id of its command).
         self.norm: tuple[str, str] | None = None
 
+    def on(self, fix: str) -> bool:
+        return fix in self.spec.fixes
+
+    def _place(self) -> None:
+        """Set where the output goes: ``out`` and ``run`` for people, ``base`` as commands name it."""
+        spec, options = self.spec, self.options
+        facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
+        original = self.filler.fill(self.suite.out, facts)
+        if not self.on("run-id"):
+            self.base = original
+            self.out = self.run = posixpath.normpath(original.removeprefix(f"{options.root}/"))
+            return
+        top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
+        self.out = str(top / spec.model / spec.mode.value)
+        self.run = f"{self.out}/runs/{options.run}"
+        self.base = self.run if self.run.startswith("/") else f"./{self.run}"
+        if self.suite.out.startswith("{root}") and not self.run.startswith("/"):
+            self.base = f"{options.root}/{self.run}"
+
     def plan(self, params: str) -> Plan:
-        self.align()
-        if self.spec.mode.trains:
-            for leg, autocast, trainer in product(self.spec.legs, self.spec.autocasts, self.spec.trainers):
-                self.leg(leg, autocast, trainer)
-        else:
-            for index, model in enumerate(self.spec.models):
-                self.whole(index, model)
         spec = self.spec
+        self.align()
+        if spec.mode.trains:
+            self.train_all()
+        else:
+            self.exported = self.options.gpu_id
+            for index, model in enumerate(spec.models):
+                self.whole(index, model)
+        facts = self.facts()
         return Plan(
             params=params,
             mode=spec.mode,
-            suite=spec.suite.name,
+            suite=self.suite.name,
             model=spec.model,
-            status=spec.suite.status,
+            status=self.suite.status,
             out=self.out,
-            run=self.base.removeprefix("./"),
+            run=self.run,
             commands=tuple(self.commands),
             latest=tuple(self.latest.items()),
-            notes=tuple(dict.fromkeys(self.notes)),
+            notes=tuple(dict.fromkeys(str(one) for one in self.findings if one.severity != "info")),
+            findings=tuple(dict.fromkeys(self.findings)),
+            results_log=self.suite.results_log,
+            results_head=self.filler.fill(self.suite.results_head, facts),
+            redirected=self.suite.redirected,
         )
 
-    def add(
-        self,
-        step: str,
-        label: str,
-        argv: Words,
-        *,
-        log: str | None = None,
-        visible: str | None = None,
-        needs: tuple[str, ...] = (),
-        on_gpu: bool = False,
-        skip: str = "",
-    ) -> str:
-        """Append a command and return its id; ``log`` is the name the suite is used to."""
-        name = f"{step}[{label}]"
-        count = 1 + sum(re.sub(r"#\d+$", "", command.id) == name for command in self.commands)
-        name = name if count == 1 else f"{name}#{count}"
-        if self.legacy:
-            path = str(PurePosixPath(self.base, log)) if log else None
-        else:
-            file = self.unused(slug(name), ".log")
-            path = str(PurePosixPath(self.base, file))
-            if log and "/" not in log:
-                self.latest[log] = file
-        env = {} if visible is None else {VISIBLE: visible}
-        self.commands.append(
-            Command(
-                id=name,
-                step=step,
-                argv=argv,
-                env=env,
-                log=path,
-                timeout_s=self.options.timeout_s,
-                needs=needs,
-                on_gpu=on_gpu,
-                skip=skip,
-            )
+    def facts(self) -> dict[str, str]:
+        """Return what every template may refer to."""
+        spec = self.spec
+        facts = {
+            "root": self.options.root,
+            "model": spec.model,
+            "mode": spec.mode.value,
+            "base": self.base,
+            **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
+        }
+        for name, choices in self.suite.vars.items():
+            facts[name] = self.filler.choose(choices, facts)
+        return facts
+
+    def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
+        """Add a finding about a line, or about the file."""
+        place = slot or replace(self.spec.slots["model_name"], line=0, key="")
+        finding = Finding(
+            code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
         )
+        if self.spec.fixes and finding not in self.findings:
+            self.findings.append(finding)
+
+    def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
+        """Append a command, whose id is so far a label, and return its id.
+
+        Args:
+            command: the command.
+            log: name of the file that the original redirects to, "" for none.
+            usual: the name under which its log is known, if that is another.
+        """
+        name = f"{command.step}[{command.id}]"
+        count = 1 + sum(re.sub(r"#\d+$", "", one.id) == name for one in self.commands)
+        name = name if count == 1 else f"{name}#{count}"
+        path = None
+        if self.on("run-id"):
+            file = self.unused(slug(name), ".log")
+            path = f"{self.run}/{file}"
+            usual = usual or log
+            if usual and "/" not in usual:
+                self.latest[usual] = file
+        elif log:
+            path = posixpath.normpath(f"{self.run}/{log}")
+        timeout = None if self.timeout in (None, float("inf")) else self.timeout
+        self.commands.append(replace(command, id=name, log=path, timeout_s=timeout))
         return name
 
     def unused(self, stem: str, suffix: str = "") -> str:
@@ -133,20 +213,38 @@ class _Expander:
         self.taken.add(name)
         return name
 
+    def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
+        """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
+        found = fixed if self.on("devices") else self.exported
+        if gpus and self.on("devices") and fixed != self.exported and self.spec.mode.trains:
+            shown = self.exported if self.exported is not None else "nothing"
+            self.tell(
+                "devices",
+                f"a command that should see {fixed or 'no setting of'} CUDA_VISIBLE_DEVICES gets {shown} from the original",
+                self.spec.slots["gpu_list"],
+                "info",
+            )
+        return {} if found is None else {VISIBLE: found}
+
+    # Alignment
+
     def align(self) -> None:
         alignment = self.spec.alignment
-        if alignment is None or self.legacy:
+        if alignment is None or not self.spec.fixes:
             return
         device = self.device()
         steps = alignment.steps
-        if self.spec.mode is Mode.WHOLE_INFER:
-            steps = tuple(step for step in steps if step in ALIGNED_IN_WHOLE_INFER)
+        if not self.spec.mode.trains:
+            steps = tuple(step for step in steps if step in ALIGNED_WITHOUT_TRAINING)
         if not steps:
-            self.notes.append(f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")
+            self.tell("default", f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")
         for step in steps:
             argv = (*self.python, f"test_tipc/{SCRIPTS[step]}", "--case", alignment.case)
             argv += ("--mode", self.spec.mode.value, "--device", device)
-            self.add("align", step, argv, on_gpu=device != "cpu")
+            gpus = (device.partition(":")[2],) if device != "cpu" else ()
+            self.add(
+                Command(id=step, step="align", argv=argv, on_gpu=device != "cpu", leg="align", gpus=gpus)
+            )
 
     def device(self) -> str:
         """Return the alignment's device: the option's, else the first gpu_list entry's."""
@@ -157,59 +255,82 @@ class _Expander:
 
     # Training, evaluation, export
 
-    def leg(self, leg: Leg, autocast: str, trainer: Trainer) -> None:
-        spec = self.spec
-        name = self.save_name(leg, autocast, trainer)
-        folder = name if self.legacy else self.unused(name)
-        save = f"{self.base}/{folder}"
-        label = self.leg_label(leg, autocast, trainer)
-        weights = f"{save}/{spec.slots['train_model_name'].value}"
-        usual = name if not spec.suite.save_name.endswith(".log") else name.removesuffix(".log")
-        if not self.legacy:
-            self.latest[name] = folder
-        trained = self.train(leg, autocast, trainer, save, label)
-        if trainer.kind == "norm" and leg.nodes == 1:
-            self.norm = (weights, trained)
-        if spec.eval is not None:
-            argv = (*self.python, *spec.eval, *flag(spec.slots["pretrained"], weights))
-            argv += tuple(word for role in spec.suite.eval_order for word in self.eval_words(role, leg))
-            log = f"{usual}_eval.log" if spec.suite.train_logs else None
-            self.add(
-                "eval", label, argv, log=log, visible=leg.visible_eval, needs=(trained,), on_gpu=leg.on_gpu
-            )
+    def train_all(self) -> None:
+        """Add each leg with each precision and trainer, as the originals' loops go."""
+        for leg in self.spec.legs:
+            if leg.at_once is not None:
+                self.exported = leg.at_once
+            for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
+                self.iteration(leg, autocast, trainer)
+
+    def iteration(self, leg: Leg, autocast: str, trainer: Trainer) -> None:
+        run = self.begin(leg, autocast, trainer)
+        if self.suite.devices.before_training == "unset":
+            self.exported = None
+        trained = self.train(run)
+        self.rename(run)
+        run = replace(run, facts={**run.facts, **self.names(run.save, run.facts)})
+        weights = run.facts["weights"]
+        if trainer.kind == "norm" and leg.nodes == 1 and trained:
+            self.norm = (weights, trained[-1])
+        if self.suite.devices.before_eval and leg.remembered is not None and self.spec.eval is not None:
+            self.exported = leg.remembered
+        if self.spec.eval is not None:
+            self.follow("eval", self.suite.eval, self.spec.eval, run, trained)
         if trainer.export is None:
-            self.notes.append(
-                f"{trainer.name} has no export program, so its model is neither exported nor inferred"
+            self.tell(
+                "default",
+                f"{trainer.name} has no export program, so its model is neither exported nor inferred",
             )
+        else:
+            self.export_and_infer(run, trainer.export, trained)
+        if self.suite.devices.unset_after == "iteration":
+            self.exported = None
+
+    def begin(self, leg: Leg, autocast: str, trainer: Trainer) -> _Run:
+        """Return the facts of an iteration."""
+        suite = self.suite
+        shown = str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast
+        facts = self.facts() | {
+            "trainer": trainer.name,
+            "kind": trainer.kind,
+            "gpus": leg.text,
+            "autocast": shown,
+            "nodes": str(leg.nodes),
+            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 else "",
+            "launched": str(leg.launched),
+            "multi_host": str(leg.multi_host),
+            "train": " ".join(trainer.train),
+        }
+        facts["save_name"] = self.filler.fill(suite.save, facts)
+        folder = self.unused(facts["save_name"]) if self.on("run-id") else facts["save_name"]
+        if self.on("run-id"):
+            self.latest[facts["save_name"]] = folder
+        save = f"{self.base}/{folder}"
+        facts |= {"save": save, "inference_dir": self.inference_dir()}
+        facts |= self.names(save, facts)
+        label = self.leg_label(leg, autocast, trainer)
+        return _Run(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
+
+    def names(self, save: str, facts: Facts) -> dict[str, str]:
+        """Return the facts about what training leaves."""
+        found = {"name": self.name}
+        return found | {"weights": self.filler.fill(self.suite.weights, {**facts, **found, "save": save})}
+
+    def inference_dir(self) -> str:
+        """Return what inference_dir adds to the folder of the exported model."""
+        slot = self.spec.slots.get("inference_dir")
+        if slot is None or (slot.absent and self.on("null")):
+            return ""
+        return "" if slot.value in ("null", "##") else f"/{slot.value}"
+
+    def rename(self, run: _Run) -> None:
+        """Rename the model file as one original does, for the rest of the plan."""
+        suite = self.suite
+        if not suite.weights_else or not suite.weights_there or self.on("seg-name"):
             return
-        argv = (*self.python, *trainer.export, *flag(spec.slots["export_weight"], weights))
-        argv += flag(spec.slots["export_save"], save)
-        log = f"{usual}_export.log" if spec.suite.train_logs else None
-        exported = self.add(
-            "export", label, argv, log=log, visible=leg.visible_eval, needs=(trained,), on_gpu=leg.on_gpu
-        )
-        source = _Source(
-            label=label if self.several_legs() else "",
-            model=self.model_folder(save),
-            quant=str(trainer.quant),
-            data=spec.infer_flags["data_after_training"],
-            needs=(exported,),
-            visible=leg.visible_infer,
-            gpus=leg.text,
-        )
-        self.infer(source)
-
-    def several_legs(self) -> bool:
-        return len(self.spec.legs) * len(self.spec.autocasts) * len(self.spec.trainers) > 1
-
-    def save_name(self, leg: Leg, autocast: str, trainer: Trainer) -> str:
-        suite = self.spec.suite
-        if suite.amp_trainer:
-            autocast = str(trainer.name == suite.amp_trainer)
-        hosts = f"_nodes_{leg.nodes}" if leg.nodes > 1 else ""
-        return suite.save_name.format(
-            trainer=trainer.name, gpus=leg.text, autocast=autocast, nodes=leg.nodes, hosts=hosts
-        )
+        if not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
+            self.name = self.filler.fill(suite.weights_else[0], run.facts)
 
     def leg_label(self, leg: Leg, autocast: str, trainer: Trainer) -> str:
         parts = [trainer.name, f"gpus={leg.text}"]
@@ -217,164 +338,360 @@ class _Expander:
         parts += [autocast] if autocast not in NOTHING else []
         return ";".join(parts)
 
-    def train(self, leg: Leg, autocast: str, trainer: Trainer, save: str, label: str) -> str:
-        spec = self.spec
-        words: dict[str, Words] = {
-            **spec.train_flags,
+    def train(self, run: _Run) -> tuple[str, ...]:
+        """Add a training; return the ids of what must have passed for what follows."""
+        leg, trainer, suite = run.leg, run.trainer, self.suite
+        if leg.launched and not leg.multi_host and not suite.devices.launches_one_host:
+            slot = self.spec.slots["gpu_list"]
+            self.tell("rec-multi-gpu", f"{leg.text}: the original trains nothing here", slot, "info")
+            if not self.on("rec-multi-gpu"):
+                return ()
+        before = self.before(run)
+        needs, pretrained = self.finetune(run)
+        roles = {
             "use_gpu": leg.use_gpu,
-            "save": flag(spec.slots["save"], save),
-            "amp": spec.suite.amp_flags if autocast == "amp" else (),
+            "save": flag(self.spec.slots["save"], run.save, literal=True, fixes=self.spec.fixes),
+            "autocast": self.autocast_words(run.autocast),
+            **self.spec.flags,
         }
-        if "autocast" in spec.slots:
-            words["autocast"] = flag(spec.slots["autocast"], autocast)
-        needs: tuple[str, ...] = ()
-        if trainer.kind in ("pact", "fpgm") and leg.nodes == 1:
-            words["pretrained"] = flag(spec.slots["pretrained"], self.norm[0]) if self.norm else ()
-            needs = (self.norm[1],) if self.norm else ()
-        order = spec.suite.train_order_hosts if leg.nodes > 1 else spec.suite.train_order
-        argv = (*self.python, *leg.launch, *trainer.train)
-        argv += tuple(word for role in order for word in words.get(role, ()))
-        amp = autocast in AMP or trainer.name == spec.suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or self.legacy else "AMP on a CPU: Paddle ignores it there"
-        return self.add(
-            "train", label, argv, visible=leg.visible_train, needs=needs, on_gpu=leg.on_gpu, skip=skip
+        if pretrained is not None:
+            roles["pretrained"] = pretrained
+        items = suite.train.arguments
+        argv = (*self.python, *self.launcher(run), *trainer.train)
+        argv += self.filler.words(_swapped(items) if leg.multi_host else items, run.facts, roles)
+        amp = run.autocast in AMP or trainer.name == suite.amp_trainer
+        skip = "" if leg.on_gpu or not amp or not self.spec.fixes else "AMP on a CPU: Paddle ignores it there"
+        command = Command(
+            id=run.label,
+            step="train",
+            argv=argv,
+            env=self.visible(",".join(leg.gpus) if leg.gpus else None),
+            needs=(*before, *needs),
+            on_gpu=leg.on_gpu,
+            skip=skip,
+            leg=run.label,
+            gpus=leg.gpus if leg.on_gpu else (),
+            launched=leg.launched,
+            leaves=self.checkpoint(run),
+            finds=self.finds(self.norm[0]) if needs and self.norm else (),
+        )
+        log, usual = (self.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
+        return (self.add(command, log=log, usual=usual),)
+
+    def before(self, run: _Run) -> tuple[str, ...]:
+        """Add the commands in front of a training."""
+        ids = []
+        for one in self.suite.before:
+            if self.filler.holds(one.when, run.facts):
+                command = Command(
+                    id=run.label,
+                    step="other",
+                    argv=(*self.python, *one.words.split()),
+                    cwd=one.cwd,
+                    env=self.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
+                    leg=run.label,
+                    on_gpu=run.leg.on_gpu,
+                    gpus=run.leg.gpus,
+                )
+                ids.append(self.add(command))
+        return tuple(ids)
+
+    def launcher(self, run: _Run) -> Words:
+        if not run.leg.launched:
+            return ()
+        facts = {**run.facts, "ips": ",".join(run.leg.hosts)}
+        return self.filler.words(self.suite.launcher, facts, {})
+
+    def autocast_words(self, autocast: str) -> Words:
+        slot = self.spec.slots.get("autocast")
+        return flag(slot, autocast, fixes=self.spec.fixes) if slot else ()
+
+    def finetune(self, run: _Run) -> tuple[tuple[str, ...], Words | None]:
+        """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
+        kind = self.suite.finetune
+        if run.trainer.kind not in ("pact", "fpgm") or run.leg.nodes > 1 or kind == "slot":
+            return (), None
+        if kind == "none" or self.norm is None:
+            return (), ()
+        return (self.norm[1],), flag(
+            self.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.spec.fixes
         )
 
-    def eval_words(self, role: str, leg: Leg) -> Words:
-        return leg.use_gpu if role == "use_gpu" else self.spec.extra_eval
+    def follow(self, step: str, rule: Step, program: Words, run: _Run, needs: tuple[str, ...]) -> str:
+        """Add an evaluation or an export of what a training left."""
+        roles = {"use_gpu": run.leg.use_gpu, **self.spec.flags}
+        command = Command(
+            id=run.label,
+            step=step,
+            argv=(*self.python, *program, *self.filler.words(rule.arguments, run.facts, roles)),
+            env=self.visible(run.first_gpu),
+            needs=needs,
+            on_gpu=run.leg.on_gpu,
+            leg=run.label,
+            gpus=run.leg.gpus[:1],
+            leaves=self.exported_files(run.save) if step == "export" else (),
+            finds=self.finds(run.facts["weights"]),
+        )
+        log, usual = (self.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
+        return self.add(command, log=log, usual=usual)
 
-    def model_folder(self, save: str) -> str:
-        """Return the folder that inference reads after training: the export's, or inference_dir in it."""
-        slot = self.spec.slots.get("inference_dir")
-        if slot is None:
-            return save
-        if self.legacy:
-            return save if slot.value == "null" else f"{save}/{slot.value}"
-        return save if slot.absent else f"{save}/{slot.value}"
+    def export_and_infer(self, run: _Run, program: Words, trained: tuple[str, ...]) -> None:
+        self.told_clas_weights(run)
+        exports = tuple(
+            self.follow("export", rule, program, run, trained)
+            for rule in self.suite.export
+            if self.filler.holds(rule.when, run.facts)
+        )
+        if run.leg.remembered is not None:
+            self.exported = run.leg.remembered
+        source = _Source(
+            label=run.label if self.several_legs() else "",
+            leg=run.label,
+            folder=self.filler.fill(self.suite.infer.folder, run.facts),
+            quant=str(run.trainer.quant),
+            data=self.spec.data_after_training,
+            needs=exports,
+            gpu=run.first_gpu,
+            facts=run.facts,
+        )
+        self.infer(source)
+        if self.suite.devices.unset_after == "inference":
+            self.exported = None
 
-    # Inference
+    def told_clas_weights(self, run: _Run) -> None:
+        """Tell of an export that the original gives no weights."""
+        for item in (item for rule in self.suite.export for item in rule.arguments):
+            fixed = any(test.name == "fixed" and "clas-weights" in test.values for test in item.when)
+            if fixed and self.filler.holds(item.when, run.facts):
+                slot = self.spec.slots["model_name"]
+                self.tell("clas-weights", "the original exports this model without weights", slot, "info")
+
+    def several_legs(self) -> bool:
+        return len(self.spec.legs) * len(self.spec.autocasts) * len(self.spec.trainers) > 1
+
+    # What commands leave and look for
+
+    def candidates(self, weights: str) -> tuple[str, ...]:
+        """Return the files that may stand for a training's ``weights``, as patterns."""
+        folder = next((f"{self.base}/{name}" for name in sorted(self.taken, key=len, reverse=True)
+                       if weights.startswith(f"{self.base}/{name}/")), self.base)  # fmt: skip
+        head = glob.escape(folder)
+        own = f"{head}/{weights.removeprefix(folder + '/')}"
+        others = [self.filler.fill(one, self.facts()) for one in self.suite.weights_else]
+        return (own, *(f"{head}/{other}" for other in others))
+
+    def finds(self, weights: str) -> tuple[Find, ...]:
+        """Return what is settled when a command starts that names ``weights``."""
+        files = self.candidates(weights)
+        if not self.on("seg-name") or (len(files) < 2 and not re.search(r"[*?\[]", self.name)):
+            return ()
+        code = "seg-name" if len(files) > 1 else "no-shell"
+        slot = self.spec.slots["train_model_name"]
+        self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
+        return (Find(text=weights, files=files),)
+
+    def checkpoint(self, run: _Run) -> tuple[Artifact, ...]:
+        if not self.spec.fixes:
+            return ()
+        if self.spec.eval is None and run.trainer.export is None:
+            return (Artifact(what="checkpoint", files=(f"{glob.escape(run.save)}/**/*.pdparams",)),)
+        files = tuple(
+            f"{one}{more}" for one in self.candidates(run.facts["weights"])
+            for more in ("", ".pdparams", "/*.pdparams")
+        )  # fmt: skip
+        return (Artifact(what="checkpoint", files=files),)
+
+    def exported_files(self, folder: str) -> tuple[Artifact, ...]:
+        if not self.spec.fixes:
+            return ()
+        head = glob.escape(folder.rstrip("/"))
+        return (
+            Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
+            Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
+        )
+
+    # Without training
 
     def whole(self, index: int, model: InferModel) -> None:
-        spec = self.spec
-        label = f"model={index}" if len(spec.models) > 1 else ""
+        whole, spec = self.suite.whole, self.spec
+        several = len(spec.models) > 1
+        label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
+        facts = self.facts() | {
+            "number": str(index),
+            "gpus": whole.gpus,
+            "model_file": model.path,
+            "inference_dir": self.inference_dir(),
+            "kind": model.path,
+        }
         folder, needs = model.path, tuple[str, ...]()
+        if model.export is not None or whole.style == "kinds":
+            folder = self.whole_folder(index, model.path, facts)
+        facts["folder"] = folder
         if model.export is not None:
-            weight = flag(spec.slots["export_weight"], model.path)
-            folder = self.whole_folder(index, model.path)
-            argv = (*self.python, *model.export, *weight, *flag(spec.slots["export_save"], folder))
-            log = spec.suite.whole_export_log or None
-            visible = self.options.gpu_id
-            needs = (self.add("export", label or "whole_infer", argv, log=log, visible=visible),)
+            needs = (self.whole_export(model.export, label, facts),)
+        if whole.infer_folder:
+            folder = self.filler.fill(whole.infer_folder, facts)
         source = _Source(
             label=label,
-            model=folder,
+            leg=label or "whole_infer",
+            folder=folder,
             quant=model.quant,
-            data=spec.infer_flags["data"],
+            data=flag(spec.slots["infer_data"], fixes=spec.fixes),
             needs=needs,
-            visible=self.options.gpu_id,
-            gpus="0",
+            gpu=self.options.gpu_id,
+            facts=facts,
         )
         self.infer(source)
 
-    def whole_folder(self, index: int, path: str) -> str:
-        """Return where whole_infer exports to; the originals write beside the weights or to a fixed folder."""
-        if not self.legacy:
+    def whole_export(self, program: Words, label: str, facts: Facts) -> str:
+        whole, spec = self.suite.whole, self.spec
+        roles = dict(spec.flags)
+        if whole.unset:
+            slot = spec.slots["infer_export"]
+            self.tell(whole.unset, "the original exports with variables that it never sets", slot, "info")
+            if not self.on(whole.unset):
+                program, facts = (
+                    (),
+                    {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"},
+                )
+        quantizes = whole.style == "quantize"
+        command = Command(
+            id=label or spec.mode.value,
+            step="export",
+            argv=(*self.python, *program, *self.filler.words(whole.export, facts, roles)),
+            env={} if self.options.gpu_id is None else {VISIBLE: self.options.gpu_id},
+            leg=label or "whole_infer",
+            leaves=() if quantizes else self.exported_files(facts["folder"]),
+        )
+        return self.add(command, log=self.filler.fill(whole.log, facts))
+
+    def whole_folder(self, index: int, path: str, facts: Facts) -> str:
+        """Return where a mode without training exports to; the originals write beside the weights."""
+        template = self.suite.whole.folder
+        if self.on("run-id") and self.suite.whole.style != "quantize":
             self.latest[f"whole_infer_export_{index}"] = f"whole_infer_export_{index}"
             return f"{self.base}/whole_infer_export_{index}"
-        if self.spec.suite.exports_to_save_value:
-            return self.spec.slots["export_save"].value
-        return (
-            str(PurePosixPath(path).parent) if "/" not in path else path.rstrip("/").rpartition("/")[0] or "/"
-        )
+        if template:
+            return self.filler.fill(template, facts)
+        parent = path.rstrip("/").rpartition("/")[0]
+        return parent or ("/" if path.startswith("/") else ".")
+
+    # Inference
 
     def infer(self, source: _Source) -> None:
         if self.spec.inference is None:
-            self.notes.append("inference is null, so nothing is inferred")
+            self.tell("null", "inference is null, so nothing is inferred")
             return
-        names = {"True": "gpu", "gpu": "gpu", "False": "cpu", "cpu": "cpu"}
         axis = self.spec.axes["device"]
         seen: set[Words] = set()
         for value in axis.values:
-            if value not in names:
-                self.notes.append(f"no inference on the device {value!r}: it is neither a CPU nor a GPU")
+            kind = DEVICE_KINDS.get(value)
+            if kind is None:
+                self.tell(
+                    "default",
+                    f"no inference on the device {value!r}: it is neither a CPU nor a GPU",
+                    axis.slot,
+                )
                 continue
-            points = list(self.points(names[value], source.quant))
-            if not points:
-                self.notes.append(self.why_no_point(names[value], source.quant))
-            for point in points:
-                argv = self.infer_argv(names[value], {**point, "device": value}, source)
-                if argv in seen and not self.legacy:
-                    continue
-                seen.add(argv)
-                self.add_inference(names[value], point, argv, source)
+            self.infer_on(kind, value, source, seen)
 
-    def points(self, device: str, quant: str) -> Iterator[Mapping[str, str]]:
+    def infer_on(self, kind: str, value: str, source: _Source, seen: set[Words]) -> None:
+        """Add the inferences on one device."""
+        rule = self.suite.infer.rules[kind]
+        points = list(self.points(rule, source))
+        if not points:
+            self.tell("default", self.why_no_point(kind, rule, source.quant))
+        for point in points:
+            facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
+            argv = self.infer_argv(rule, facts, source)
+            if argv in seen and self.on("inference-flags"):
+                self.tell("inference-flags", "a command that would be repeated is planned once", None, "info")
+                continue
+            seen.add(argv)
+            self.tell_inference_flags(rule, facts, kind)
+            self.add_inference(kind, rule, facts, argv, source)
+
+    def points(self, rule: InferRule, source: _Source) -> Iterator[Mapping[str, str]]:
         """Yield the inference product of a device, without the points that cannot be."""
-        roles = self.spec.suite.axes[device]
-        for values in product(*(self.axis_values(role) for role in roles)):
+        roles = self.axes_of(rule)
+        for values in product(*(self.spec.axes[role].values for role in roles)):
             point = dict(zip(roles, values, strict=True))
-            if not self.impossible(device, point, quant):
+            facts = {**source.facts, **point, "quant": source.quant}
+            if not any(self.filler.holds(tests, facts) for tests in rule.skip):
                 yield point
 
-    def why_no_point(self, device: str, quant: str) -> str:
+    def axes_of(self, rule: InferRule) -> tuple[str, ...]:
+        return rule.fixed_axes if self.on("inference-flags") else rule.axes
+
+    def why_no_point(self, kind: str, rule: InferRule, quant: str) -> str:
         """Return the note on a device that has nothing to infer."""
-        axes = [self.spec.axes[role].slot for role in self.spec.suite.axes[device]]
+        axes = [self.spec.axes[role].slot for role in self.axes_of(rule)]
         settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
-        return (
-            f"nothing is inferred on the {device}: no combination of {settings} can be (quantized: {quant})"
-        )
+        return f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {quant})"
 
-    def axis_values(self, role: str) -> tuple[str, ...]:
-        axis = self.spec.axes[role]
-        absent = axis.slot.key in NOTHING or axis.slot.value == "null"
-        return ("null",) if absent and not self.legacy else axis.values
-
-    def impossible(self, device: str, point: Mapping[str, str], quant: str) -> bool:
-        """Return whether quantization, precision and engine exclude each other."""
-        precision = point.get("precision", "")
-        if device == "cpu":
-            plain = point.get("mkldnn") == "False"
-            return (plain and (quant == "True" or precision == "fp16")) or (
-                quant == "True" and precision != "int8" and "precision" in point
-            )
-        if "trt" not in point:
-            return False
-        int8, no_trt = "int8" in precision, point["trt"] == "False"
-        if quant == "False" and int8:
-            return True
-        if (int8 or "fp16" in precision) and no_trt:
-            return True
-        # The originals exclude int8 here, so that a quantized model never runs on a GPU.
-        return quant == "True" and (no_trt or int8 == self.legacy)
-
-    def infer_argv(self, device: str, point: Mapping[str, str], source: _Source) -> Words:
-        spec = self.spec
-        words: dict[str, Words] = {
-            **spec.infer_flags,
-            "model": flag(spec.slots["model_dir"], source.model),
+    def infer_argv(self, rule: InferRule, facts: Facts, source: _Source) -> Words:
+        spec, infer = self.spec, self.suite.infer
+        model = self.filler.fill(infer.model, facts)
+        roles: dict[str, Words] = {
+            "model": flag(spec.slots["model_dir"], model, literal=True, fixes=spec.fixes),
             "data": source.data,
         }
-        for role, value in point.items():
-            raw = self.legacy and role in spec.suite.raw_axes
-            words[role] = flag(spec.axes[role].slot, value, raw=raw)
-        order = spec.suite.infer_uses[device]
-        argv = (*self.python, *(spec.inference or ()))
-        return argv + tuple(word for role in order for word in words.get(role, ()))
+        for role in ("device", *self.axes_of(rule)):
+            raw = role in infer.raw and not self.on("null")
+            roles[role] = flag(spec.axes[role].slot, facts[role], raw=raw, fixes=spec.fixes)
+        return (*self.python, *(spec.inference or ()), *self.filler.words(rule.arguments, facts, roles))
 
-    def add_inference(self, device: str, point: Mapping[str, str], argv: Words, source: _Source) -> None:
-        suite = self.spec.suite
-        template = suite.cpu_log if device == "cpu" else suite.gpu_log
+    def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
+        """Tell of settings that the original drops on this device."""
+        for item in rule.arguments:
+            if not any(test.name == "fixed" and test.values == AT_INFERENCE for test in item.when):
+                continue
+            slot = self.spec.slots.get(item.role or item.flag)
+            if slot is not None and self.filler.words([item], facts, {}) and not (slot.absent and item.role):
+                message = f"is passed to inference on the {kind.upper()} too; the original drops it there"
+                self.tell("inference-flags", message, slot, "info")
+
+    def add_inference(self, kind: str, rule: InferRule, facts: Facts, argv: Words, source: _Source) -> None:
+        infer, spec = self.suite.infer, self.spec
         parts = [source.label] if source.label else []
-        parts.append(device)
-        for role, value in point.items():
-            if value not in NOTHING and self.spec.axes[role].slot.key not in NOTHING:
-                parts.append(f"{SHORT_NAMES.get(role, role)}={value}")
-        self.add(
-            "infer",
-            ";".join(parts),
-            argv,
-            log=template.format(**point, gpus=source.gpus),
-            visible=source.visible,
+        parts.append(kind)
+        parts += [
+            f"{SHORT_NAMES.get(role, role)}={facts[role]}"
+            for role in self.axes_of(rule)
+            if facts[role] not in NOTHING and spec.axes[role].slot.key not in NOTHING
+        ]
+        gpu = source.gpu if kind == "gpu" else None
+        result = Artifact(what="result line", in_log=True, line=self.suite.result_line)
+        command = Command(
+            id=";".join(parts),
+            step="infer",
+            argv=argv,
+            cwd=infer.cwd,
+            env=self.visible(source.gpu, gpus=kind == "gpu"),
             needs=source.needs,
-            on_gpu=device == "gpu",
+            on_gpu=kind == "gpu",
+            leg=source.leg,
+            gpus=() if gpu is None else (gpu,),
+            leaves=(result,) if spec.fixes else (),
+            links=self.links(source),
         )
+        self.add(command, log=self.filler.fill(rule.log, facts))
+
+    def links(self, source: _Source) -> tuple[tuple[str, str], ...]:
+        """Return the names under which a quantized program is looked for, as the original links them."""
+        if self.suite.whole.style != "quantize" or self.spec.mode.trains:
+            return ()
+        folder = posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}")
+        pairs = (("inference.pdmodel", "__model__"), ("inference.pdiparams", "__params__"))
+        return tuple((f"{folder}/{name}", f"{folder}/{target}") for name, target in pairs)
+
+
+def _swapped(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return training arguments with epoch and pretrained exchanged, as for several hosts."""
+    places = {item.role: index for index, item in enumerate(items) if item.role in ("epoch", "pretrained")}
+    if len(places) < 2:
+        return items
+    swapped = list(items)
+    one, other = places["epoch"], places["pretrained"]
+    swapped[one], swapped[other] = swapped[other], swapped[one]
+    return tuple(swapped)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tipchain.chain.fixes import Finding
 from tipchain.modes import Mode
 
 PLACEHOLDER = "RUN"
@@ -108,6 +109,7 @@ class Plan:
         results_log: name of the suite's log of status lines, below ``out``.
         results_head: line that the suite writes there at the start of a run, "" for none.
         redirected: steps whose status lines show the redirection to the log.
+        findings: all that is to be said about the file; the notes are the more important ones.
     """
 
     params: str
@@ -123,6 +125,7 @@ class Plan:
     results_log: str = "results_python.log"
     results_head: str = ""
     redirected: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,34 +6,45 @@ number of lines; a shifted file is refused. ``legacy_slots`` counts lines as the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tipchain.chain.params import Param, ParamFile, split_lines
-from tipchain.chain.suites import FOREIGN, SUITES, SlotRule, Suite
+from tipchain.chain.suites import SlotRule, Suite
 from tipchain.chain.words import Slot
 from tipchain.errors import ParamsError, did_you_mean
 
 Slots = Mapping[str, Slot]
 ALIGNMENT_SECTION = "alignment_params"
 ALIGNMENT_KEYS = ("alignment", "steps")
+TO_STATIC_SECTION = "to_static_train_benchmark_params"
 # Sections that other TIPC drivers read; they may follow the chain's and mean nothing here.
 OTHER_SECTIONS = (
     "train_benchmark_params",
     "infer_benchmark_params",
-    "to_static_train_benchmark_params",
+    TO_STATIC_SECTION,
     "disable_train_benchmark",
     "disable_to_static_train_benchmark",
     "static_train_benchmark_params",
+    "kl_quant_params",
+    "serving_params",
+    "lite_params",
+    "cpp_infer_params",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section of a layout."""
+    """One section of a layout; ``names`` are its header's, ``title`` the first of them."""
 
-    name: str
+    names: tuple[str, ...]
     rules: tuple[SlotRule, ...]
+
+    @property
+    def title(self) -> str:
+        """What the section is called."""
+        return self.names[0]
 
     @property
     def size(self) -> int:
@@ -41,38 +52,21 @@ class Section:
         return sum(rule.kind == "slot" for rule in self.rules)
 
 
-def layout_sections(suite: Suite) -> tuple[Section, ...]:
-    """Return the sections of the suite's layout."""
-    sections: list[tuple[str, list[SlotRule]]] = []
+def layout_sections(suite: Suite, file: ParamFile) -> tuple[Section, ...]:
+    """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
+    sections: list[tuple[tuple[str, ...], list[SlotRule]]] = []
     for rule in suite.layout:
-        if rule.kind == "header":
-            sections.append((rule.role, []))
-        elif rule.kind != "separator":
+        if rule.kind == "header" or (
+            rule.kind == "optional header" and _has_header(file, len(sections), rule)
+        ):
+            sections.append((rule.keys, []))
+        elif rule.kind in ("slot", "optional"):
             sections[-1][1].append(rule)
-    return tuple(Section(name=name, rules=tuple(rules)) for name, rules in sections)
+    return tuple(Section(names=names, rules=tuple(rules)) for names, rules in sections)
 
 
-def foreign_suite(file: ParamFile) -> str | None:
-    """Return the unsupported suite whose marks the file bears, or None."""
-    seen = {param.key for param in file.params} | {f"={name}" for name, _ in file.headers}
-    return next((suite for suite, marks in FOREIGN.items() if seen & set(marks)), None)
-
-
-def detect_suite(file: ParamFile) -> Suite:
-    """Return ``tipchain`` for a 51-slot file and ``tutorial`` for one of the tutorial's.
-
-    Raises:
-        ParamsError: the file is of a suite that is not supported.
-    """
-    if foreign := foreign_suite(file):
-        raise ParamsError(
-            f"looks like a parameter file of the suite {foreign}, which is not supported",
-            file=file.path,
-            expected=f"a file for one of: {', '.join(SUITES)}",
-        )
-    keys = {param.key for param in file.params}
-    only_51 = {"pact_train", "fpgm_train", "distill_train", "infer_quant", "quant_export", "fpgm_export"}
-    return SUITES["tipchain" if len(keys & only_51) > 1 or not file.params else "tutorial"]
+def _has_header(file: ParamFile, index: int, rule: SlotRule) -> bool:
+    return index < len(file.headers) and file.headers[index][0] in rule.keys
 
 
 def checked_slots(file: ParamFile, suite: Suite) -> Slots:
@@ -81,79 +75,87 @@ def checked_slots(file: ParamFile, suite: Suite) -> Slots:
     Raises:
         ParamsError: a section or line is missing, added or out of place, with file and line.
     """
-    if foreign := foreign_suite(file):
-        raise ParamsError(
-            f"looks like a parameter file of the suite {foreign}, not of {suite.name}",
-            file=file.path,
-            expected=f"a file for one of: {', '.join(SUITES)}",
-        )
-    sections = layout_sections(suite)
-    _check_headers(file, [section.name for section in sections])
+    sections = layout_sections(suite, file)
+    _check_headers(file, sections)
     slots: dict[str, Slot] = {}
-    for section in sections:
-        slots.update(_section_slots(file, section))
+    for number, section in enumerate(sections):
+        slots.update(_section_slots(file, section, file.headers[number][0]))
+    if suite.to_static:
+        slots.update(_to_static_slot(file))
     return slots
 
 
-def _check_headers(file: ParamFile, expected: list[str]) -> None:
-    for index, name in enumerate(expected):
+def _to_static_slot(file: ParamFile) -> Iterable[tuple[str, Slot]]:
+    params = file.section(TO_STATIC_SECTION)
+    return [("to_static", _slot(file, "to_static", params[0]))] if params else []
+
+
+def _check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
+    for index, section in enumerate(sections):
+        name = section.title
         if index >= len(file.headers):
             raise ParamsError(
                 f"the section [{name}] is missing", file=file.path, line=max(len(file.lines), 1),
                 expected=f"===...{name}...===",
             )  # fmt: skip
         found, line = file.headers[index]
-        if found != name:
-            hint = did_you_mean(found, [name])
+        if found not in section.names:
+            hint = did_you_mean(found, section.names)
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
-    trailing = file.headers[len(expected) :]
+    trailing = file.headers[len(sections) :]
     known = (ALIGNMENT_SECTION, *OTHER_SECTIONS)
-    seen: set[str] = set(expected)
+    seen = {name for name, _ in file.headers[: len(sections)]}
     for found, line in trailing:
-        if found not in known or found in seen:
-            message = f"the section [{found}] stands twice" if found in seen else f"unknown section [{found}]"
-            raise ParamsError(message, file=file.path, line=line, hint=did_you_mean(found, known))
+        if found in seen and found not in OTHER_SECTIONS:
+            raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
+        hint = did_you_mean(found, known)
+        # A section of some other driver is none of ours; a mistyped one of ours is.
+        if found not in known and hint:
+            raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
         seen.add(found)
 
 
-def _section_slots(file: ParamFile, section: Section) -> Iterable[tuple[str, Slot]]:
-    params = list(file.section(section.name))
+def _section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tuple[str, Slot]]:
+    params = list(file.section(header))
     index = 0
     for rule in section.rules:
         param = params[index] if index < len(params) else None
-        if rule.kind == "optional" and (param is None or param.key != rule.key):
+        if rule.kind == "optional" and (param is None or not rule.allows(param.key)):
             continue
         if param is None:
-            raise _too_short(file, section, rule, len(params))
-        if rule.key and param.key != rule.key:
+            raise _too_short(file, section, header, rule, len(params))
+        if not rule.allows(param.key):
             raise ParamsError(
-                f"expected `{rule.key}:`, found `{param.key}:`; is a line missing or added above?",
+                f"expected {_wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
                 file=file.path,
                 line=param.line,
-                hint=did_you_mean(param.key, [rule.key]),
+                hint=did_you_mean(param.key, [key for key in rule.keys if "*" not in key]),
             )
         yield rule.role, _slot(file, rule.role, param)
         index += 1
     if index < len(params):
         extra = params[index]
         raise ParamsError(
-            f"section [{section.name}] has {len(params)} lines, expected {index}; is a line added above?",
+            f"section [{header}] has {len(params)} lines, expected {index}; is a line added above?",
             file=file.path,
             line=extra.line,
             found=f"{extra.key}:{extra.value}",
         )
 
 
-def _too_short(file: ParamFile, section: Section, rule: SlotRule, count: int) -> ParamsError:
-    following = [line for name, line in file.headers if name != section.name]
-    start = next(line for name, line in file.headers if name == section.name)
+def _wanted(rule: SlotRule) -> str:
+    return " or ".join(f"`{key}:`" for key in rule.keys) if rule.keys else f"the line for {rule.role}"
+
+
+def _too_short(file: ParamFile, section: Section, header: str, rule: SlotRule, count: int) -> ParamsError:
+    following = [line for name, line in file.headers if name != header]
+    start = next(line for name, line in file.headers if name == header)
     end = next((line for line in following if line > start), len(file.lines) + 1)
-    wanted = f"`{rule.key}:`" if rule.key else f"the line for {rule.role}"
     return ParamsError(
-        f"section [{section.name}] has {count} lines, expected {section.size}: "
-        f"expected {wanted}, found its end; is a line missing above?",
+        f"section [{header}] has {count} lines, expected {section.size}: "
+        f"expected {_wanted(rule)}, found its end; is a line missing above?",
         file=file.path,
         line=max(end - 1, 1),
     )
@@ -166,18 +168,37 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
 def legacy_slots(text: str, path: str, suite: Suite) -> Slots:
     """Return the slots as the original drivers count them.
 
-    They read the first lines only, drop empty ones, look no key up, and cut values at the second ``:``.
+    They drop empty lines, look no key up, and cut values at the second ``:``; some read the first lines only.
     """
-    lines = [line for line in split_lines(text)[: suite.line_limit] if line]
+    physical = split_lines(text)
+    numbered = [(number, line) for number, line in enumerate(physical, 1) if line]
+    if suite.reads is not None:
+        numbered = [(number, line) for number, line in numbered if number <= suite.reads]
     slots = {}
     for index, rule in enumerate(suite.layout):
-        if rule.kind not in ("slot", "optional"):
-            continue
-        line = lines[index] if index < len(lines) else ""
-        parts = line.split(":")
-        value = parts[1] if len(parts) > 1 else ""
-        slots[rule.role] = Slot(role=rule.role, key=parts[0], value=value, file=path, line=index + 1)
+        if rule.role:
+            number, line = numbered[index] if index < len(numbered) else (0, "")
+            slots[rule.role] = _legacy_slot(rule.role, line, number, path, suite)
+    if suite.to_static:
+        header = next((n for n, line in enumerate(physical, 1) if _has_word(line, TO_STATIC_SECTION)), 0)
+        number, line = numbered[header] if header < len(numbered) else (0, "")
+        slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
     return slots
+
+
+def _has_word(line: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){word}(?!\w)", line) is not None
+
+
+def _legacy_slot(role: str, line: str, number: int, path: str, suite: Suite) -> Slot:
+    key, colon, rest = line.partition(":")
+    value = rest if suite.rest and colon else line if suite.rest else rest.partition(":")[0]
+    return Slot(role=role, key=_echoed(key), value=_echoed(value), file=path, line=number)
+
+
+def _echoed(text: str) -> str:
+    """Return what bash's ``echo`` prints of ``text``: its own options are eaten."""
+    return "" if re.fullmatch(r"-[neE]+", text) else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

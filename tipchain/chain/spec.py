@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tipchain.chain.fixes import Finding
 from tipchain.chain.slots import Alignment, Slots
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import Slot, Words
@@ -21,26 +22,23 @@ class Leg:
         text: the GPUs as they stand in the file, for names.
         gpus: their numbers; empty on the CPU.
         hosts: the addresses of several hosts, else empty.
+        nodes: number of hosts.
+        launched: whether training has a process for each GPU.
+        multi_host: whether training is launched on several hosts.
         use_gpu: words that hand the device to training and evaluation.
-        launch: words between the interpreter and the training program.
-        visible_train: CUDA_VISIBLE_DEVICES for training, None to leave it alone.
-        visible_eval: the same for evaluation and export.
-        visible_infer: the same for inference.
+        at_once: what the original exports as CUDA_VISIBLE_DEVICES when the leg begins, None for nothing.
+        remembered: what it exports before inference, None for nothing.
     """
 
     text: str
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]
+    nodes: int
+    launched: bool
+    multi_host: bool
     use_gpu: Words
-    launch: Words
-    visible_train: str | None
-    visible_eval: str | None
-    visible_infer: str | None
-
-    @property
-    def nodes(self) -> int:
-        """Number of hosts."""
-        return max(len(self.hosts), 1)
+    at_once: str | None
+    remembered: str | None
 
     @property
     def on_gpu(self) -> bool:
@@ -50,22 +48,26 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """One way of training: ``kind`` is ``norm``, ``pact``, ...; export is None where there is nothing to export."""
+    """One way of training.
+
+    Attributes:
+        name: as the file's list has it.
+        kind: ``norm``, ``pact``, ``fpgm``, ``distill``, ``x1``, ``x2`` or ``to_static``.
+        quant: whether the trained model is quantized.
+        train: the program.
+        export: the export program, None where there is nothing to export.
+    """
 
     name: str
     kind: str
+    quant: bool
     train: Words
     export: Words | None
-
-    @property
-    def quant(self) -> bool:
-        """Whether the trained model is quantized."""
-        return self.kind == "pact"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferModel:
-    """A model for whole_infer: a weight file with its export, or a folder that needs none (export None)."""
+    """A model of the modes without training: a weight file with its export, or a folder that needs none (None)."""
 
     path: str
     export: Words | None
@@ -86,40 +88,47 @@ class ChainSpec:
 
     Attributes:
         suite: the profile it was read with.
-        legacy: whether the original's defects are kept.
+        fixes: the defects of the original that are fixed; none for its own commands.
         mode: the mode.
         model: the model's name.
         python: the interpreter's words.
         legs: the entries of the gpu list.
         autocasts: values of the autocast axis.
         trainers: what to train with.
-        train_flags: words of the training arguments that do not depend on the run, by role.
+        by_mode: the mode's value of each list of ``mode=value``, by role; "" for none.
+        flags: words of the arguments that do not depend on the run, by role.
+        name: the name of the model file that training leaves.
         eval: the evaluation program, None for none.
-        extra_eval: words added to it.
-        models: the models of whole_infer.
+        models: the models of the modes without training.
         inference: the inference program, None for none.
         axes: the inference axes by role.
-        infer_flags: words of the other inference arguments, by role.
+        data_after_training: words of the data for inference after training.
         slots: the slots, for arguments whose values arise in the run.
         alignment: the alignment steps, None for none.
-        notes: what was left out or repeated, one sentence each, with file and line.
+        findings: what is to be said about the file.
     """
 
     suite: Suite
-    legacy: bool
+    fixes: frozenset[str]
     mode: Mode
     model: str
     python: Words
     legs: tuple[Leg, ...]
     autocasts: tuple[str, ...]
     trainers: tuple[Trainer, ...]
-    train_flags: Mapping[str, Words]
+    by_mode: Mapping[str, str]
+    flags: Mapping[str, Words]
+    name: str
     eval: Words | None
-    extra_eval: Words
     models: tuple[InferModel, ...]
     inference: Words | None
     axes: Mapping[str, Axis]
-    infer_flags: Mapping[str, Words]
+    data_after_training: Words
     slots: Slots
     alignment: Alignment | None
-    notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def legacy(self) -> bool:
+        """Whether these are the original's own commands."""
+        return not self.fixes

@@ -1,15 +1,19 @@
 """Suites as data: what differs between the public TIPC drivers, over one engine.
 
-A suite is a layout (which line means what) and a few tables (order of arguments, names of folders and logs).
-Adding one means adding data here; ``slots``, ``spec`` and ``plan`` do not know any suite by name.
+A suite is a profile, a YAML file in ``tipchain/suites`` or one of the user's: a layout (which line means what) and
+tables of arguments, names and rules. ``slots``, ``build`` and ``expand`` know no suite by name. ``docs/suites.md``
+describes the format; ``profiles`` reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
 
-from tipchain.errors import UsageError, did_you_mean
+FilledBy = Literal["key", "value"]
+OPERATIONS = ("is", "not", "has", "lacks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,249 +21,286 @@ class SlotRule:
     """One line of a layout.
 
     Attributes:
-        kind: ``header``, ``separator`` (a ``##`` line), ``slot`` or ``optional`` (``##`` may stand for it).
-        role: what the engine calls the slot; the section's name for a header.
-        key: the key that must stand there; "" where the key is the user's.
+        kind: ``header``, ``separator`` (a ``##`` line), ``slot`` or ``optional`` (``##`` may stand for it, or nothing).
+        role: what the engine calls the slot; "" for headers and separators without one.
+        keys: what may stand there as key (for a header: as section), each with ``*`` as a wildcard; () for any.
     """
 
     kind: str
     role: str = ""
+    keys: tuple[str, ...] = ()
+
+    def allows(self, key: str) -> bool:
+        """Return whether ``key`` may stand there."""
+        return not self.keys or any(fnmatchcase(key, pattern) for pattern in self.keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A test of a fact: of a variable, of ``key ROLE``, ``value ROLE``, ``fixed`` or ``unfixed``."""
+
+    name: str
+    operation: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Words of a command; one of ``role``, ``text``, ``key`` and ``flag`` is given.
+
+    Attributes:
+        role: words that the engine makes for this role; by default the slot's ``key=value``.
+        text: a template, split into words at its own blanks before it is filled in.
+        key: role whose key stands alone.
+        flag: role whose key (or value, by ``keyed_by``) is followed by ``value``.
+        value: template of the flag's value, None for the slot's own.
+        keyed_by: what of the slot names the flag.
+        join: what stands between key and value.
+        raw: written even if the value is absent.
+        when: the item is left out unless all of these hold.
+    """
+
+    role: str = ""
+    text: str = ""
     key: str = ""
+    flag: str = ""
+    value: str | None = None
+    keyed_by: FilledBy = "key"
+    join: str = "="
+    raw: bool = False
+    when: tuple[Condition, ...] = ()
 
 
-def _layout(text: str) -> tuple[SlotRule, ...]:
-    rules = []
-    for line in text.split():
-        role, _, key = line.partition(":")
-        if role.startswith("="):
-            rules.append(SlotRule(kind="header", role=role[1:]))
-        elif role == "##":
-            rules.append(SlotRule(kind="separator"))
-        elif role.startswith("?"):
-            rules.append(SlotRule(kind="optional", role=role[1:], key=key))
-        else:
-            rules.append(SlotRule(kind="slot", role=role, key=key))
-    return tuple(rules)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A template with conditions; of several the first that holds counts."""
+
+    value: str
+    replace: tuple[str, str] | None = None
+    when: tuple[Condition, ...] = ()
 
 
-# role:key, in the order of the lines; 51 of them, the original drivers count from 0.
-LAYOUT_51 = _layout(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerRule:
+    """A way to train: the slot whose key is the trainer's name, the slots whose values make the command."""
+
+    kind: str
+    key: str
+    command: tuple[str, ...]
+    export: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """How the original hands devices on.
+
+    Attributes:
+        parameter: the device argument: ``each`` (n-th value for the n-th gpu_list entry), ``whole`` (the slot as it
+            stands), ``value`` (the slot, ``False`` on the CPU) or ``none``.
+        hosts_from: a text of at least this many characters is taken for hosts.
+        at_once: an entry of one character is exported at the start of its leg.
+        before_training: ``keep`` or ``unset`` CUDA_VISIBLE_DEVICES.
+        before_eval: exported before evaluation, not only before inference.
+        hosts_export: exported for hosts too.
+        export_all: all GPUs of an entry are exported, not the first.
+        unset_after: ``inference`` or ``iteration``.
+        launches_one_host: whether several GPUs of one host are trained on at all.
     """
-    =train_params
-    model_name:model_name python:python gpu_list:gpu_list use_gpu autocast epoch save batch pretrained
-    train_model_name:train_model_name train_data extra_train
-    ##
-    trainer:trainer train_norm train_pact train_fpgm train_distill train_x1 train_x2
-    ##
-    =eval_params
-    eval:eval extra_eval
-    ##
-    =infer_params
-    export_save export_weight
-    export_norm:norm_export export_pact:quant_export export_fpgm:fpgm_export export_distill:distill_export
-    export_x1:export1 export_x2:export2
-    ?inference_dir:inference_dir
-    infer_model:infer_model infer_export:infer_export infer_quant:infer_quant inference:inference
-    device mkldnn threads infer_batch trt precision model_dir infer_data save_log benchmark extra_infer
-    """
-)
 
-LAYOUT_TUTORIAL = _layout(
+    parameter: str = "each"
+    hosts_from: int = 16
+    at_once: bool = True
+    before_training: str = "keep"
+    before_eval: bool = False
+    hosts_export: bool = False
+    export_all: bool = False
+    unset_after: str = "inference"
+    launches_one_host: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The arguments and the log of a command.
+
+    Attributes:
+        arguments: the words after the program.
+        log: the file that the original redirects to, the first that holds; none for the terminal.
+        usual: the name under which the log is known where the original does not redirect.
+        when: it is run if all of these hold.
     """
-    =train_params
-    model_name:model_name python:python gpu_list:gpu_list use_gpu epoch save batch pretrained
-    train_model_name:train_model_name train_data
-    ##
-    trainer:trainer train_norm
-    ##
-    =eval_params
-    eval:eval
-    ##
-    =infer_params
-    export_save export_weight export_norm:norm_export
-    ##
-    infer_model infer_export:infer_export
-    ##
-    inference:inference
-    device infer_batch model_dir infer_data benchmark
+
+    arguments: tuple[Item, ...]
+    log: tuple[Choice, ...] = ()
+    usual: tuple[Choice, ...] = ()
+    when: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """A command in front of each training, in a folder of its own."""
+
+    words: str
+    cwd: str
+    when: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferRule:
+    """Inference on one kind of device.
+
+    Attributes:
+        axes: roles of the product, the outermost first.
+        fixed_axes: the same where the original's lost settings are given (``inference-flags``).
+        skip: points that cannot be, each a set of conditions that all hold.
+        arguments: the words after the program.
+        log: name of the log.
     """
-)
+
+    axes: tuple[str, ...]
+    fixed_axes: tuple[str, ...]
+    skip: tuple[tuple[Condition, ...], ...]
+    arguments: tuple[Item, ...]
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infer:
+    """Inference: where the model is (``folder``), what names it (``model``), which slot has the data after training."""
+
+    cwd: str
+    folder: str
+    model: str
+    data: str
+    raw: frozenset[str]
+    rules: Mapping[str, InferRule]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """The modes without training.
+
+    Attributes:
+        style: ``models`` (the list of models, each with its export), ``kinds`` (a list of trainers' names, each with
+            that trainer's export) or ``quantize`` (one program that quantizes).
+        kinds: export slot by name, for ``kinds``.
+        klquant_kinds: those of klquant_whole_infer.
+        command: role of the program, for ``quantize``.
+        folder: template of the folder that is exported to; "" for the model's own.
+        infer_folder: template of the folder to infer in; "" for the same.
+        gpus: what log names have for the GPU.
+        unset: fix without which the original exports with variables that it never sets; "" for none.
+        export: arguments of the export.
+        log: log of the export.
+    """
+
+    style: str
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    klquant_kinds: tuple[str, ...] = ()
+    command: str = ""
+    folder: str = ""
+    infer_folder: str = ""
+    gpus: str = "0"
+    unset: str = ""
+    export: tuple[Item, ...] = ()
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """By what a suite's files and checkouts are recognised."""
+
+    folders: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """How one public driver turns slots into commands.
+    """How one public driver turns a file into commands.
 
-    Names of folders and logs are ``str.format`` templates over ``trainer``, ``gpus``, ``autocast``, ``nodes``,
-    ``hosts`` (``_nodes_N`` for several hosts, else "") and the values of the inference axes.
+    Templates are filled in by ``str.format``; ``docs/suites.md`` lists their variables.
 
     Attributes:
         name: what users type.
+        title: whose driver it is.
+        file: the profile's file.
+        marks: by what it is recognised.
         layout: the lines.
-        line_limit: physical lines that the original reads.
-        train_order: roles of the training arguments for one host.
-        train_order_hosts: the same for several hosts.
-        eval_order: roles of the evaluation arguments after the weights.
-        amp_flags: words added for the autocast value ``amp``.
+        reads: physical lines that the original reads, None for all.
+        rest: whether a value is all after the first ``:`` in the original too.
+        pipes: whether a ``|`` in a command becomes a blank in the original.
+        mode_lists: roles whose values are lists of ``mode=value``.
+        fixed_epoch: the number of epochs that the original always trains, "" if it takes the file's.
+        unread: roles that the original never reads.
+        devices: how devices are handed on.
+        launcher: words between the interpreter and a program for several processes.
+        out: the original's output folder.
+        trainers: ways to train, in the order in which names are looked up.
         amp_trainer: trainer that means AMP, where AMP is no axis.
-        hosts_from: the original takes a host list of at least this many characters for several hosts.
-        uses_gpu_flag: whether the device parameter goes to training.
-        cvd_before_eval: the original sets the device before evaluation, not only before inference.
-        raw_axes: inference axes that the original prints even when they are ``null``.
-        out: the original's output folder, of ``model`` and ``mode``.
-        save_name: the folder that a training writes.
-        cpu_log: log of an inference on the CPU.
-        gpu_log: log of an inference on a GPU.
-        train_logs: whether evaluation and export have logs of their own in the original.
-        whole_export_log: log of an export in whole_infer, "" for the terminal.
-        infer_uses: roles of the inference arguments in order, by device.
-        axes: axes of the inference product by device, the outermost first.
-        data_after_training: slots with the images for inference after training; the first that is given counts.
-        legacy_data_after_training: the same in the original.
-        exports_to_save_value: whole_infer exports to the value of the save slot, not beside the model.
-        status: end of a line in results_python.log.
+        unknown_trainer: ``norm`` or ``skip``.
+        finetune: what pact and fpgm start from: ``norm`` (what that trainer left), ``none`` or ``slot``.
+        save: name of the folder that a training writes.
+        vars: further variables.
+        weights: what training leaves.
+        weights_else: names below the folder, in its place where it is not there.
+        weights_there: when it is taken to be there in a plan of the original.
+        train: training.
+        before: commands in front of training.
+        eval: evaluation.
+        export: exports; the last makes what is inferred with.
+        infer: inference.
+        whole: the modes without training.
+        klquant: ``models``, ``kinds`` or ``quantize`` if klquant_whole_infer is known, else "".
+        results_log: name of the log of status lines.
+        results_head: its line at the start of a run, "" for none.
+        status: its lines after ``Run successfully with command - ``.
+        redirected: steps whose lines show the redirection.
+        result_line: regular expression of a line that an inference must print; "" for the usual ones.
     """
 
     name: str
+    title: str
+    file: str
+    marks: Marks
     layout: tuple[SlotRule, ...]
-    line_limit: int
-    train_order: tuple[str, ...]
-    train_order_hosts: tuple[str, ...]
-    eval_order: tuple[str, ...]
-    amp_flags: tuple[str, ...] = ()
-    amp_trainer: str = ""
-    hosts_from: int = 27
-    uses_gpu_flag: bool = True
-    cvd_before_eval: bool = False
-    raw_axes: frozenset[str] = frozenset()
+    reads: int | None
+    rest: bool
+    pipes: bool
+    mode_lists: frozenset[str]
+    fixed_epoch: str
+    unread: frozenset[str]
+    devices: Devices
+    launcher: tuple[Item, ...]
     out: str
-    save_name: str
-    cpu_log: str
-    gpu_log: str
-    train_logs: bool = False
-    whole_export_log: str = ""
-    infer_uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    data_after_training: tuple[str, ...]
-    legacy_data_after_training: tuple[str, ...]
-    exports_to_save_value: bool = False
+    trainers: tuple[TrainerRule, ...]
+    amp_trainer: str
+    unknown_trainer: str
+    finetune: str
+    save: str
+    vars: Mapping[str, tuple[Choice, ...]]
+    weights: str
+    weights_else: tuple[str, ...]
+    weights_there: tuple[Condition, ...]
+    train: Step
+    before: tuple[Before, ...]
+    eval: Step
+    export: tuple[Step, ...]
+    infer: Infer
+    whole: Whole
+    klquant: str
+    results_log: str
+    results_head: str
     status: str
+    redirected: frozenset[str]
+    result_line: str
 
     @property
     def roles(self) -> frozenset[str]:
         """The roles that the layout has."""
-        return frozenset(rule.role for rule in self.layout if rule.kind in ("slot", "optional"))
+        return frozenset(rule.role for rule in self.layout if rule.role)
 
-
-_USUAL_TRAIN = ("use_gpu", "save", "epoch", "pretrained", "autocast", "batch", "extra_train", "amp")
-_USUAL_HOSTS = ("use_gpu", "save", "pretrained", "epoch", "autocast", "batch", "extra_train", "amp")
-
-
-def _template(name: str, raw_axes: frozenset[str]) -> Suite:
-    return Suite(
-        name=name,
-        layout=LAYOUT_51,
-        line_limit=51,
-        train_order=_USUAL_TRAIN,
-        train_order_hosts=_USUAL_HOSTS,
-        eval_order=("use_gpu", "extra_eval"),
-        amp_flags=(
-            "Global.use_amp=True",
-            "Global.scale_loss=1024.0",
-            "Global.use_dynamic_loss_scaling=True",
-        ),
-        raw_axes=raw_axes,
-        out="./test_tipc/output",
-        save_name="{trainer}_gpus_{gpus}_autocast_{autocast}{hosts}",
-        cpu_log=(
-            "python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}"
-            "_batchsize_{infer_batch}.log"
-        ),
-        gpu_log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
-        infer_uses={
-            "cpu": ("device", "mkldnn", "threads", "model", "infer_batch", "data", "benchmark", "precision",
-                    "save_log", "extra_infer"),
-            "gpu": ("device", "trt", "precision", "model", "infer_batch", "data", "benchmark",
-                    "save_log", "extra_infer"),
-        },
-        axes={
-            "cpu": ("mkldnn", "threads", "infer_batch", "precision"),
-            "gpu": ("trt", "precision", "infer_batch"),
-        },
-        data_after_training=("train_data", "infer_data"),
-        legacy_data_after_training=("train_data",),
-        status="{command}!  ",
-    )  # fmt: skip
-
-
-_TUTORIAL = Suite(
-    name="tutorial",
-    layout=LAYOUT_TUTORIAL,
-    line_limit=32,
-    train_order=("save", "epoch", "pretrained", "batch"),
-    train_order_hosts=("save", "pretrained", "epoch", "batch"),
-    eval_order=(),
-    amp_trainer="amp_train",
-    hosts_from=16,
-    uses_gpu_flag=False,
-    cvd_before_eval=True,
-    raw_axes=frozenset({"device"}),
-    out="./test_tipc/output/{model}/{mode}",
-    save_name="{trainer}_gpus_{gpus}_autocast_{autocast}_nodes_{nodes}.log",
-    cpu_log="python_infer_cpu_batchsize_{infer_batch}.log",
-    gpu_log="python_infer_gpu_batchsize_{infer_batch}.log",
-    train_logs=True,
-    whole_export_log="export_0.log",
-    infer_uses={
-        "cpu": ("device", "model", "infer_batch", "data", "benchmark"),
-        "gpu": ("device", "model", "infer_batch", "data", "benchmark"),
-    },
-    axes={"cpu": ("infer_batch",), "gpu": ("infer_batch",)},
-    data_after_training=("infer_data",),
-    legacy_data_after_training=(),
-    exports_to_save_value=True,
-    status="{model} - {command}!  ",
-)
-
-SUITES: Mapping[str, Suite] = {
-    suite.name: suite
-    for suite in (
-        _template("tipchain", frozenset()),
-        _template("template", frozenset({"device", "mkldnn"})),
-        _template("alexnet", frozenset({"device"})),
-        _TUTORIAL,
-    )
-}
-
-# Keys and headers by which files of suites that are not supported yet give themselves away.
-FOREIGN: Mapping[str, tuple[str, ...]] = {
-    "paddleclas": ("-o Global.device", "-o Global.use_gpu", "kl_quant"),
-    "paddledetection": ("trained_model_name", "infer_mode", "kl_quant_export"),
-    "paddleseg or medicalseg": ("=export_params",),
-    "panopticseg": ("--config_file",),
-}
-UNSUPPORTED = (
-    "paddleclas",
-    "paddledetection",
-    "paddleseg",
-    "medicalseg",
-    "panopticseg",
-    "paddlevideo",
-    "paddlerec",
-    "paddlegan",
-)
-
-
-def get_suite(name: str) -> Suite:
-    """Return the suite called ``name``.
-
-    Raises:
-        UsageError: unknown or not supported yet; the message names the supported ones.
-    """
-    if name in SUITES:
-        return SUITES[name]
-    supported = f"\n  supported suites: {', '.join(SUITES)}"
-    if name in UNSUPPORTED:
-        raise UsageError(f"the suite {name!r} is not supported{supported}")
-    hint = did_you_mean(name, SUITES)
-    raise UsageError(f"unknown suite {name!r}" + (f", {hint}" if hint else "") + supported)
+    @property
+    def to_static(self) -> bool:
+        """Whether the section of the static-graph training holds a trainer."""
+        return any(rule.key == "to_static" for rule in self.trainers)

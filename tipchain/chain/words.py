@@ -55,16 +55,29 @@ class Slot:
         )
 
 
-def split_words(text: str, slot: Slot) -> Words:
+def plain_list(value: str) -> tuple[str, ...]:
+    """Return a list as bash splits it at ``|``: nothing is trimmed, an empty value has no element."""
+    parts = value.split("|")
+    return tuple(parts[:-1] if parts[-1] == "" else parts)
+
+
+def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """Split ``text`` like POSIX words: blanks separate, quotes and backslashes protect.
 
     What a shell would have acted on is refused rather than handed on as an argument, because no author
     means it literally; put single quotes around it where one does.
 
+    Args:
+        text: what to split.
+        slot: the line that it is from, for messages.
+        pipes: take each ``|`` for a blank, as the original drivers' unquoted ``eval`` does.
+
     Raises:
         ParamsError: an unbalanced quote, or an unquoted ``;``, ``|``, ``&``, ``<``, ``>``, ``(``, ``)``,
             backtick or ``$(``.
     """
+    if pipes:
+        text = text.replace("|", " ")
     if operator := _shell_operator(text):
         raise slot.error(
             f"{operator!r} would be acted on by a shell; tipchain runs programs without one",
@@ -96,15 +109,39 @@ def _shell_operator(text: str) -> str:
     return ""
 
 
-def flag(slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
+def flag(
+    slot: Slot,
+    value: str | None = None,
+    *,
+    raw: bool = False,
+    literal: bool = False,
+    join: str = "=",
+    pipes: bool = False,
+    fixes: frozenset[str] = frozenset({"null", "no-shell"}),
+) -> Words:
     """Return ``key=value`` as words, or nothing if the key or the value is absent.
 
     Args:
         slot: gives the key, and the value unless ``value`` is given.
         value: the value instead of the slot's.
+        literal: ``value`` is our own and stays one word, whatever is in it.
         raw: write it even if it is ``null``, as some original drivers do.
+        join: what stands between key and value.
+        pipes: as in `split_words`.
+        fixes: without ``null`` only what the originals take for absent is left out; without ``no-shell`` a given
+            value is split into words too.
     """
     text = slot.value if value is None else value
-    if not raw and (slot.key in NOTHING or text.strip() in NOTHING):
+    if not raw and _is_absent(slot.key, text, strict="null" not in fixes):
         return ()
-    return split_words(f"{slot.key}={text}", slot)
+    if not literal or "no-shell" not in fixes or join != "=":
+        return split_words(f"{slot.key}{join}{text}", slot, pipes=pipes)
+    *before, last = split_words(slot.key, slot)
+    return (*before, f"{last}={text}")
+
+
+def _is_absent(key: str, text: str, *, strict: bool) -> bool:
+    """Return whether a parameter is left out; ``strict`` is what the original drivers do."""
+    if strict:
+        return key == "null" or text in ("null", "", " ")
+    return key in NOTHING or text.strip() in NOTHING

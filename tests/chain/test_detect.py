@@ -1,0 +1,72 @@
+"""Which suite a file is of."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+
+from tipchain.chain.detect import checkout, detect_suite
+from tipchain.chain.params import parse_params, read_text
+from tipchain.chain.profiles import SHIPPED, get_suite, suite_names
+from tipchain.errors import UsageError
+
+
+def detect(text, **more):
+    return detect_suite(parse_params(text), **more).name
+
+
+def test_files_without_marks():
+    assert detect(TEMPLATE) == "tipchain"
+    assert detect(TEMPLATE, legacy=True) == "template"
+    assert detect(TEMPLATE + ALIGNMENT, legacy=True) == "tipchain"
+    assert detect(TUTORIAL) == "tutorial"
+    assert detect("") == "tipchain"
+
+
+def test_keys_and_programs_tell():
+    assert detect(edit(TEMPLATE, ("--epochs", "runner.epochs:1"))) == "paddlerec"
+    video = edit(
+        TEMPLATE, ("--model:", "--model_file:m"), ("--benchmark:True", "--benchmark:True\n--params_file:p")
+    )
+    assert detect(video.removesuffix("null:null\n")) == "paddlevideo"
+    gan = edit(TEMPLATE, ("--device", "##"), ("norm_train", "norm_train:tools/main.py -c a.yaml"))
+    assert detect(gan) == "paddlegan"
+
+
+@pytest.mark.parametrize("name", [name for name in suite_names() if get_suite(name).marks.folders])
+def test_folders_of_the_checkout_tell(name, tmp_path):
+    suite = get_suite(name)
+    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    for folder in suite.marks.folders:
+        (tmp_path / folder).mkdir(parents=True)
+    assert checkout(path) == tmp_path
+    # No layout fits this file, so the folders alone decide.
+    assert detect("===train_params===\nmodel_name:net\n", root=tmp_path) == name
+
+
+def test_a_profile_of_the_checkouts_own_comes_first(tmp_path):
+    (tmp_path / "test_tipc").mkdir()
+    own = tmp_path / "test_tipc/tipchain_suite.yaml"
+    shutil.copy(SHIPPED / "template.yaml", own)
+    own.write_text(own.read_text().replace("suite: template", "suite: mine"))
+    assert detect(TEMPLATE, root=tmp_path) == "mine"
+
+
+def test_an_unknown_suite_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match=r"did you mean 'tutorial'(.|\n)*paddleclas(.|\n)*ends with \.yaml"):
+        get_suite("tutorail")
+
+
+def test_every_recorded_file_is_told_from_its_text_alone():
+    wrong = []
+    for record in corpus():
+        if record["mode"] != "whole_infer":
+            continue
+        path = CORPUS / "configs" / record["repo"] / record["config"]
+        found = detect_suite(parse_params(read_text(path), str(path)), legacy=True).name
+        if found != record["suite"]:
+            wrong.append((record["suite"], found, record["config"]))
+    assert wrong == []

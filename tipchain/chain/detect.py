@@ -1,0 +1,91 @@
+"""Which suite a parameter file is of: by its layout, its keys, and the folders of the checkout that it lies in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tipchain.chain.params import ParamFile
+from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
+from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, layout_sections
+from tipchain.chain.suites import Suite
+from tipchain.errors import ParamsError
+
+FOLDER_WEIGHT = 4
+CHECKOUT_MARKS = (".git", "test_tipc")
+
+
+def checkout(params: Path) -> Path | None:
+    """Return the nearest folder above ``params`` that has a ``test_tipc`` or is a git repository, or None."""
+    for folder in params.absolute().parents:
+        if any((folder / mark).exists() for mark in CHECKOUT_MARKS):
+            return folder
+    return None
+
+
+def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:
+    """Return the suite of ``file``.
+
+    A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have. Else
+    the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file that bears no suite's marks is ``tipchain``'s (in legacy
+    plans ``template``'s) or the tutorial's.
+
+    Args:
+        file: the parsed file.
+        legacy: whether the original driver's commands are wanted.
+        root: the checkout that the file lies in, None for none.
+
+    Raises:
+        ProfileError: the checkout's own profile is wrong.
+    """
+    if root is not None and (root / OWN).is_file():
+        return read_profile(root / OWN)
+    if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
+        return get_suite("tipchain")  # no other suite has the section
+    suites = all_suites()
+    fitting = [suite for suite in suites if fits(file, suite)]
+    candidates = fitting or [suite for suite in suites if has_headers(file, suite)] or list(suites)
+    best = max(candidates, key=lambda suite: score(file, suite, root))
+    if score(file, best, root) > 0:
+        return best
+    names = [suite.name for suite in candidates]
+    if fitting and "tipchain" not in names:
+        return best
+    if not fitting and _is_tutorial(file):
+        return get_suite("tutorial")
+    return get_suite("template" if legacy else "tipchain")
+
+
+def fits(file: ParamFile, suite: Suite) -> bool:
+    """Return whether ``file`` has the layout of ``suite``."""
+    try:
+        checked_slots(file, suite)
+    except ParamsError:
+        return False
+    return True
+
+
+def has_headers(file: ParamFile, suite: Suite) -> bool:
+    """Return whether the file's sections are those of the suite's layout."""
+    sections = layout_sections(suite, file)
+    found = [name for name, _ in file.headers[: len(sections)]]
+    return len(found) == len(sections) and all(
+        name in section.names for name, section in zip(found, sections, strict=True)
+    )
+
+
+def score(file: ParamFile, suite: Suite, root: Path | None) -> int:
+    """Return how many of the suite's marks the file and its checkout bear."""
+    marks = suite.marks
+    keys = {param.key for param in file.params}
+    words = [param.value.split() for param in file.params]
+    heads = {found[0] for found in words if found}
+    found = sum(key in keys for key in marks.keys) + sum(value in heads for value in marks.values)
+    found += sum(name in marks.headers for name, _ in file.headers)
+    folders = () if root is None else marks.folders
+    return found + FOLDER_WEIGHT * sum((root / folder).is_dir() for folder in folders if root is not None)
+
+
+def _is_tutorial(file: ParamFile) -> bool:
+    keys = {param.key for param in file.params}
+    only_51 = {"pact_train", "fpgm_train", "distill_train", "infer_quant", "quant_export", "fpgm_export"}
+    return bool(file.params) and len(keys & only_51) < 2

@@ -1,0 +1,434 @@
+"""Profiles of suites: YAML files, read and checked.
+
+The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``) or stands
+in the checkout as ``test_tipc/tipchain_suite.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tipchain.chain.suites import (
+    OPERATIONS,
+    Before,
+    Choice,
+    Condition,
+    Devices,
+    Infer,
+    InferRule,
+    Item,
+    Marks,
+    SlotRule,
+    Step,
+    Suite,
+    TrainerRule,
+    Whole,
+)
+from tipchain.errors import InputError, ProfileError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from tipchain.yaml_lines import Reader
+
+SHIPPED = Path(__file__).resolve().parents[1] / "suites"
+OWN = Path("test_tipc/tipchain_suite.yaml")
+STYLES = ("models", "kinds", "quantize")
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names of the shipped suites."""
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+
+
+def get_suite(name: str) -> Suite:
+    """Return the suite called ``name``: a shipped one, or a profile file (``*.yaml``, ``*.yml``).
+
+    Raises:
+        UsageError: no such suite; the message names the shipped ones.
+        ProfileError: the profile is wrong.
+    """
+    if name in suite_names():
+        return read_profile(SHIPPED / f"{name}.yaml")
+    if name.endswith((".yaml", ".yml")):
+        return read_profile(Path(name))
+    hint = did_you_mean(name, suite_names())
+    raise UsageError(
+        f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
+        "\n  or a profile of your own: a file that ends with .yaml"
+    )
+
+
+def all_suites() -> tuple[Suite, ...]:
+    """Return the shipped suites."""
+    return tuple(get_suite(name) for name in suite_names())
+
+
+@cache
+def read_profile(path: Path) -> Suite:
+    """Read the profile at ``path``.
+
+    Raises:
+        ProfileError: it cannot be read, or something in it is wrong; with file, line and key.
+    """
+    return _Profile(path).suite()
+
+
+def _merge(base: Any, own: Any) -> Any:
+    if isinstance(base, dict) and isinstance(own, dict):
+        merged = {**base}
+        for key, value in own.items():
+            merged[key] = _merge(base.get(key), value) if key in base else value
+        return merged
+    return own
+
+
+@cache
+def _document(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the document at ``path`` and its data, with what it extends merged in."""
+    from tipchain.yaml_lines import load_yaml
+
+    document = load_yaml(path, ProfileError, "a suite's profile")
+    data = dict(document.data)
+    base = data.pop("extends", None)
+    if base is not None:
+        if base not in suite_names():
+            raise ProfileError(
+                "extends an unknown suite", file=path, line=document.line(("extends",)), key="extends", found=base,
+                expected=", ".join(suite_names()), hint=did_you_mean(str(base), suite_names()),
+            )  # fmt: skip
+        if path == SHIPPED / f"{base}.yaml":
+            raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
+        inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
+        inherited.pop("recognise", None)
+        data = _merge(inherited, data)
+    return document, data
+
+
+def text_of(value: object) -> str:
+    """Return a YAML scalar as it would stand in a parameter file."""
+    return "null" if value is None else str(value)
+
+
+def parse_layout(text: str) -> tuple[SlotRule, ...]:
+    """Return the rules of a layout: words ``role[:key|key]``, ``?role`` optional, ``=section[@role]``, ``##``.
+
+    ``=?section`` is a header that may be missing.
+    """
+    rules = []
+    for word in text.split():
+        role, _, keys = word.partition(":")
+        patterns = tuple(filter(None, keys.split("|")))
+        if role.startswith("="):
+            names, _, header_role = role[1:].partition("@")
+            kind = "optional header" if names.startswith("?") else "header"
+            sections = tuple(names.removeprefix("?").split("|"))
+            rules.append(SlotRule(kind=kind, role=header_role, keys=sections))
+        elif role == "##":
+            rules.append(SlotRule(kind="separator"))
+        elif role.startswith("?"):
+            rules.append(SlotRule(kind="optional", role=role[1:], keys=patterns))
+        else:
+            rules.append(SlotRule(kind="slot", role=role, keys=patterns))
+    return tuple(rules)
+
+
+class _Profile:
+    """One profile file on its way to a Suite."""
+
+    def __init__(self, path: Path) -> None:
+        from tipchain.yaml_lines import Reader
+
+        document, data = _document(path)
+        self.path = path
+        self.reader = Reader(path, document, (), data)
+        self.layout: tuple[SlotRule, ...] = ()
+
+    def suite(self) -> Suite:
+        reader = self.reader
+        self.layout = parse_layout(reader.text("layout"))
+        if not self.layout or self.layout[0].kind != "header":
+            raise reader.error("layout", "does not begin with a section", expected="=train_params ...")
+        train, infer, whole = self.required("train"), self.required("infer"), self.required("whole")
+        before = tuple(self.before(train, one) for one in train.items("before", default=[]))
+        suite = Suite(
+            name=reader.text("suite"),
+            title=reader.text("title"),
+            file=str(self.path),
+            marks=self.marks(),
+            layout=self.layout,
+            reads=reader.value("reads", int, "a number of lines", default=None),
+            rest=reader.choice("values", ("cut", "rest"), default="cut") == "rest",
+            pipes=reader.choice("pipes", ("blanks", "refuse"), default="blanks") == "blanks",
+            mode_lists=frozenset(self.texts(reader, "mode_lists")),
+            fixed_epoch=reader.text("fixed_epoch", default=""),
+            unread=frozenset(self.texts(reader, "unread")),
+            devices=self.devices(),
+            launcher=self.arguments(reader, "launcher"),
+            out=reader.text("out"),
+            trainers=self.trainers(),
+            amp_trainer=reader.text("amp_trainer", default=""),
+            unknown_trainer=reader.choice("unknown_trainer", ("norm", "skip"), default="norm"),
+            finetune=reader.choice("finetune", ("norm", "none", "slot")),
+            save=reader.text("save"),
+            vars=self.vars(),
+            weights=reader.text("weights"),
+            weights_else=self.texts(reader, "weights_else"),
+            weights_there=self.conditions(reader, "weights_there"),
+            train=self.step(train),
+            before=before,
+            eval=self.step(self.required("eval")),
+            export=tuple(
+                self.step(self.nested(reader, "export", index, one))
+                for index, one in enumerate(reader.items("export"))
+            ),
+            infer=self.infer(infer),
+            whole=self.whole(whole),
+            klquant=reader.choice("klquant", ("", *STYLES), default=""),
+            results_log=reader.text("results_log", default="results_python.log"),
+            results_head=reader.text("results_head", default=""),
+            status=reader.text("status"),
+            redirected=frozenset(self.texts(reader, "redirected")),
+            result_line=reader.text("result_line", default=""),
+        )
+        reader.done()
+        self.check(suite)
+        return suite
+
+    def required(self, key: str) -> Reader:
+        reader = self.reader.mapping(key)
+        assert reader is not None  # without a default a missing key is an error
+        return reader
+
+    def nested(self, reader: Reader, key: str, index: int, data: object) -> Reader:
+        from tipchain.yaml_lines import Reader as _Reader
+
+        if not isinstance(data, dict):
+            raise reader.error(key, "has an entry that is no mapping", found=repr(data))
+        return _Reader(self.path, self.reader.document, (*reader.path, key, str(index)), data)
+
+    def texts(self, reader: Reader, key: str) -> tuple[str, ...]:
+        found = reader.value(key, (list, str), "a text or a list of texts", default=[])
+        return (found,) if isinstance(found, str) else tuple(text_of(one) for one in found)
+
+    def marks(self) -> Marks:
+        reader = self.reader.mapping("recognise", default=None)
+        if reader is None:
+            return Marks()
+        marks = Marks(**{key: self.texts(reader, key) for key in ("folders", "headers", "keys", "values")})
+        reader.done()
+        return marks
+
+    def devices(self) -> Devices:
+        reader = self.required("devices")
+        devices = Devices(
+            parameter=reader.choice("parameter", ("each", "whole", "value", "none"), default="each"),
+            hosts_from=reader.integer("hosts_from", 16),
+            at_once=reader.flag("at_once", True),
+            before_training=reader.choice("before_training", ("keep", "unset"), default="keep"),
+            before_eval=reader.flag("before_eval", False),
+            hosts_export=reader.flag("hosts_export", False),
+            export_all=reader.flag("export_all", False),
+            unset_after=reader.choice("unset_after", ("inference", "iteration"), default="inference"),
+            launches_one_host=reader.flag("launches_one_host", True),
+        )
+        reader.done()
+        return devices
+
+    def trainers(self) -> tuple[TrainerRule, ...]:
+        reader = self.required("trainers")
+        rules = []
+        for kind in list(reader.data):
+            own = reader.mapping(kind, default=None)
+            if own is None:
+                continue  # taken away from what is extended
+            rule = TrainerRule(
+                kind=kind,
+                key=own.text("key", default=f"train_{kind}"),
+                command=self.texts(own, "command") or (f"train_{kind}",),
+                export=own.text("export", default=f"export_{kind}"),
+            )
+            own.done()
+            rules.append(rule)
+        return tuple(rules)
+
+    def vars(self) -> Mapping[str, tuple[Choice, ...]]:
+        reader = self.reader.mapping("vars", default=None)
+        return {} if reader is None else {name: self.choices(reader, name) for name in reader.data}
+
+    def choices(self, reader: Reader, key: str) -> tuple[Choice, ...]:
+        """Return a template, or a list of templates with conditions."""
+        found = reader.value(key, (str, dict, list), "a template, or a list of them", default="")
+        if found == "":
+            return ()
+        entries = found if isinstance(found, list) else [found]
+        return tuple(self.choice(reader, key, index, one) for index, one in enumerate(entries))
+
+    def choice(self, reader: Reader, key: str, index: int, entry: object) -> Choice:
+        if isinstance(entry, str):
+            return Choice(value=entry)
+        own = self.nested(reader, key, index, entry)
+        replace = self.texts(own, "replace")
+        if replace and len(replace) != 2:
+            raise own.error("replace", "is no pair", expected="[old, new]")
+        choice = Choice(
+            value=own.text("value"),
+            replace=(replace[0], replace[1]) if replace else None,
+            when=self.conditions(own, "when"),
+        )
+        own.done()
+        return choice
+
+    def step(self, reader: Reader) -> Step:
+        step = Step(
+            arguments=self.arguments(reader, "arguments"),
+            log=self.choices(reader, "log"),
+            usual=self.choices(reader, "usual"),
+            when=self.conditions(reader, "when"),
+        )
+        reader.done("before")
+        return step
+
+    def before(self, reader: Reader, entry: object) -> Before:
+        own = self.nested(reader, "before", 0, entry)
+        before = Before(
+            words=own.text("words"), cwd=own.text("cwd", default="."), when=self.conditions(own, "when")
+        )
+        own.done()
+        return before
+
+    def infer(self, reader: Reader) -> Infer:
+        infer = Infer(
+            cwd=reader.text("cwd", default="."),
+            folder=reader.text("folder"),
+            model=reader.text("model"),
+            data=reader.text("data"),
+            raw=frozenset(self.texts(reader, "raw")),
+            rules={device: self.infer_rule(reader, device) for device in ("cpu", "gpu")},
+        )
+        reader.done()
+        return infer
+
+    def infer_rule(self, reader: Reader, device: str) -> InferRule:
+        own = reader.mapping(device)
+        assert own is not None
+        axes = self.texts(own, "axes")
+        rule = InferRule(
+            axes=axes,
+            fixed_axes=self.texts(own, "fixed_axes") or axes,
+            skip=tuple(self.tests(own, "skip", one) for one in own.items("skip", default=[])),
+            arguments=self.arguments(own, "arguments"),
+            log=own.text("log"),
+        )
+        own.done()
+        return rule
+
+    def whole(self, reader: Reader) -> Whole:
+        kinds = reader.args("kinds")
+        whole = Whole(
+            style=reader.choice("style", STYLES),
+            kinds={name: text_of(role) for name, role in kinds.items()},
+            klquant_kinds=self.texts(reader, "klquant_kinds"),
+            command=reader.text("command", default=""),
+            folder=reader.text("folder", default=""),
+            infer_folder=reader.text("infer_folder", default=""),
+            gpus=reader.text("gpus", default="0"),
+            unset=reader.text("unset", default=""),
+            export=self.arguments(reader, "export") if "export" in reader.data else (),
+            log=reader.text("log", default=""),
+        )
+        reader.done()
+        return whole
+
+    # Items and conditions
+
+    def arguments(self, reader: Reader, key: str) -> tuple[Item, ...]:
+        return tuple(
+            item
+            for index, one in enumerate(reader.items(key))
+            for item in self.items(reader, key, index, one)
+        )
+
+    def items(self, reader: Reader, key: str, index: int, entry: object) -> Sequence[Item]:
+        if isinstance(entry, str):
+            return [self.plain(entry)]
+        own = self.nested(reader, key, index, entry)
+        when = self.conditions(own, "when")
+        if "add" in own.data:
+            plain = self.plain(own.text("add"))
+            items = [Item(role=plain.role, text=plain.text, when=when)]
+        elif "key" in own.data:
+            items = [Item(key=self.role(own, "key"), when=when)]
+        else:
+            items = [
+                Item(
+                    flag=self.role(own, "flag"),
+                    value=own.text("value", default=None),
+                    keyed_by=own.choice("keyed_by", ("key", "value"), default="key"),
+                    join=own.text("join", default="="),
+                    raw=own.flag("raw", False),
+                    when=when,
+                )
+            ]
+        own.done()
+        return items
+
+    def plain(self, text: str) -> Item:
+        return Item(role=text) if re.fullmatch(r"[a-z_]\w*", text) else Item(text=text)
+
+    def role(self, reader: Reader, key: str) -> str:
+        found: str = reader.text(key)
+        known = [rule.role for rule in self.layout if rule.role]
+        if found not in known:
+            raise reader.error(
+                key, "is no role of the layout", found=found, expected=", ".join(known),
+                hint=did_you_mean(found, known),
+            )  # fmt: skip
+        return found
+
+    def conditions(self, reader: Reader, key: str) -> tuple[Condition, ...]:
+        found = reader.value(key, dict, "a mapping of conditions", default={})
+        return self.tests(reader, key, found)
+
+    def tests(self, reader: Reader, key: str, data: object) -> tuple[Condition, ...]:
+        if not isinstance(data, dict):
+            raise reader.error(key, "has an entry that is no mapping of conditions", found=repr(data))
+        conditions = []
+        for name, value in data.items():
+            words = text_of(name).split()
+            operation = words.pop() if words and words[-1] in OPERATIONS else "is"
+            values = value if isinstance(value, list) else [value]
+            texts = tuple(text_of(one) for one in values)
+            conditions.append(Condition(name=" ".join(words), operation=operation, values=texts))
+        return tuple(conditions)
+
+    def check(self, suite: Suite) -> None:
+        """Refuse roles that the layout does not have and fixes that do not exist."""
+        from tipchain.chain.fixes import FIXES
+
+        roles = suite.roles | ENGINE_ROLES
+        items = [*suite.launcher, *suite.train.arguments, *suite.eval.arguments, *suite.whole.export]
+        items += [item for step in suite.export for item in step.arguments]
+        items += [item for rule in suite.infer.rules.values() for item in rule.arguments]
+        for item in items:
+            if item.role and item.role not in roles:
+                raise self.unknown("role", item.role, roles)
+        for axis in (axis for rule in suite.infer.rules.values() for axis in rule.fixed_axes):
+            if axis not in suite.roles:
+                raise self.unknown("axis", axis, suite.roles)
+        for condition in (condition for item in items for condition in item.when):
+            for value in condition.values:
+                if condition.name in ("fixed", "unfixed") and value not in FIXES:
+                    raise self.unknown("fix", value, FIXES)
+
+    def unknown(self, what: str, name: str, known: Mapping[str, object] | frozenset[str]) -> InputError:
+        return ProfileError(
+            f"unknown {what} {name!r}", file=self.path, expected=", ".join(sorted(known)),
+            hint=did_you_mean(name, known),
+        )  # fmt: skip
+
+
+# Roles whose words the engine makes although a layout may lack their line.
+ENGINE_ROLES = frozenset({"model", "data", "use_gpu", "autocast"})
