@@ -155,6 +155,8 @@ def test_a_log_that_cannot_be_made_is_an_error(go, tmp_path):
 def test_a_missing_folder_is_an_error(go):
     assert ended(go(cwd="deploy"))[0] == "ERROR"
     assert "deploy is missing" in go(cwd="deploy").reason
+    assert go(cwd="deploy").started == ""
+    assert go("exit 1").started != ""
 
 
 def test_links_are_made_where_their_target_is_and_nothing_is_in_the_way(go, tmp_path):

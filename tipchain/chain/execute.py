@@ -107,7 +107,7 @@ def run_command(
         ending = _start(ready, place, watch, stop)
         ending, seen = _look_after(ready, place, ending)
     except UnsettledError as error:
-        ending, started = Ending(failure=f"not started: {error}"), ""
+        ending = Ending(failure=f"not started: {error}")
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     outcome, reason = judge(command, ending, seen)
@@ -117,7 +117,7 @@ def run_command(
         reason=reason,
         exit_code=ending.exit_code,
         signal=_signal_name(ending.signal),
-        started=started,
+        started=started if ending.seconds or not ending.failure else "",
         seconds=round(ending.seconds, 3),
         peak_memory_mb=ending.peak_memory_mb,
         log=os.path.relpath(ready.log, place.run) if ready.log else "",

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-MARK_VARIABLE = "TIPCHAIN_COMMAND"
+from tipchain.chain.warden import MARK_VARIABLE, WARDEN
+
 TAIL_BYTES = 8192
 CHUNK = 65536
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -108,7 +109,7 @@ def call(
         file = log.open("wb", buffering=0)
     except OSError as error:
         return Ending(failure=f"cannot write the log {log}: {error.strerror}")
-    with file:
+    with file, WARDEN.watching(mark):
         try:
             process = subprocess.Popen(
                 argv,

@@ -1,0 +1,66 @@
+"""What runs when tipchain itself is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from chain_samples import living, stub
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from tipchain.chain.process import call
+def run(*argv):
+    call(argv, cwd=Path.cwd(), env=dict(os.environ), log=Path("x.log"), timeout_s=None, watch=len)
+run("true")
+run(sys.argv[1])
+"""
+BODY = """
+setsid bash -c 'echo $$ > grandchild; exec sleep 120' < /dev/null > /dev/null 2>&1 &
+while [ ! -s grandchild ]; do sleep 0.02; done
+echo $$ > child
+exec sleep 120"""
+
+
+def await_(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_a_killed_run_leaves_no_process(tmp_path):
+    bystander = subprocess.Popen(["sleep", "120"], start_new_session=True)
+    program = stub(tmp_path / "stub", BODY)
+    parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(program)], cwd=tmp_path)
+    try:
+        child = tmp_path / "child"
+        assert await_(lambda: child.exists() and child.read_text() != "")
+        assert living(child)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+        assert await_(lambda: not living(child))
+        assert await_(lambda: not living(tmp_path / "grandchild"))
+        assert bystander.poll() is None
+    finally:
+        parent.kill()
+        parent.wait()
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_shell(tmp_path):
+    program = PROGRAM.replace(
+        "run(sys.argv[1])", "from tipchain.chain.warden import WARDEN\nprint(WARDEN._shell.pid)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    (tmp_path / "pid").write_text(done.stdout)
+    assert not living(tmp_path / "pid")
