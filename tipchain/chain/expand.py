@@ -271,7 +271,8 @@ class _Expander:
         self.rename(run)
         run = replace(run, facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
-        if trainer.kind == "norm" and leg.nodes == 1 and trained:
+        by_name = trainer.name == self.spec.slots["train_norm"].key or self.on("typos")
+        if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:
             self.norm = (weights, trained[-1])
         if self.suite.devices.before_eval and leg.remembered is not None and self.spec.eval is not None:
             self.exported = leg.remembered
