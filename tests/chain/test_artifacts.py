@@ -111,11 +111,9 @@ def test_every_artifact_is_asked_for(tmp_path):
         Artifact(what="weights", files=("a.w",)),
     )
     found = missing_files(leaves, tmp_path, {})
-    assert (
-        explain(found)
-        == "exit 0, but no program: a.json or a.pdmodel is not there; no weights: a.w is not there"
-    )
-    assert [str(one) for one in found] == ["program: a.json or a.pdmodel", "weights: a.w"]
+    forms = "{a.json,a.pdmodel}"
+    assert explain(found) == f"exit 0, but no program: {forms} is not there; no weights: a.w is not there"
+    assert [str(one) for one in found] == [f"program: {forms}", "weights: a.w"]
 
 
 def lines_missing(*lines, pattern=""):
@@ -168,3 +166,10 @@ def test_a_line_of_the_suites_own_may_be_asked_for():
     assert lines_missing("result 12", pattern="result:") == (
         "exit 0, but no result line in infer.log: nothing matches 'result:'"
     )
+
+
+def test_two_stars_stand_for_any_folders(tmp_path):
+    pattern = "out/**/*.pdiparams"
+    for number, folder in enumerate(("out", "out/a", "out/a/b/c")):
+        assert why(tmp_path, "true", pattern).endswith("is not there" if number == 0 else "was not written")
+        assert why(tmp_path, f"mkdir -p {folder}; echo w > {folder}/{number}.pdiparams", pattern) == ""

@@ -48,13 +48,27 @@ Snapshot = Mapping[str, Stamp]
 
 
 def matches(pattern: str, root: Path) -> list[str]:
-    """Return what there is of ``pattern``, which is relative to ``root`` or absolute."""
-    return sorted(glob.glob(pattern, root_dir=root))  # noqa: PTH207 - absolute patterns too
+    """Return what there is of ``pattern``, relative to ``root`` or absolute; ``**`` stands for any folders."""
+    return sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207 - absolute patterns too
 
 
 def plain(pattern: str) -> str:
     """Return ``pattern`` for messages: without what protects special characters in it."""
     return _ESCAPED.sub(r"\1", pattern)
+
+
+def names(patterns: Sequence[str]) -> str:
+    """Return patterns for messages; those of one folder as ``folder/{a,b}``."""
+    if not patterns:
+        return "no file was named"
+    folders: dict[str, list[str]] = {}
+    for pattern in map(plain, patterns):
+        folder, slash, name = pattern.rpartition("/")
+        folders.setdefault(folder + slash, []).append(name)
+    return " or ".join(
+        folder + (found[0] if len(found) == 1 else f"{{{','.join(found)}}}")
+        for folder, found in folders.items()
+    )
 
 
 def snapshot(leaves: Iterable[Artifact], root: Path) -> dict[str, Stamp]:
@@ -100,9 +114,8 @@ def missing_files(leaves: Iterable[Artifact], root: Path, before: Snapshot) -> t
     for one in leaves:
         if one.in_log:
             continue
-        looked = " or ".join(map(plain, one.files))
         if why := _why_missing(one.files, root, old):
-            found.append(Missing(what=one.what, looked=looked, why=f": {why}"))
+            found.append(Missing(what=one.what, looked=names(one.files), why=f": {why}"))
     return tuple(found)
 
 
@@ -119,8 +132,7 @@ def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp]) -> 
         # What is there and no good tells more than what is not there; old files explain most.
         path, problem = min(problems, key=lambda one: not one[1].startswith("is older"))
         return f"{path} {problem}"
-    names = " or ".join(map(plain, patterns)) or "no file was named"
-    return f"{names} is not there"
+    return f"{names(patterns)} is not there"
 
 
 def _problem(path: Path, old: frozenset[Stamp]) -> str:

@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from tipchain.chain.artifacts import matches, plain
+from tipchain.chain.artifacts import matches, names, plain
 from tipchain.chain.plan import Command, Find
 
 SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", ".yaml", ".yml", ".txt")
@@ -53,8 +53,7 @@ def _settled_text(find: Find, root: Path, run: Path, cwd: str) -> str:
         if not (root / path).resolve().is_relative_to(run.resolve()):
             raise UnsettledError(f"{path}, found for {plain(find.text)}, lies outside the run's folder")
         return _like(find.text, _without_suffix(path, pattern, find.text), root, cwd)
-    looked = " or ".join(map(plain, find.files)) or "no file was named"
-    raise UnsettledError(f"nothing is there for {plain(find.text)}: looked for {looked}")
+    raise UnsettledError(f"nothing is there for {plain(find.text)}: looked for {names(find.files)}")
 
 
 def _without_suffix(path: str, pattern: str, text: str) -> str:
