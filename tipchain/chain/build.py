@@ -144,7 +144,7 @@ class SpecReader:
         """Tell where the original driver would read another line or value."""
         for role, slot in self.slots.items():
             other = original.get(role)
-            if other is None or (not other.line and not slot.line):
+            if other is None or role in self.suite.unread or (not other.line and not slot.line):
                 continue
             if other.line != slot.line:
                 self.tell(
@@ -381,6 +381,9 @@ class SpecReader:
         return norm if self.suite.unknown_trainer == "norm" else None
 
     def _trainer(self, slot: Slot, name: str) -> Trainer | None:
+        if name in NOTHING and self.on("null"):
+            self.tell("null", slot, "names no trainer, so nothing is trained")
+            return None
         rule = self._rule(slot, name)
         if rule is None:
             self.tell("nothing-planned", slot, f"the trainer {name} is skipped, as the original does")

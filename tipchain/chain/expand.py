@@ -497,9 +497,11 @@ class _Expander:
         if self.spec.eval is None and run.trainer.export is None:
             return (Artifact(what="checkpoint", files=(f"{glob.escape(run.save)}/**/*.pdparams",)),)
         files = tuple(
-            f"{one}{more}" for one in self.candidates(run.facts["weights"])
+            one if one.endswith(".pdparams") else f"{one}{more}"
+            for one in self.candidates(run.facts["weights"])
             for more in ("", ".pdparams", "/*.pdparams")
-        )  # fmt: skip
+        )
+        files = tuple(dict.fromkeys(files))
         return (Artifact(what="checkpoint", files=files),)
 
     def exported_files(self, folder: str) -> tuple[Artifact, ...]:
@@ -648,7 +650,7 @@ class _Expander:
             if not any(test.name == "fixed" and test.values == AT_INFERENCE for test in item.when):
                 continue
             slot = self.spec.slots.get(item.role or item.flag)
-            if slot is not None and self.filler.words([item], facts, {}) and not (slot.absent and item.role):
+            if slot is not None and slot.key not in NOTHING and not (item.role and slot.absent):
                 message = f"is passed to inference on the {kind.upper()} too; the original drops it there"
                 self.tell("inference-flags", message, slot, "info")
 
