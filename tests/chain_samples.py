@@ -100,6 +100,17 @@ inference:infer.py
 --benchmark:True
 """
 
+PROGRAM = """\
+import pathlib, sys
+LEFT = {"--output-dir": ["best.pdparams"], "--save-dir": ["inference.pdmodel", "inference.pdiparams"]}
+for key, _, value in (word.partition("=") for word in sys.argv[1:]):
+    for name in LEFT.get(key, ()):
+        pathlib.Path(value).mkdir(parents=True, exist_ok=True)
+        pathlib.Path(value, name).write_text(key)
+print("class 1, score 0.9")
+"""
+"""A program that leaves what each step of TEMPLATE must."""
+
 ALIGNMENT = """\
 ===========================alignment_params===========================
 alignment:configs/net.yaml

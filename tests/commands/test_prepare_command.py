@@ -53,6 +53,7 @@ def folders(params):
         ("lite_train_whole_infer", ["lite_data", "whole_data"]),
         ("whole_train_whole_infer", ["whole_data"]),
         ("whole_infer", ["whole_data"]),
+        ("klquant_whole_infer", ["whole_data"]),
     ],
 )
 def test_each_mode_gets_its_data_then_its_weights(params, asked, mode, expected, capsys):

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.chain.plan import Plan
+from tipchain.chain.plan import Options, Plan
 from tipchain.chain.process import Ending, Stop, Watcher, call
 from tipchain.errors import OutputError, UsageError
 from tipchain.modes import Mode
@@ -66,12 +66,19 @@ def _absolute(path: Path) -> Path:
 def foreign_checkout(params: Path) -> Path | None:
     """Return the suite's checkout that ``params`` belongs to; None for tipchain's own project and its like.
 
-    A suite's checkout has a ``test_tipc/prepare.sh``.
+    A suite's checkout has a ``test_tipc/prepare.sh``, or the folders by which its profile tells it.
     """
     checkout = find_checkout(params)
     if (checkout / "tipchain" / "__main__.py").is_file():
         return None
-    return checkout if (checkout / SCRIPT).is_file() else None
+    return checkout if (checkout / SCRIPT).is_file() or _bears_marks(checkout) else None
+
+
+def _bears_marks(checkout: Path) -> bool:
+    from tipchain.chain.profiles import OWN, all_suites
+
+    folders = (folder for suite in all_suites() for folder in suite.marks.folders)
+    return (checkout / OWN).is_file() or any((checkout / folder).is_dir() for folder in folders)
 
 
 def plan_preparation(checkout: Path, params: Path, mode: Mode, suite: str | None) -> Preparation:
@@ -93,10 +100,9 @@ def plan_preparation(checkout: Path, params: Path, mode: Mode, suite: str | None
 
 def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None) -> Plan:
     """Return the chain's plan; typos in the file are the linter's business."""
-    del checkout
     from tipchain.chain.load import load_plan
 
-    return load_plan(params, mode, suite=suite, lenient=True)
+    return load_plan(params, mode, suite=suite, lenient=True, options=Options(root=str(checkout)))
 
 
 def describe(preparation: Preparation) -> list[str]:
