@@ -20,9 +20,12 @@ MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
 TRAINS = """
 for word in "$@"; do
-  case "$word" in --output-dir=*) mkdir -p "${word#*=}"; echo weights > "${word#*=}/best.pdparams" ;; esac
+  case "$word" in
+    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
+    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
+  esac
 done
-echo "loss: 0.1"
+echo "class 1, score 0.9"
 """
 
 
@@ -47,9 +50,9 @@ def test_a_good_run(capsys):
     (run,) = (OUT / "runs").iterdir()
     assert json.loads(Path("r.json").read_text()) == json.loads((run / "report.json").read_text())
     assert ET.parse("r.xml").getroot().get("tests") == "12"
-    assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "weights\n"
+    assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "1\n"
     infer = OUT / "python_infer_cpu_usemkldnn_True_threads_2_precision_fp32_batchsize_4.log"
-    assert infer.read_text() == "loss: 0.1\n"
+    assert infer.read_text() == "class 1, score 0.9\n"
     record = json.loads((run / "report.json").read_text())["results"][5]
     assert record["command"]["env"]["TIPCHAIN_MODE"] == MODE
     assert record["exit_code"] == 0
@@ -58,15 +61,15 @@ def test_a_good_run(capsys):
 
 
 def test_the_results_log_is_appended_under_headers():
-    go("exit 0")
-    go('case "$1" in train.py) echo "Run successfully"; exit 3;; esac')
+    go(TRAINS)
+    go('case "$1" in train.py) echo "Run successfully"; exit 3;; esac' + TRAINS)
     lines = (OUT / "results_python.log").read_text().splitlines()
     heads = [index for index, line in enumerate(lines) if line.startswith("# ==== run ")]
     assert len(heads) == 2
     first, second = lines[: heads[1]], lines[heads[1] :]
     status = [line for line in first if line.startswith("\x1b[33m Run successfully with command - ")]
     assert len(status) == 12
-    assert all(line.endswith("!   \x1b[0m") for line in status)
+    assert all(line.endswith("!  \x1b[0m") for line in status)
     assert "device=cpu" in first[1]
     (failed,) = [line for line in second if "Run failed with command" in line]
     assert "train.py --case a.yaml" in failed
@@ -78,7 +81,7 @@ def test_the_results_log_is_appended_under_headers():
 
 
 def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
-    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac') == 1
+    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac' + TRAINS) == 1
     text = capsys.readouterr().out
     assert "6 passed, 2 failed, 0 errors, 4 skipped in" in text
     assert "not run: export[norm_train;gpus=-1] failed" in text
@@ -139,7 +142,7 @@ def test_only_skips_is_4(monkeypatch):
 
 def test_a_data_folder_of_the_users():
     Path("images").mkdir()
-    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ]', "--data-path", "images") == 0
+    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ] || exit 1' + TRAINS, "--data-path", "images") == 0
     assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
 
 

@@ -190,6 +190,10 @@ def test_long_ids_stay_within_80_columns():
     assert "                    precision=fp32;bs=1;and;so;on]" in lines
 
 
-def test_missing_artifacts_stand_in_the_details():
-    bad = replace(FAILED, missing=("checkpoint: out/best.pdparams",))
-    assert "missing  checkpoint: out/best.pdparams" in render_report(report(bad))
+def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():
+    missing = ("checkpoint: ./out/runs/1/a/best.pdparams", "program: out/runs/1/a/x.json")
+    bad = replace(FAILED, reason=f"exit 0, but no {missing[0]}", missing=missing)
+    lines = render_report(report(bad)).splitlines()
+    assert "  exit 0, but no checkpoint: a/best.pdparams" in lines
+    assert "  missing: program: a/x.json" in lines
+    assert "  missing: checkpoint: a/best.pdparams" not in lines

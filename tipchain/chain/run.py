@@ -25,7 +25,7 @@ from tipchain.chain.leases import Leases
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.process import Stop
 from tipchain.chain.result import Result
-from tipchain.chain.schedule import Policy, Schedule, unaccounted
+from tipchain.chain.schedule import Policy, Schedule, as_reused, unaccounted
 from tipchain.outcome import Outcome
 
 LOOK_S = 0.2
@@ -165,7 +165,7 @@ class _Runner:
         if self.record is None or self.schedule.halt or self.schedule.must_repeat(command):
             return None
         result = self.record.finished(command, self.place)
-        return replace(result, reused=True) if result else None
+        return as_reused(result, command) if result else None
 
     def start(self, pool: ThreadPoolExecutor, number: int, command: Command) -> bool:
         """Start ``command`` unless a GPU that it takes is taken; return whether it started."""

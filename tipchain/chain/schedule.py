@@ -7,8 +7,8 @@ passed. What cannot run gets its result without being started, so that every com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tipchain.chain.hardware import Gpus
 from tipchain.chain.plan import Command, Plan
@@ -115,14 +115,26 @@ def _not_run(command: Command, reason: str, outcome: Outcome = Outcome.SKIP) -> 
     return Result(command=command, outcome=outcome, reason=f"not run: {reason}")
 
 
-def forecast(plan: Plan, gpus: Gpus, policy: Policy) -> tuple[Result, ...]:
-    """Return the results of the commands that would not be started here, if all others passed."""
+def as_reused(result: Result, command: Command) -> Result:
+    """Return the earlier PASS of ``command``, which the plan may name or place otherwise by now."""
+    own = replace(command, argv=result.command.argv, env=result.command.env)
+    return replace(result, command=own, reused=True)
+
+
+def forecast(
+    plan: Plan, gpus: Gpus, policy: Policy, earlier: Callable[[Command], Result | None] | None = None
+) -> tuple[Result, ...]:
+    """Return the results of the commands that would not be started here, if all others passed.
+
+    ``earlier`` gives the PASS of an earlier attempt that still holds.
+    """
     schedule = Schedule(plan.commands, gpus, policy)
     unstarted = []
     while not schedule.done:
         turn = [command for _, command in schedule.ready()]
         for command in turn:
-            result = schedule.unstarted(command)
+            known = earlier(command) if earlier and not schedule.must_repeat(command) else None
+            result = as_reused(known, command) if known else schedule.unstarted(command)
             unstarted += [result] if result else []
             schedule.settle(result or Result(command=command, outcome=Outcome.PASS))
         for result in () if turn else list(schedule.stuck()):

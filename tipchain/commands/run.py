@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.plan import add_chain_arguments, options, text_lines
 from tipchain.commands.report import add_report_arguments, check_targets
-from tipchain.errors import DataError, UsageError
+from tipchain.errors import DataError, RecordError, UsageError
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
+    from tipchain.chain.execute import Place
     from tipchain.chain.plan import Plan
     from tipchain.chain.schedule import Policy
     from tipchain.report.model import RunReport
@@ -38,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     failing.add_argument("--fail-fast", action="store_true", help="end the run at the first failure")
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the latest run of this file and mode: what passed on unchanged inputs is not repeated",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show what would run here and what not, and run nothing"
     )
     add_report_arguments(parser)
@@ -54,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.chain.load import nothing_planned
     from tipchain.chain.plan import PLACEHOLDER
     from tipchain.chain.schedule import Policy
-    from tipchain.runs import new_run
+    from tipchain.report.write import write_report
+    from tipchain.runs import hold_run
 
     check_targets(args)
     setting = Setting(
@@ -67,13 +76,16 @@ def run(args: argparse.Namespace) -> int:
     if not plan.commands:
         print(f"error: {nothing_planned(plan)}", file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
+    earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
-        return _dry_run(plan, setting)
-    try:
-        folder = new_run(Path.cwd() / plan.out)
-    except OSError as error:
-        raise UsageError(f"cannot make a folder for the run below {plan.out}: {error.strerror}") from error
+        return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
+    if earlier:
+        hold_run(earlier)
+    folder = earlier or _new_folder(plan)
     plan = _plan(args, folder.name)
+    if earlier and (report := _whole(plan, folder, setting)):
+        print("nothing is left to do: the latest run passed", file=sys.stderr)
+        return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
     _print_notes(plan)
     return _run(plan, folder, setting)
 
@@ -118,25 +130,70 @@ def _data_folder(path: Path | None) -> Path | None:
     return path.resolve() if path is not None else None
 
 
+def _new_folder(plan: Plan) -> Path:
+    from tipchain.runs import new_run
+
+    try:
+        return new_run(Path.cwd() / plan.out)
+    except OSError as error:
+        raise UsageError(f"cannot make a folder for the run below {plan.out}: {error.strerror}") from error
+
+
+def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
+    from tipchain.chain.execute import Place
+
+    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data)
+
+
+def _earlier_run(plan: Plan) -> Path | None:
+    """Return the folder of the run to go on with; without one, say so."""
+    from tipchain.chain.journal import resumable
+
+    found = resumable(Path.cwd() / plan.out, plan)
+    if found is None:
+        print(f"nothing to resume below {plan.out}: a new run starts", file=sys.stderr)
+    else:
+        print(f"resuming {os.path.relpath(found)}", file=sys.stderr)
+    return found
+
+
+def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
+    """Return the report of the run in ``folder`` if it passed and nothing of ``plan`` is left to do."""
+    from tipchain.chain.journal import Journal
+    from tipchain.report.json_ import load_report
+
+    journal, place = Journal(folder), _place(plan, folder, setting)
+    if not all(journal.finished(command, place) for command in plan.commands):
+        return None
+    try:
+        report = load_report(folder)
+    except RecordError:  # it was killed before it wrote one
+        return None
+    return report if report.exit_code is ExitCode.PASSED else None
+
+
 def _print_notes(plan: Plan) -> None:
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
 
 
-def _dry_run(plan: Plan, setting: Setting) -> int:
-    """Show the plan with what would not run on this machine; make nothing."""
+def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
+    """Show the plan with what would not run on this machine, or not again; make nothing."""
     from tipchain.chain.hardware import Gpus, find_gpus
+    from tipchain.chain.journal import Journal
     from tipchain.chain.schedule import forecast
 
     if setting.json_to or setting.junit_to:
         raise UsageError("--dry-run makes no report, so --json and --junit do not go with it")
     gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
-    unstarted = forecast(plan, gpus, setting.policy)
+    known = partial(Journal(earlier).finished, place=_place(plan, earlier, setting)) if earlier else None
+    unstarted = forecast(plan, gpus, setting.policy, known)
     print("\n".join(text_lines(plan)))
     if unstarted:
         print("\nhere, without being started:")
         for result in unstarted:
-            print(f"  {result.outcome.value:<5}  {result.command.id}\n         {result.reason}")
+            reason = "passed in an earlier attempt" if result.reused else result.reason
+            print(f"  {result.outcome.value:<5}  {result.command.id}\n         {reason}")
     count = len(plan.commands) - len(unstarted)
     print(f"\n{count} of {len(plan.commands)} commands would be started")
     _print_notes(plan)
@@ -144,7 +201,7 @@ def _dry_run(plan: Plan, setting: Setting) -> int:
 
 
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
-    from tipchain.chain.execute import Place
+    from tipchain.chain import journal as journals
     from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
     from tipchain.report.json_ import FILE_NAME, dump_report
@@ -155,12 +212,17 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.runs import atomic_write, prune
 
     stream = sys.stderr if "-" in (setting.json_to, setting.junit_to) else sys.stdout
-    place = Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data)
+    place, journal = _place(plan, folder, setting), journals.Journal(folder)
+    journal.start(plan)
     log, leases = ResultsLog(plan, place, LiveView(stream)), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
-    results, interrupted = run_plan(plan, place, log, policy=setting.policy, leases=leases)
+    results, interrupted = run_plan(plan, place, log, policy=setting.policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
+    if reused := sum(result.reused for result in results):
+        notes.append(
+            f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated"
+        )
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
@@ -173,6 +235,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         interrupted=interrupted,
     )
     report = _with_problem(report, plan.results_log, log.problem)
+    report = _with_problem(report, journals.FILE_NAME, journal.problem)
     try:
         atomic_write(folder / FILE_NAME, dump_report(report))
     except OSError as error:

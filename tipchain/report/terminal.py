@@ -54,7 +54,7 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
             lines += _hanging(mark(outcome, color), text, width)
     for result in report.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR):
-            lines += ["", *_details(result, color, width)]
+            lines += ["", *_details(result, report.run, color, width)]
     if report.notes:
         lines += ["", *(line for note in report.notes for line in _hanging("note:  ", clean(note), width))]
     return "\n".join([*lines, "", *summary_lines(report)])
@@ -123,10 +123,13 @@ def _hanging(head: str, text: str, width: int) -> list[str]:
     return [f"{head}  {body[0]}", *(" " * 9 + line for line in body[1:])]
 
 
-def _details(result: Result, color: bool, width: int) -> list[str]:
+def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
     lines = [f"{mark(result.outcome, color).rstrip()} {clean(result.command.id)}"]
-    lines += textwrap.wrap(clean(result.reason), width, initial_indent="  ", subsequent_indent="  ")
-    lines += (row for text in result.missing for row in _hanging("  missing", clean(text), width))
+    reason, missing = _below(run, result.reason), [_below(run, text) for text in result.missing]
+    for text in (reason, *(f"missing: {one}" for one in missing if one not in reason)):
+        lines += textwrap.wrap(
+            clean(text), width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
         lines.append(
@@ -135,6 +138,11 @@ def _details(result: Result, color: bool, width: int) -> list[str]:
     return lines + [
         f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)
     ]
+
+
+def _below(run: str, text: str) -> str:
+    """Return ``text`` with paths below the run's folder, which heads the table, relative to it."""
+    return text.replace(f"./{run}/", "").replace(f"{run}/", "") if run else text
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -1,0 +1,171 @@
+"""``tipchain run --resume``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE, edit, living, stub
+
+from tipchain.cli import main
+
+MODE = "lite_train_lite_infer"
+OUT = Path("test_tipc/output/net") / MODE
+BODY = """
+echo "$1" >> calls
+for word in "$@"; do
+  case "$word" in
+    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
+    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
+  esac
+done
+[ -e "$1.breaks" ] && exit 3
+[ -e "$1.hangs" ] && { echo $$ > hanging; sleep 60; }
+echo "class 1, score 0.9"
+"""
+INFERENCES = ["infer.py"] * 4
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text(TEMPLATE)
+    Path("a.yaml").write_text("lr: 1")
+    stub(Path("py"), BODY)
+    return tmp_path
+
+
+def words(*options, params="p.txt"):
+    python = str(Path.cwd() / "py")
+    return [sys.executable, "-m", "tipchain", "run", params, MODE, "--python", python, *options]
+
+
+@pytest.fixture
+def go():
+    """Return what runs a process of its own, as runs are held until theirs ends, and gives code and calls."""
+
+    def start(*options, **more):
+        Path("calls").write_text("")
+        done = subprocess.run(words(*options, **more), capture_output=True, text=True, check=False)
+        print(done.stdout, end="")
+        print(done.stderr, end="", file=sys.stderr)
+        return done.returncode, Path("calls").read_text().split()
+
+    return start
+
+
+def runs():
+    return sorted(OUT.glob("runs/*"))
+
+
+def report():
+    (run,) = runs()
+    return json.loads((run / "report.json").read_text())
+
+
+def test_a_failed_step_and_what_needs_it_is_all_that_is_repeated(go, capsys):
+    Path("export.py.breaks").touch()
+    assert go() == (1, ["train.py", "eval.py", "export.py"])
+    Path("export.py.breaks").unlink()
+    capsys.readouterr()
+    assert go("--resume") == (0, ["export.py", *INFERENCES])
+    captured = capsys.readouterr()
+    assert "resuming test_tipc/output/net/" in captured.err
+    assert "train[norm_train;gpus=-1] (earlier)" in captured.out
+    assert "note:    2 of 7 commands passed in an earlier attempt" in captured.out
+    assert [one["reused"] for one in report()["results"]] == [True, True, *[False] * 5]
+    log = (OUT / "results_python.log").read_text()
+    assert log.count("Run successfully with command") == 2 + 5
+    assert log.count("# ==== run ") == 2
+
+
+def test_the_usual_names_lead_to_the_repeated_logs(go):
+    Path("eval.py.breaks").touch()
+    go()
+    Path("eval.py.breaks").unlink()
+    go("--resume")
+    (run,) = runs()
+    evals = [one for one in report()["results"] if one["command"]["step"] == "eval"]
+    assert (run / evals[0]["log"]).read_text() == "class 1, score 0.9\n"
+
+
+def test_a_killed_run_goes_on_where_it_stopped(go):
+    Path("eval.py.hangs").touch()
+    with subprocess.Popen(words(), stdout=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while not Path("hanging").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert go("--resume")[0] == 2, "it still goes on"
+        process.kill()
+        process.communicate(timeout=60)
+    Path("eval.py.hangs").unlink()
+    assert go("--resume") == (0, ["eval.py", "export.py", *INFERENCES])
+    assert not living(Path("hanging"))
+    assert len(runs()) == 1
+
+
+def test_what_has_changed_is_repeated_with_all_that_needs_it(go):
+    Path("infer.py.breaks").touch()
+    go()
+    Path("infer.py.breaks").unlink()
+    Path("a.yaml").write_text("lr: 2")
+    assert go("--resume") == (0, ["train.py", "eval.py", "export.py", *INFERENCES])
+
+
+def test_a_parameter_file_may_have_been_corrected(go):
+    Path("infer.py.breaks").touch()
+    go()
+    Path("p.txt").write_text(
+        edit(Path("p.txt").read_text(), ("inference:", "inference:infer2.py"), ("eval:", "eval:eval2.py"))
+    )
+    assert go("--resume") == (0, ["eval2.py", *["infer2.py"] * 4])
+
+
+def test_nothing_to_resume_starts_a_new_run(go, capsys):
+    code, calls = go("--resume")
+    assert (code, len(calls)) == (0, 7)
+    assert "nothing to resume below test_tipc/output/net/" in capsys.readouterr().err
+
+
+def test_another_mode_or_file_is_another_run(go):
+    go()
+    Path("q.txt").write_text(Path("p.txt").read_text())
+    assert go("--resume", params="q.txt")[0] == 0
+    assert len(runs()) == 2
+
+
+def test_a_run_that_passed_is_shown_and_not_repeated(go, capsys):
+    assert go("--only", "train")[0] == 0
+    assert go("--resume", "--only", "train") == (0, [])
+    captured = capsys.readouterr()
+    assert "nothing is left to do" in captured.err
+    assert "1 passed, 0 failed" in captured.out
+    assert go("--resume") == (0, ["eval.py", "export.py", *INFERENCES]), "more was asked for"
+    assert go("--resume") == (0, [])
+    Path("a.yaml").write_text("lr: 2")
+    assert len(go("--resume")[1]) == 7
+    assert len(runs()) == 1
+
+
+def test_a_dry_run_says_what_would_be_left_out(go, capsys):
+    Path("export.py.breaks").touch()
+    go()
+    capsys.readouterr()
+    before = {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*") if path.name != "calls"}
+    assert go("--resume", "--dry-run") == (0, [])
+    text = capsys.readouterr().out
+    after = {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*") if path.name != "calls"}
+    assert after == before
+    assert "  PASS   train[norm_train;gpus=-1]\n         passed in an earlier attempt" in text
+    assert "5 of 7 commands would be started" in text
+    assert runs()[0].name in text
+
+
+def test_a_journal_that_cannot_be_written_is_an_error(capsys, monkeypatch):
+    monkeypatch.setattr("tipchain.chain.journal.FILE_NAME", "absent/journal.jsonl")
+    assert main(words()[3:]) == 1
+    assert "absent/journal.jsonl: cannot be written: No such file" in capsys.readouterr().out

@@ -1,0 +1,191 @@
+"""The options of ``tipchain run`` that say what runs, where, and how much at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import ALIGNMENT, TEMPLATE, edit, living, stub
+
+from tipchain.chain.hardware import Gpus
+from tipchain.cli import main
+
+MODE = "lite_train_lite_infer"
+OUT = Path("test_tipc/output/net") / MODE
+LEAVES = """
+for word in "$@"; do
+  case "$word" in
+    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
+    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
+  esac
+done
+echo "class 1, score 0.9"
+"""
+WITHOUT_EXPORT = edit(TEMPLATE, ("norm_export", "norm_export:null"))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text(TEMPLATE + ALIGNMENT)
+    return tmp_path
+
+
+def python(body=LEAVES):
+    return ["--python", str(stub(Path.cwd() / "py", body))]
+
+
+def run(*options, body=LEAVES):
+    return main(["run", "p.txt", MODE, *python(body), *options])
+
+
+def report():
+    (found,) = OUT.glob("runs/*/report.json")
+    return json.loads(found.read_text())
+
+
+def outcomes():
+    return {one["command"]["id"].partition("[")[0]: one["outcome"] for one in report()["results"]}
+
+
+def test_only_runs_what_is_named_and_what_that_needs(capsys):
+    assert run("--only", "eval") == 0
+    assert outcomes() == {"train": "PASS", "eval": "PASS"}
+    assert "2 of 12 commands are selected" in " ".join(report()["notes"])
+    assert "2 of 12 commands are selected" in capsys.readouterr().err
+
+
+def test_skip_leaves_out_and_says_what_needed_it(capsys):
+    assert run("--skip", "export", "--skip", "align") == 0
+    assert outcomes() == {"train": "PASS", "eval": "PASS", "infer": "SKIP"}
+    assert "not run: export[norm_train;gpus=-1] is left out (--skip)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_pattern_that_names_nothing_is_2_and_makes_nothing(command, capsys):
+    assert main([command, "p.txt", MODE, "--only", "trian"]) == 2
+    assert "did you mean 'train'?" in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+def test_plan_selects_too(capsys):
+    assert main(["plan", "p.txt", MODE, "--skip", "align", "--only", "*", "--json"]) == 0
+    captured = capsys.readouterr()
+    steps = {command["step"] for command in json.loads(captured.out)["commands"]}
+    assert steps == {"train", "eval", "export", "infer"}
+    assert "7 of 12 commands are selected" in captured.err
+
+
+def test_nothing_left_is_4(capsys):
+    assert run("--only", "eval", "--skip", "*") == 4
+    assert "0 of 12 commands are selected" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_everything_and_makes_nothing(capsys, monkeypatch):
+    gpus = Gpus(trouble="no usable GPU on this machine")
+    monkeypatch.setattr("tipchain.chain.hardware.find_gpus", lambda: gpus)
+    Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0|-1")))
+    words = python()
+    before = sorted(Path.cwd().rglob("*"))
+    assert main(["run", "p.txt", MODE, *words, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert sorted(Path.cwd().rglob("*")) == before
+    assert "train.py --case a.yaml" in text
+    assert "  SKIP   train[norm_train;gpus=0]\n         not run: no usable GPU on this machine" in text
+    assert "         not run: export[norm_train;gpus=0] was not run" in text
+    assert "  SKIP   train[norm_train;gpus=-1]" not in text
+    assert main(["run", "p.txt", MODE, *words, "--dry-run", "--require-gpu"]) == 0
+    assert "  ERROR  train[norm_train;gpus=0]" in capsys.readouterr().out
+
+
+def test_a_dry_run_of_nothing_is_4_and_makes_no_report(capsys):
+    assert run("--dry-run", "--json", "r.json") == 2
+    assert "--dry-run makes no report" in capsys.readouterr().err
+    Path("p.txt").write_text(edit(TEMPLATE, ("norm_train", "norm_train:null")))
+    assert run("--dry-run") == 4
+
+
+def test_a_gpu_that_is_required(monkeypatch):
+    gpus = Gpus(trouble="no usable GPU on this machine")
+    monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: gpus)
+    Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0")))
+    assert run("--require-gpu") == 1
+    assert outcomes()["train"] == "ERROR"
+
+
+def test_fail_fast_stops_where_keep_going_does_not():
+    body = 'case "$1" in *02_test*) exit 1;; esac\n' + LEAVES
+    assert run("--fail-fast", body=body) == 1
+    reasons = {one["reason"] for one in report()["results"] if one["outcome"] == "SKIP"}
+    assert reasons == {"not run: align[02] failed (--fail-fast)"}
+    assert [one["outcome"] for one in report()["results"]][:2] == ["PASS", "FAIL"]
+
+
+def test_keep_going_is_what_happens_anyway():
+    body = 'case "$1" in *02_test*) exit 1;; esac\n' + LEAVES
+    assert run("--keep-going", body=body) == 1
+    assert [one["outcome"] for one in report()["results"]].count("PASS") == 11
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--jobs", "0"], "'0' is not a number of commands, 1 or more"),
+        (["--jobs", "-1"], "is not a number of commands"),
+        (["--jobs", "two"], "is not a number of commands"),
+        (["--keep-going", "--fail-fast"], "not allowed with argument"),
+        (["--timeout", "-1"], "'-1' is not a positive number of seconds, nor none"),
+        (["--timeout", "inf"], "'inf' is not a positive number of seconds, nor none"),
+    ],
+)
+def test_wrong_options_are_2(options, message, capsys):
+    assert run(*options) == 2
+    assert message in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+def test_no_limit_can_be_asked_for(capsys):
+    assert main(["plan", "p.txt", MODE, "--timeout", "none", "--json"]) == 0
+    text = capsys.readouterr().out
+    assert {one["timeout_s"] for one in json.loads(text)["commands"]} == {None}
+    assert "Infinity" not in text
+    assert run("--timeout", "none", "--only", "train") == 0
+    assert report()["results"][0]["command"]["timeout_s"] is None
+
+
+def test_independent_commands_run_at_once():
+    """Each of the two waits for the other: one after the other they could not pass."""
+    body = """
+    meet() { touch "$1"; for i in $(seq 200); do [ -e "$2" ] && return 0; sleep 0.05; done; exit 1; }
+    case "$1" in
+      *01_test*) meet align train ;;
+      train.py) meet train align ;;
+    esac
+    """
+    assert run("--jobs", "2", "--only", "train", "--only", "align[01]", body=body + LEAVES) == 0
+    assert [one["command"]["step"] for one in report()["results"]] == ["align", "train"]
+
+
+def test_an_interrupt_ends_all_jobs():
+    body = """
+    case "$1" in *01_test*|train.py) sleep 60 & echo $! > "child-${1##*/}"; echo $$ > "pid-${1##*/}"; wait;; esac
+    """
+    argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, *python(body), "--jobs", "4"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 60
+    while len(list(Path.cwd().glob("pid-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGTERM)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "2 errors, 10 skipped" in text
+    assert "Traceback" not in text
+    files = [*Path.cwd().glob("pid-*"), *Path.cwd().glob("child-*")]
+    assert len(files) == 4
+    assert not any(map(living, files))

@@ -1,0 +1,94 @@
+"""The suite's log of status lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tipchain.chain.execute import Place
+from tipchain.chain.plan import Command, Plan
+from tipchain.chain.result import Result
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+from tipchain.report.status_log import ResultsLog, as_comment, status_record
+
+SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)
+COMMAND = Command(id="train[x]", step="train", argv=("python", "a b.py"), log="out/runs/R/train.log")
+PLAN = Plan(
+    params="p.txt", mode=Mode.WHOLE_INFER, suite="template", model="net", out="out", run="out/runs/R",
+    status="{model} - {command} - {log} ! ", commands=(COMMAND,), latest=(), notes=(),
+)  # fmt: skip
+
+
+def result(outcome=Outcome.PASS, **more):
+    return Result(command=COMMAND, outcome=outcome, log="train.log", **more)
+
+
+def test_the_line_is_the_suites_own():
+    status, comment = status_record(result(exit_code=0), PLAN, "R").split("\n")
+    assert (
+        status
+        == "\x1b[33m Run successfully with command - net - python 'a b.py' - out/runs/R/train.log !  \x1b[0m"
+    )
+    assert comment == "# R train[x] PASS 0.0s exit=0 log=train.log"
+
+
+def test_the_redirection_stands_where_the_suite_shows_it():
+    shows = replace(PLAN, redirected=frozenset({"train"}))
+    status, _ = status_record(result(Outcome.FAIL, exit_code=1), shows, "R").split("\n")
+    assert "Run failed with command - net - python 'a b.py' > out/runs/R/train.log 2>&1  - out/" in status
+    other = replace(PLAN, redirected=frozenset({"eval"}))
+    assert "2>&1" not in status_record(result(), other, "R")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        result(Outcome.SKIP, reason="not run: Run successfully failed"),
+        result(Outcome.PASS, reused=True),
+    ],
+    ids=["not run", "not repeated"],
+)
+def test_what_did_not_run_has_a_comment_only(one):
+    text = status_record(one, PLAN, "R")
+    assert text.startswith("# ")
+    assert "\n" not in text
+    assert not SCRAPERS.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Run successfully", "run  failed", "x Run\tfailed with", "Run successfully Run failed"]
+)
+def test_no_comment_can_be_taken_for_a_status(text):
+    assert not SCRAPERS.search(as_comment(text))
+    assert as_comment(text).startswith("# ")
+
+
+def test_comments_are_one_line_without_escapes():
+    assert as_comment("a\nb\r\nc\x0bd \x1b[31mred\x07") == "# a b c d red"
+
+
+def test_a_failed_artifact_check_gives_its_reason_and_a_program_never():
+    left = result(Outcome.FAIL, exit_code=0, reason="left no checkpoint")
+    assert status_record(left, PLAN, "R").endswith("reason=left no checkpoint")
+    said = result(Outcome.FAIL, exit_code=3, reason="exit 3: Run successfully")
+    assert status_record(said, PLAN, "R").endswith("exit=3 log=train.log")
+
+
+def test_a_run_starts_with_a_header_and_the_suites_own(tmp_path):
+    plan = replace(
+        PLAN, params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----"
+    )
+    place = Place(root=tmp_path, run=tmp_path / "out/runs/R", mode=plan.mode)
+    log = ResultsLog(plan, place, view=None)
+    first, second, third = (tmp_path / "out/results.log").read_text().splitlines()
+    assert first == "# ==== run R ===="
+    assert second.startswith("# time=")
+    assert "params=Run_failed.txt" in second
+    assert third == "---- whole_infer ----"
+    assert log.problem == ""
+    assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == [
+        "results.log"
+    ]
