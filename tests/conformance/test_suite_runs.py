@@ -1,0 +1,172 @@
+"""A chain of every suite, run in a checkout of its shape with programs that leave what that suite's do.
+
+The programs are stubs. What they leave is written down here, apart from the profiles: the file names that each
+suite's own programs use.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from chain_samples import edit, stub
+
+from tipchain.chain.hardware import Gpus
+from tipchain.chain.profiles import get_suite
+from tipchain.cli import main
+
+SAMPLES = Path(__file__).parent / "samples"
+MODE = "lite_train_lite_infer"
+PROGRAM = ("inference.pdmodel", "inference.pdiparams")
+# Tells the steps apart by what its caller wrote into it: "key of the folder|files" for each program.
+STUB = """
+for rule in {rules}; do
+  IFS='|' read -r program key files <<< "$rule"
+  case " $* " in *" $program "*)
+    for word in "$@"; do
+      case "$word" in "$key"=*) for file in $files; do
+        path="${{word#*=}}/$file"; mkdir -p "${{path%/*}}"; echo data > "$path"
+      done ;; esac
+    done ;;
+  esac
+done
+case " $* " in *" {infer} "*) echo 'class_id: 3, score: 0.97' ;; esac
+"""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A sample, the edits that make a chain for the CPU of it, and what its programs leave where."""
+
+    suite: str
+    sample: str
+    changes: tuple[tuple[str, str], ...]
+    train: tuple[str, str, str]
+    export: tuple[str, str, str]
+    infer: str
+    folders: tuple[str, ...]
+    results: str = "results_python.log"
+
+
+CHAINS = (
+    Chain(
+        "paddleclas", "resnet_amp", (("-o Global.auto_cast", "-o Global.auto_cast:null"),),
+        ("tools/train.py", "Global.output_dir", "ResNet_amp_demo/latest.pdparams"),
+        ("tools/export_model.py", "Global.save_inference_dir", " ".join(PROGRAM)), "python/predict_cls.py",
+        ("ppcls", "deploy"),
+    ),
+    Chain(
+        "paddledetection", "yolo_slim",
+        (("auto_cast", "auto_cast:null"), ("trainer:", "trainer:norm_train"), ("use_gpu", "use_gpu:False")),
+        ("tools/train.py", "save_dir", "yolo_slim/model_final.pdparams"),
+        ("tools/export_model.py", "--output_dir", "yolo_slim/model.pdmodel yolo_slim/model.pdiparams"),
+        "./deploy/python/infer.py", ("ppdet",),
+    ),
+    Chain(
+        "paddleseg", "liteseg_slim",
+        (("--precision", "--precision:null"), ("trainer:", "trainer:norm_train"), ("infer_quant", "infer_quant:False")),
+        ("tools/train.py", "--save_dir", "iter_20/model.pdparams"),
+        ("tools/export.py", "--out", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("paddleseg",),
+    ),
+    Chain(
+        "medicalseg", "vnet_prune", (("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
+        ("train.py", "--save_dir", "best_model/model.pdparams"),
+        ("export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("medicalseg",),
+    ),
+    Chain(
+        "panopticseg", "mask2former", (("--device:cpu|gpu|gpu", "--device:cpu"),),
+        ("tools/train.py", "--save_dir", "best_model/model.pdparams"),
+        ("tools/export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py",
+        ("paddlepanseg",),
+    ),
+    Chain(
+        "paddlevideo", "pp_tsm", (),
+        ("main.py", "output_dir", "ppTSM_PP-demo_epoch_00001.pdparams ppTSM_PP-demo_epoch_00002.pdparams"),
+        ("tools/export_model.py", "output_path", "ppTSM.pdmodel ppTSM.pdiparams"), "tools/predict.py",
+        ("paddlevideo",),
+    ),
+    Chain(
+        "paddlerec", "wide_deep", (("--precision", "--precision:fp32"),),
+        ("tools/trainer.py", "runner.model_save_path", "0/rec.pdparams"),
+        ("tools/to_static.py", "runner.export_path", "rec.pdmodel rec.pdiparams"), "tools/paddle_infer.py",
+        ("models/rank",), "results.log",
+    ),
+    Chain(
+        "paddlegan", "edvr", (),
+        ("tools/main.py", "output_dir", "edvr_demo-2026-01-01-00-00/iter_5_checkpoint.pdparams"),
+        ("tools/export_model.py", "--", ""), "tools/inference.py", ("ppgan",),
+    ),
+    Chain(
+        "template", "amp_pact", (("amp:", "amp:null"), ("--precision", "--precision:fp32")),
+        ("tools/train.py", "output_dir", "latest.pdparams"),
+        ("tools/export_model.py", "save_dir", " ".join(PROGRAM)), "infer.py", ("tools",),
+    ),
+    Chain(
+        "alexnet", "hosts", (("trainer:", "trainer:norm_train"), ("--use-gpu", "--use-gpu:False")),
+        ("train.py", "--output-dir", "latest.pdparams"),
+        ("tools/export_model.py", "--save-inference-dir", " ".join(PROGRAM)), "deploy/infer.py", ("tools",),
+    ),
+    Chain(
+        "tutorial", "hosts_amp", (("trainer:", "trainer:norm_train"),),
+        ("train.py", "--output-dir", "latest.pdparams"),
+        ("tools/export_model.py", "--save-inference-dir", " ".join(PROGRAM)), "deploy/infer.py", ("tools",),
+    ),
+)  # fmt: skip
+
+
+def prepare(chain, root):
+    """Make a checkout with the chain's file for one CPU leg and a stub interpreter; return both."""
+    for folder in chain.folders:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    text = (SAMPLES / chain.suite / f"{chain.sample}.txt").read_text()
+    text = edit(text, ("gpu_list", "gpu_list:-1"), *chain.changes)
+    params = root / "test_tipc/configs/net/train_infer_python.txt"
+    params.parent.mkdir(parents=True)
+    params.write_text(text)
+    rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
+    body = STUB.format(rules=rules, infer=chain.infer)
+    if chain.suite == "paddlegan":  # its export names the folder in a word of its own
+        body += 'case " $* " in *" tools/export_model.py "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
+        body += '; echo 1 > "$last/a.pdiparams" ;; esac\n'
+    return params.relative_to(root), stub(root / "py", body)
+
+
+def go(chain, root, monkeypatch, *options, body=None):
+    monkeypatch.chdir(root)
+    params, python = prepare(chain, root)
+    if body:
+        python.write_text(python.read_text().replace("\nfor rule", f"\n{body}\nfor rule", 1))
+    suite = () if get_suite(chain.suite).marks.folders else ("--suite", chain.suite)
+    return main(["run", str(params), MODE, "--lenient", "--python", str(python), "--json", "r.json", *suite, *options])
+
+
+def results():
+    return json.loads(Path("r.json").read_text())["results"]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.suite)
+def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
+    code = go(chain, tmp_path, monkeypatch)
+    shown = capsys.readouterr()
+    assert code == 0, shown.out[-3000:] + shown.err
+    steps = {result["command"]["step"]: result["outcome"] for result in results() if result["outcome"] != "SKIP"}
+    assert steps["train"] == steps["export"] == steps["infer"] == "PASS"
+    (log,) = Path().glob(f"test_tipc/output/*/{MODE}/{chain.results}")
+    passed = sum(result["outcome"] == "PASS" for result in results())
+    lines = [line for line in log.read_text().splitlines() if not line.startswith("#")]
+    assert sum(line.startswith("\x1b[33m Run successfully with command - ") for line in lines) == passed
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.suite)
+def test_a_training_that_leaves_nothing_fails_in_every_suite(chain, tmp_path, monkeypatch, capsys):
+    program = chain.train[0]
+    trains = f'case " $* " in *" {program} "*) case " $* " in *"{chain.train[1]}="*) exit 0 ;; esac ;; esac'
+    assert go(chain, tmp_path, monkeypatch, body=trains) == 1
+    first = next(result for result in results() if result["outcome"] != "SKIP")
+    assert (first["command"]["step"], first["outcome"]) == ("train", "FAIL")
+    assert "no checkpoint" in first["reason"]
+    rest = [result["outcome"] for result in results() if result is not first]
+    assert set(rest) == {"SKIP"}
