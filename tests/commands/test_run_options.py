@@ -189,3 +189,17 @@ def test_an_interrupt_ends_all_jobs():
     files = [*Path.cwd().glob("pid-*"), *Path.cwd().glob("child-*")]
     assert len(files) == 4
     assert not any(map(living, files))
+
+
+def test_runs_with_folders_of_their_own_share_nothing():
+    for folder in ("one", "two/deep"):
+        assert run("--workdir", folder, "--only", "train") == 0
+        (log,) = Path(folder).rglob("results_python.log")
+        assert log.read_text().count("# ==== run ") == 1
+        assert (Path(folder) / "net" / MODE / "norm_train_gpus_-1_autocast_null/best.pdparams").exists()
+    assert not Path("test_tipc").exists()
+
+
+def test_a_folder_that_cannot_be_had_is_2(capsys):
+    assert run("--workdir", "p.txt") == 2
+    assert "cannot make a folder for the run below p.txt/" in capsys.readouterr().err

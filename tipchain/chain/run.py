@@ -234,11 +234,8 @@ def _signals(interrupt: Callable[[], None]) -> Iterator[None]:
 
     # nohup ignores SIGHUP, and means it; so do shells for SIGINT of what they start in the background.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {
-        number: signal.signal(number, heard)
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
+    heeded = [number for number in numbers if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, heard) for number in heeded}
     try:
         yield
     finally:
