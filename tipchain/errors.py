@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import lru_cache
 from os import PathLike
 
 
@@ -110,5 +111,12 @@ class OutputError(TipchainError):
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     """Return ``"did you mean 'x'?"`` for the closest choice, or None when nothing is close."""
-    close = difflib.get_close_matches(word, list(choices), n=1)
-    return f"did you mean {close[0]!r}?" if close else None
+    close = _closest(word, tuple(choices))
+    return None if close is None else f"did you mean {close!r}?"
+
+
+@lru_cache(maxsize=4096)
+def _closest(word: str, choices: tuple[str, ...]) -> str | None:
+    """Return the closest choice; remembered, for many files ask the same and difflib is slow."""
+    close = difflib.get_close_matches(word, choices, n=1)
+    return close[0] if close else None

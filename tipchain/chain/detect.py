@@ -57,6 +57,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
 
 def fits(file: ParamFile, suite: Suite) -> bool:
     """Return whether ``file`` has the layout of ``suite``."""
+    if not has_headers(file, suite):
+        return False
     try:
         checked_slots(file, suite)
     except ParamsError:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tipchain.errors import ParamsError
 
 HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+)\s*=+\s*")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ def parse_params(text: str, path: str = "<text>") -> ParamFile:
     headers: list[tuple[str, int]] = []
     params: list[Param] = []
     for number, line in enumerate(lines, 1):
-        if any(ord(character) < 32 and character != "\t" for character in line) or "\x7f" in line:
+        if CONTROL.search(line):
             raise ParamsError("a control character in the line", file=path, line=number, found=ascii(line))
         bare = line.strip()
         if not bare or bare.startswith("#"):

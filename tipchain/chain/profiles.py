@@ -38,6 +38,7 @@ OWN = Path("test_tipc/tipchain_suite.yaml")
 STYLES = ("models", "kinds", "quantize")
 
 
+@cache
 def suite_names() -> tuple[str, ...]:
     """Return the names of the shipped suites."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tipchain.chain.params import Param, ParamFile, split_lines
 from tipchain.chain.suites import SlotRule, Suite
@@ -110,9 +110,8 @@ def _check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     for found, line in trailing:
         if found in seen and found not in OTHER_SECTIONS:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
-        hint = did_you_mean(found, known)
         # A section of some other driver is none of ours; a mistyped one of ours is.
-        if found not in known and hint:
+        if found not in known and (hint := did_you_mean(found, known)):
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
         seen.add(found)
 
@@ -165,10 +164,21 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
     return Slot(role=role, key=param.key, value=param.value.strip(), file=file.path, line=param.line)
 
 
-def legacy_slots(text: str, path: str, suite: Suite) -> Slots:
+def cut_slots(slots: Slots, suite: Suite) -> Slots:
+    """Return ``slots`` with keys and values as the original drivers cut them."""
+    return {role: _cut(slot, suite) for role, slot in slots.items()}
+
+
+def legacy_slots(text: str, path: str, suite: Suite, *, whole: bool = False) -> Slots:
     """Return the slots as the original drivers count them.
 
     They drop empty lines, look no key up, and cut values at the second ``:``; some read the first lines only.
+
+    Args:
+        text: the file's text.
+        path: its name, for messages.
+        suite: the profile.
+        whole: leave values whole; what is left of the originals' reading is the counting.
     """
     physical = split_lines(text)
     numbered = [(number, line) for number, line in enumerate(physical, 1) if line]
@@ -183,7 +193,7 @@ def legacy_slots(text: str, path: str, suite: Suite) -> Slots:
         header = next((n for n, line in enumerate(physical, 1) if _has_word(line, TO_STATIC_SECTION)), 0)
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
-    return slots
+    return slots if whole else cut_slots(slots, suite)
 
 
 def _has_word(line: str, word: str) -> bool:
@@ -192,8 +202,13 @@ def _has_word(line: str, word: str) -> bool:
 
 def _legacy_slot(role: str, line: str, number: int, path: str, suite: Suite) -> Slot:
     key, colon, rest = line.partition(":")
-    value = rest if suite.rest and colon else line if suite.rest else rest.partition(":")[0]
-    return Slot(role=role, key=_echoed(key), value=_echoed(value), file=path, line=number)
+    value = line if suite.rest and not colon else rest
+    return Slot(role=role, key=key, value=value, file=path, line=number)
+
+
+def _cut(slot: Slot, suite: Suite) -> Slot:
+    value = slot.value if suite.rest else slot.value.partition(":")[0]
+    return replace(slot, key=_echoed(slot.key), value=_echoed(value))
 
 
 def _echoed(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from tipchain.errors import ParamsError
 
 Words = tuple[str, ...]
 NOTHING = ("", "null")
+# What makes splitting more than cutting at blanks; most values have none of it.
+_SPECIAL = re.compile(r"""[^\x20-\x7e]|["'\\`();<>|&]""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,8 @@ def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """
     if pipes:
         text = text.replace("|", " ")
+    if not _SPECIAL.search(text):
+        return tuple(text.split())
     if operator := _shell_operator(text):
         raise slot.error(
             f"{operator!r} would be acted on by a shell; tipchain runs programs without one",
