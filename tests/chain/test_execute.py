@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from chain_samples import living, stub
 
-from tipchain.chain.execute import Place, claim_log, judge, run_command
+from tipchain.chain.execute import Place, claim_log, judge, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
 from tipchain.chain.process import Ending
 from tipchain.modes import Mode
@@ -233,3 +234,10 @@ def test_an_ending_alone_is_judged_as_before():
 def test_a_stray_child_of_a_command_is_ended(go, tmp_path):
     assert go("setsid sleep 60 & echo $! > child").outcome is Outcome.PASS
     assert not living(Path(tmp_path / "child"))
+
+
+def test_python_is_the_projects_own_or_else_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    own = str(Path(sys.executable).parent)
+    assert search_path(Path(sys.prefix).parent) == f"{own}:/usr/bin"
+    assert search_path(tmp_path) == f"/usr/bin:{own}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -156,10 +155,10 @@ def test_known_skips_and_missing_gpus_are_skips_with_their_reasons(tmp_path, mon
 
 
 def test_the_environment_of_a_command(tmp_path):
-    show = "echo $TIPCHAIN_RUN $TIPCHAIN_MODE $TIPCHAIN_DATA $X ${PATH%%:*} $HOME"
+    show = "echo $TIPCHAIN_RUN $TIPCHAIN_MODE $TIPCHAIN_DATA $X $HOME"
     results, _ = go(tmp_path, command("train", show, env={"X": "1"}), command("eval", show, step="eval"))
     head = f"{tmp_path}/run lite_train_whole_infer {tmp_path}/test_tipc/data"
-    rest = f"{Path(sys.executable).parent} {os.environ['HOME']}"
+    rest = os.environ["HOME"]
     assert results["train"].tail == (f"{head}/lite_data 1 {rest}",)
     assert results["eval"].tail == (f"{head}/whole_data {rest}",)
     assert results["train"].command.env["TIPCHAIN_MODE"] == "lite_train_whole_infer"

@@ -121,7 +121,8 @@ def test_a_missing_interpreter_is_an_error_that_says_what_to_do(capsys):
     )
 
 
-def test_python_is_the_environments():
+def test_python_is_the_environments_where_the_user_has_none(monkeypatch):
+    monkeypatch.setenv("PATH", str(Path.cwd()))
     Path("train.py").write_text("import sys; print(sys.executable)")
     main(["run", "p.txt", MODE])
     (run,) = (OUT / "runs").iterdir()

@@ -174,13 +174,22 @@ def claim_log(path: Path) -> Path:
     raise AssertionError
 
 
+def search_path(root: Path) -> str:
+    """Return the PATH of commands: where ``python`` is looked for.
+
+    The environment that tipchain runs in comes first if it is the project's own, below ``root``. Elsewhere (a suite's
+    checkout, tipchain in an environment of its own) it comes last: there ``python`` is the user's.
+    """
+    own, given = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
+    projects = Path(sys.prefix).is_relative_to(root)
+    return os.pathsep.join(filter(None, (own, given) if projects else (given, own)))
+
+
 def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop | None) -> Ending:
-    own = str(Path(sys.executable).parent)
-    path = os.pathsep.join(filter(None, (own, os.environ.get("PATH", os.defpath))))
     return call(
         ready.command.argv,
         cwd=place.root / ready.command.cwd,
-        env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": path, **ready.env},
+        env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": search_path(place.root), **ready.env},
         log=ready.log or place.log(ready.command),
         timeout_s=ready.command.timeout_s,
         watch=watch,
