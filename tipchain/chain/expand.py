@@ -323,7 +323,9 @@ class _Expander:
         slot = self.spec.slots.get("inference_dir")
         if slot is None or (slot.absent and self.on("null")):
             return ""
-        return "" if slot.value in ("null", "##") else f"/{slot.value}"
+        if slot.value in ("null", "##") or (not slot.value and self.on("run-id")):
+            return ""  # an empty value makes the original write a slash twice, the same path
+        return f"/{slot.value}"
 
     def rename(self, run: _Run) -> None:
         """Rename the model file as one original does, for the rest of the plan."""
@@ -585,6 +587,7 @@ class _Expander:
         if self.spec.inference is None:
             self.tell("null", "inference is null, so nothing is inferred")
             return
+        self.told_data(source)
         axis = self.spec.axes["device"]
         seen: set[Words] = set()
         for value in axis.values:
@@ -597,6 +600,14 @@ class _Expander:
                 )
                 continue
             self.infer_on(kind, value, source, seen)
+
+    def told_data(self, source: _Source) -> None:
+        """Tell of data that the original does not pass to inference after training."""
+        role = self.suite.infer.data
+        chosen = self.spec.slots.get(role)
+        if self.spec.mode.trains and source.data and (chosen is None or chosen.absent):
+            message = "is used after training too; the original passes no data there"
+            self.tell("inference-flags", message, self.spec.slots["infer_data"], "info")
 
     def infer_on(self, kind: str, value: str, source: _Source, seen: set[Words]) -> None:
         """Add the inferences on one device."""
@@ -640,14 +651,19 @@ class _Expander:
             "data": source.data,
         }
         for role in ("device", *self.axes_of(rule)):
-            raw = role in infer.raw and not self.on("null")
-            roles[role] = flag(spec.axes[role].slot, facts[role], raw=raw, fixes=spec.fixes)
+            raw, slot = role in infer.raw, spec.axes[role].slot
+            roles[role] = flag(slot, facts[role], raw=raw and not self.on("null"), fixes=spec.fixes)
+            if raw and not roles[role]:
+                message = "is null and left out; the original writes it all the same"
+                self.tell("null", message, slot, "info")
         return (*self.python, *(spec.inference or ()), *self.filler.words(rule.arguments, facts, roles))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
         """Tell of settings that the original drops on this device."""
         for item in rule.arguments:
             if not any(test.name == "fixed" and test.values == AT_INFERENCE for test in item.when):
+                continue
+            if not self.filler.holds(item.when, facts):
                 continue
             slot = self.spec.slots.get(item.role or item.flag)
             if slot is not None and slot.key not in NOTHING and not (item.role and slot.absent):
