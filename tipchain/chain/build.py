@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tipchain.chain.fixes import ALL, NONE, Finding
 from tipchain.chain.gpus import original_leg, parsed_leg
 from tipchain.chain.params import ParamFile
-from tipchain.chain.slots import Alignment, Slots, alignment_params, checked_slots, legacy_slots
+from tipchain.chain.slots import Alignment, Slots, alignment_params, checked_slots, cut_slots, legacy_slots
 from tipchain.chain.spec import AMP, Axis, ChainSpec, InferModel, Leg, Trainer
 from tipchain.chain.suites import Suite, TrainerRule
 from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
@@ -45,7 +45,12 @@ def build_spec(
     Raises:
         ParamsError: the file does not fit the suite's layout, or a value is impossible.
     """
-    slots = checked_slots(file, suite)
+    if "sections" in fixes or text is None:
+        slots = checked_slots(file, suite)
+    else:
+        slots = legacy_slots(text, file.path, suite, whole=True)
+    if "whole-value" not in fixes:
+        slots = cut_slots(slots, suite)
     reader = SpecReader(slots, suite, mode, fixes=fixes, lenient=lenient)
     if text is not None:
         reader.compare(legacy_slots(text, file.path, suite))
@@ -150,10 +155,14 @@ class SpecReader:
                 self.tell(
                     "sections", slot, f"the original reads line {other.line} here: it counts lines", "info"
                 )
+            elif other.key.strip() != slot.key:
+                self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
             elif other.value.strip() != slot.value:
                 self.tell(
                     "whole-value", slot, f"the original cuts the value to {other.value.strip()!r}", "info"
                 )
+            elif other.key != slot.key or plain_list(other.value) != slot.values:
+                self.tell("sections", slot, "the original takes blanks for part of a name", "info")
 
     # Names and programs
 
@@ -237,23 +246,14 @@ class SpecReader:
                     slot, f"has two values for {name}", expected="one value for each mode", hint=None
                 )
             values.setdefault(name, value)
-        return self._mode_value(slot, values)
+        value, fixed = self._mode_value(slot, values), self.suite.fixed_epoch
+        if role == "epoch" and fixed and value != fixed:
+            found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
+            self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
+        return value
 
     def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
         name = self.mode.value
-        if (
-            slot.role == "epoch"
-            and self.suite.fixed_epoch
-            and values.get(name, "")
-            not in (
-                "",
-                self.suite.fixed_epoch,
-            )
-        ):
-            self.tell(
-                "clas-epochs", slot,
-                f"{name} trains {values[name]}; the original always {self.suite.fixed_epoch}", "info",
-            )  # fmt: skip
         if values.get(name) or not self.fixes:
             return values.get(name, "")
         if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and values.get(LITE) and self.on("mode-fallback"):
@@ -290,7 +290,8 @@ class SpecReader:
         if not self.on("devices"):
             return original
         leg = parsed_leg(slot, text, use_gpu, self.suite)
-        if (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched):
+        differs = (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched)
+        if differs and self.mode.trains:
             self.tell(
                 "devices", slot,
                 f"{text!r} is {len(leg.gpus)} GPUs on {leg.nodes} hosts; the original, which counts characters, takes "
@@ -312,11 +313,12 @@ class SpecReader:
             return flag(slot, values[index], fixes=self.fixes)
         if not self.on("device-per-leg") or not values or slot.absent or slot.key in NOTHING:
             return ()
-        self.tell(
-            "device-per-leg",
-            slot,
-            f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
-        )
+        if self.mode.trains:
+            self.tell(
+                "device-per-leg",
+                slot,
+                f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
+            )
         return flag(slot, values[-1], fixes=self.fixes)
 
     def autocasts(self) -> tuple[str, ...]:
@@ -435,11 +437,11 @@ class SpecReader:
         quants, texts = self.quants(), self.list_of(exports)
         models = []
         for index, path in enumerate(self.list_of(slot)):
+            if path == "null" and self.suite.whole.unset:
+                continue  # the one original that looks
             if path in NOTHING and self.on("null"):
                 self.tell("null", slot, "null is no model; the original exports it without weights", "info")
                 continue
-            if path == "null" and self.suite.whole.unset:
-                continue  # the one original that looks
             if index >= len(texts) and self.on("null"):
                 self.tell(
                     "default", exports, f"has no entry for the model {path}, which is inferred with as it is"
@@ -495,7 +497,7 @@ class SpecReader:
         """Return the inference axes by role."""
         rules = self.suite.infer.rules.values()
         fixed = self.on("inference-flags")
-        roles = {role for rule in rules for role in (rule.fixed_axes if fixed else rule.axes)}
+        roles = {role for rule in rules for role in (*rule.axes, *(rule.fixed_axes if fixed else ()))}
         return {role: self._axis(role) for role in sorted({"device", *roles})}
 
     def _axis(self, role: str) -> Axis:
@@ -506,8 +508,6 @@ class SpecReader:
             self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else ())
         if slot.key not in NOTHING and not values:
             self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
-        if absent and role in self.suite.infer.raw:
-            self.tell("null", slot, "is null and left out; the original writes it all the same", "info")
         if self.on("null") and (slot.key in NOTHING or slot.value == "null"):
             values = ("null",)
         return Axis(slot=slot, values=values)
@@ -534,10 +534,5 @@ class SpecReader:
         image, role = self.slots["infer_data"], self.suite.infer.data
         chosen = self.slots.get(role)
         if self.on("inference-flags") and (chosen is None or chosen.absent):
-            if not image.absent:
-                self.tell(
-                    "inference-flags", image, "is used after training too; the original passes no data there",
-                    "info",
-                )  # fmt: skip
             chosen = image
         return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)

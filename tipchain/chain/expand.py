@@ -6,7 +6,7 @@ import glob
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import PurePosixPath
@@ -612,51 +612,74 @@ class _Expander:
     def infer_on(self, kind: str, value: str, source: _Source, seen: set[Words]) -> None:
         """Add the inferences on one device."""
         rule = self.suite.infer.rules[kind]
-        points = list(self.points(rule, source))
+        filler, points = self.settled_points(kind, rule, source)
         if not points:
             self.tell("default", self.why_no_point(kind, rule, source.quant))
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
-            argv = self.infer_argv(rule, facts, source)
+            argv = self.infer_argv(rule, facts, source, filler)
             if argv in seen and self.on("inference-flags"):
                 self.tell("inference-flags", "a command that would be repeated is planned once", None, "info")
                 continue
             seen.add(argv)
-            self.tell_inference_flags(rule, facts, kind)
+            if filler is self.filler:
+                self.tell_inference_flags(rule, facts, kind)
             self.add_inference(kind, rule, facts, argv, source)
 
-    def points(self, rule: InferRule, source: _Source) -> Iterator[Mapping[str, str]]:
+    def settled_points(
+        self, kind: str, rule: InferRule, source: _Source
+    ) -> tuple[Filler, Sequence[Mapping[str, str]]]:
+        """Return the inference product of a device, and what fills in its arguments.
+
+        Where no setting of the file can be passed on this device, the original's commands without them stay.
+        """
+        points = list(self.points(rule, source, self.filler))
+        if not self.on("inference-flags"):
+            return self.filler, points
+        plain = replace(self.filler, fixes=self.spec.fixes - {"inference-flags"})
+        original = list(self.points(rule, source, plain))
+        if not points and original:
+            return plain, original
+        kept = [{role: point[role] for role in rule.axes} for point in points]
+        if any(point not in kept for point in original) or any(point not in original for point in kept):
+            axes = ", ".join(self.spec.axes[role].slot.key for role in rule.axes)
+            quantized = "a quantized model" if source.quant == "True" else "this model"
+            message = f"on the {kind.upper()} {quantized} is inferred with other combinations of {axes}"
+            self.tell("inference-flags", f"{message} than in the original", None, "info")
+        return self.filler, points
+
+    def points(self, rule: InferRule, source: _Source, filler: Filler) -> Iterator[Mapping[str, str]]:
         """Yield the inference product of a device, without the points that cannot be."""
-        roles = self.axes_of(rule)
+        roles = self.axes_of(rule, filler)
         for values in product(*(self.spec.axes[role].values for role in roles)):
             point = dict(zip(roles, values, strict=True))
             facts = {**source.facts, **point, "quant": source.quant}
-            if not any(self.filler.holds(tests, facts) for tests in rule.skip):
+            if not any(filler.holds(tests, facts) for tests in rule.skip):
                 yield point
 
-    def axes_of(self, rule: InferRule) -> tuple[str, ...]:
-        return rule.fixed_axes if self.on("inference-flags") else rule.axes
+    def axes_of(self, rule: InferRule, filler: Filler) -> tuple[str, ...]:
+        return rule.fixed_axes if "inference-flags" in filler.fixes else rule.axes
 
     def why_no_point(self, kind: str, rule: InferRule, quant: str) -> str:
         """Return the note on a device that has nothing to infer."""
-        axes = [self.spec.axes[role].slot for role in self.axes_of(rule)]
+        axes = [self.spec.axes[role].slot for role in self.axes_of(rule, self.filler)]
         settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
         return f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {quant})"
 
-    def infer_argv(self, rule: InferRule, facts: Facts, source: _Source) -> Words:
+    def infer_argv(self, rule: InferRule, facts: Facts, source: _Source, filler: Filler) -> Words:
         spec, infer = self.spec, self.suite.infer
-        model = self.filler.fill(infer.model, facts)
+        model = filler.fill(infer.model, facts)
         roles: dict[str, Words] = {
             "model": flag(spec.slots["model_dir"], model, literal=True, fixes=spec.fixes),
             "data": source.data,
         }
-        for role in ("device", *self.axes_of(rule)):
+        for role in ("device", *self.axes_of(rule, filler)):
             raw, slot = role in infer.raw, spec.axes[role].slot
             roles[role] = flag(slot, facts[role], raw=raw and not self.on("null"), fixes=spec.fixes)
             if raw and not roles[role]:
                 message = "is null and left out; the original writes it all the same"
                 self.tell("null", message, slot, "info")
-        return (*self.python, *(spec.inference or ()), *self.filler.words(rule.arguments, facts, roles))
+        return (*self.python, *(spec.inference or ()), *filler.words(rule.arguments, facts, roles))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
         """Tell of settings that the original drops on this device."""
@@ -676,8 +699,8 @@ class _Expander:
         parts.append(kind)
         parts += [
             f"{SHORT_NAMES.get(role, role)}={facts[role]}"
-            for role in self.axes_of(rule)
-            if facts[role] not in NOTHING and spec.axes[role].slot.key not in NOTHING
+            for role in self.axes_of(rule, self.filler)
+            if facts.get(role, "") not in NOTHING and spec.axes[role].slot.key not in NOTHING
         ]
         gpu = source.gpu if kind == "gpu" else None
         result = Artifact(what="result line", in_log=True, line=self.suite.result_line)

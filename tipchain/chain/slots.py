@@ -207,8 +207,9 @@ def _legacy_slot(role: str, line: str, number: int, path: str, suite: Suite) -> 
 
 
 def _cut(slot: Slot, suite: Suite) -> Slot:
-    value = slot.value if suite.rest else slot.value.partition(":")[0]
-    return replace(slot, key=_echoed(slot.key), value=_echoed(value))
+    value = _echoed(slot.value if suite.rest else slot.value.partition(":")[0])
+    key = _echoed(slot.key)
+    return slot if (key, value) == (slot.key, slot.value) else replace(slot, key=key, value=value)
 
 
 def _echoed(text: str) -> str:
