@@ -76,10 +76,10 @@ def checked_slots(file: ParamFile, suite: Suite) -> Slots:
         ParamsError: a section or line is missing, added or out of place, with file and line.
     """
     sections = layout_sections(suite, file)
-    _check_headers(file, sections)
+    check_headers(file, sections)
     slots: dict[str, Slot] = {}
     for number, section in enumerate(sections):
-        slots.update(_section_slots(file, section, file.headers[number][0]))
+        slots.update(section_slots(file, section, file.headers[number][0]))
     if suite.to_static:
         slots.update(_to_static_slot(file))
     return slots
@@ -90,7 +90,12 @@ def _to_static_slot(file: ParamFile) -> Iterable[tuple[str, Slot]]:
     return [("to_static", _slot(file, "to_static", params[0]))] if params else []
 
 
-def _check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
+def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
+    """Refuse headers that are missing, out of place or mistyped.
+
+    Raises:
+        ParamsError: they are.
+    """
     for index, section in enumerate(sections):
         name = section.title
         if index >= len(file.headers):
@@ -116,7 +121,12 @@ def _check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         seen.add(found)
 
 
-def _section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tuple[str, Slot]]:
+def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tuple[str, Slot]]:
+    """Yield the slots of one section by role.
+
+    Raises:
+        ParamsError: a line is missing, added or out of place.
+    """
     params = list(file.section(header))
     index = 0
     for rule in section.rules:
