@@ -384,7 +384,8 @@ class SpecReader:
 
     def _trainer(self, slot: Slot, name: str) -> Trainer | None:
         if name in NOTHING and self.on("null"):
-            self.tell("null", slot, "names no trainer, so nothing is trained")
+            code = "nothing-planned" if self.suite.unknown_trainer == "skip" else "null"
+            self.tell(code, slot, "names no trainer, so nothing is trained")
             return None
         rule = self._rule(slot, name)
         if rule is None:
@@ -468,7 +469,7 @@ class SpecReader:
             if (name in whole.klquant_kinds) != klquant:
                 continue
             place = index if self.on("kl-index") else len(models)
-            if index != len(models):
+            if quants[index : index + 1] != quants[len(models) : len(models) + 1]:
                 self.tell(
                     "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}",
                     "info",
