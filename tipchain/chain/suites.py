@@ -243,7 +243,8 @@ class Suite:
         save: name of the folder that a training writes.
         vars: further variables.
         weights: what training leaves.
-        weights_else: names below the folder, in its place where it is not there.
+        weights_else: patterns of names below the folder, the first that is there counts: after ``weights`` where
+            ``weights_there`` is given, otherwise instead.
         weights_there: when it is taken to be there in a plan of the original.
         train: training.
         before: commands in front of training.
