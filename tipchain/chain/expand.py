@@ -482,13 +482,15 @@ class _Expander:
         own = f"{head}/{weights.removeprefix(folder + '/')}"
         others = [f"{head}/{self.filler.fill(one, self.facts())}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
-        return (own, *others) if self.suite.weights_there or not others else tuple(others)
+        if not self.on("seg-name") or not others:
+            return (own,)
+        return (own, *others) if self.suite.weights_there else tuple(others)
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
-        files = self.candidates(weights) if self.on("seg-name") else self.candidates(weights)[:1]
-        code = "seg-name" if len(files) > 1 else "no-shell"
-        if not self.on(code) or (len(files) < 2 and not re.search(r"[*?\[]", self.name)):
+        files = self.candidates(weights)
+        code = "seg-name" if self.suite.weights_else and self.on("seg-name") else "no-shell"
+        if not self.on(code) or files == (glob.escape(weights),):
             return ()
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
