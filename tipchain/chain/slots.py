@@ -137,7 +137,7 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tu
             raise _too_short(file, section, header, rule, len(params))
         if not rule.allows(param.key):
             raise ParamsError(
-                f"expected {_wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
+                f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
                 file=file.path,
                 line=param.line,
                 hint=did_you_mean(param.key, [key for key in rule.keys if "*" not in key]),
@@ -154,8 +154,10 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tu
         )
 
 
-def _wanted(rule: SlotRule) -> str:
-    return " or ".join(f"`{key}:`" for key in rule.keys) if rule.keys else f"the line for {rule.role}"
+def wanted(rule: SlotRule) -> str:
+    """Return what may stand as key on the line for ``rule``, for messages."""
+    named = [key for key in rule.keys if key != "null"] or rule.keys
+    return " or ".join(f"`{key}:`" for key in named) if named else f"the line for {rule.role}"
 
 
 def _too_short(file: ParamFile, section: Section, header: str, rule: SlotRule, count: int) -> ParamsError:
@@ -164,7 +166,7 @@ def _too_short(file: ParamFile, section: Section, header: str, rule: SlotRule, c
     end = next((line for line in following if line > start), len(file.lines) + 1)
     return ParamsError(
         f"section [{header}] has {count} lines, expected {section.size}: "
-        f"expected {_wanted(rule)}, found its end; is a line missing above?",
+        f"expected {wanted(rule)}, found its end; is a line missing above?",
         file=file.path,
         line=max(end - 1, 1),
     )
