@@ -562,14 +562,16 @@ class _Expander:
                     (),
                     {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"},
                 )
-        quantizes = whole.style == "quantize"
+        folder = facts["folder"]
+        if whole.style == "quantize":  # named from where inference runs
+            folder = posixpath.normpath(f"{self.suite.infer.cwd}/{folder}")
         command = Command(
             id=label or spec.mode.value,
             step="export",
             argv=(*self.python, *program, *self.filler.words(whole.export, facts, roles)),
             env={} if self.options.gpu_id is None else {VISIBLE: self.options.gpu_id},
             leg=label or "whole_infer",
-            leaves=() if quantizes else self.exported_files(facts["folder"]),
+            leaves=self.exported_files(folder),
         )
         return self.add(command, log=self.filler.fill(whole.log, facts))
 
