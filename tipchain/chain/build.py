@@ -161,7 +161,9 @@ class SpecReader:
                 self.tell(
                     "whole-value", slot, f"the original cuts the value to {other.value.strip()!r}", "info"
                 )
-            elif other.key != slot.key or plain_list(other.value) != slot.values:
+            elif other.key != slot.key or (
+                role not in self.suite.programs and plain_list(other.value) != slot.values
+            ):
                 self.tell("sections", slot, "the original takes blanks for part of a name", "info")
 
     # Names and programs

@@ -302,6 +302,12 @@ class Suite:
         return frozenset(rule.role for rule in self.layout if rule.role)
 
     @property
+    def programs(self) -> frozenset[str]:
+        """The roles whose values are programs with their arguments."""
+        trained = {role for rule in self.trainers for role in (*rule.command, rule.export)}
+        return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained})
+
+    @property
     def to_static(self) -> bool:
         """Whether the section of the static-graph training holds a trainer."""
         return any(rule.key == "to_static" for rule in self.trainers)
