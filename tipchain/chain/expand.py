@@ -217,13 +217,10 @@ class _Expander:
         """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
         found = fixed if self.on("devices") else self.exported
         if gpus and self.on("devices") and fixed != self.exported and self.spec.mode.trains:
-            shown = self.exported if self.exported is not None else "nothing"
-            self.tell(
-                "devices",
-                f"a command that should see {fixed or 'no setting of'} CUDA_VISIBLE_DEVICES gets {shown} from the original",
-                self.spec.slots["gpu_list"],
-                "info",
-            )
+            there = "leaves it unset" if self.exported is None else f"has {self.exported} there"
+            here = "is not set" if fixed is None else f"is {fixed}"
+            message = f"{VISIBLE} {here} for each command of a leg; for some the original {there}"
+            self.tell("devices", message, self.spec.slots["gpu_list"], "info")
         return {} if found is None else {VISIBLE: found}
 
     # Alignment
@@ -279,10 +276,9 @@ class _Expander:
         if self.spec.eval is not None:
             self.follow("eval", self.suite.eval, self.spec.eval, run, trained)
         if trainer.export is None:
-            self.tell(
-                "default",
-                f"{trainer.name} has no export program, so its model is neither exported nor inferred",
-            )
+            rule = next(rule for rule in self.suite.trainers if rule.kind == trainer.kind)
+            message = f"{trainer.name} has no export program, so its model is neither exported nor inferred"
+            self.tell("default", message, self.spec.slots.get(rule.export))
         else:
             self.export_and_infer(run, trainer.export, trained)
         if self.suite.devices.unset_after == "iteration":
@@ -619,7 +615,7 @@ class _Expander:
         rule = self.suite.infer.rules[kind]
         filler, points = self.settled_points(kind, rule, source)
         if not points:
-            self.tell("default", self.why_no_point(kind, rule, source.quant))
+            self.tell("default", self.why_no_point(kind, rule, source.quant), self.spec.axes["device"].slot)
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
             argv = self.infer_argv(rule, facts, source, filler)
@@ -650,7 +646,8 @@ class _Expander:
             axes = ", ".join(self.spec.axes[role].slot.key for role in rule.axes)
             quantized = "a quantized model" if source.quant == "True" else "this model"
             message = f"on the {kind.upper()} {quantized} is inferred with other combinations of {axes}"
-            self.tell("inference-flags", f"{message} than in the original", None, "info")
+            device = self.spec.axes["device"].slot
+            self.tell("inference-flags", f"{message} than in the original", device, "info")
         return self.filler, points
 
     def points(self, rule: InferRule, source: _Source, filler: Filler) -> Iterator[Mapping[str, str]]:
