@@ -143,7 +143,9 @@ class SpecReader:
         if not (self.lenient or self.collect or ignored):
             raise slot.error(message, expected=expected, hint=hint)
         severity = "error" if self.collect else "info" if ignored else "warning"
-        self.tell(code, slot, message + (f"; {hint}" if hint else f"; expected {expected}"), severity)
+        unread = f" ({self.suite.title} itself never reads it)" if slot.role in self.suite.unread else ""
+        advice = f"; {hint}" if hint else f"; expected {expected}"
+        self.tell(code, slot, f"{message}{unread}{advice}", severity)
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""
@@ -238,7 +240,7 @@ class SpecReader:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(
                     slot,
-                    f"unknown mode {name!r}",
+                    f"unknown mode {name!r}" if "=" in part else f"{part!r} is no mode=value",
                     expected=", ".join(MODE_NAMES),
                     hint=hint,
                     code="closed-modes",
@@ -282,7 +284,7 @@ class SpecReader:
         legs = [self._leg(slot, index, text) for index, text in enumerate(values)]
         if len(self.distinct(slot)) < len(legs):
             legs = [leg for index, leg in enumerate(legs) if values.index(values[index]) == index]
-        if not legs:
+        if not legs and self.mode.trains:
             self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
         return tuple(legs)
 
@@ -333,7 +335,7 @@ class SpecReader:
             if value not in AUTOCASTS and slot.key not in NOTHING:
                 hint = did_you_mean(value, AUTOCASTS)
                 self.complain(slot, f"unknown precision {value!r}", expected="|".join(AUTOCASTS), hint=hint)
-        if not values:
+        if not values and self.mode.trains:
             self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
         for value in values:
             self.folder_name(slot, value)
@@ -418,8 +420,9 @@ class SpecReader:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
             return ()
         style = {"models": self._listed, "kinds": self._kinds, "quantize": self._quantized}[whole.style]
+        before = len(self.findings)
         models = style()
-        if not models:
+        if not models and all(one.code != "nothing-planned" for one in self.findings[before:]):
             self.tell(
                 "nothing-planned", slot, f"names no model, so {self.mode.value} has nothing to infer with"
             )
@@ -490,7 +493,7 @@ class SpecReader:
         if command.absent or command.value.strip() == "False":
             self.tell(
                 "nothing-planned", command,
-                f"is {command.value or 'empty'}; {self.mode.value} does nothing else in {self.suite.title}",
+                f"is {command.value or 'empty'}; without training {self.suite.title} does nothing else",
             )  # fmt: skip
             return ()
         path = self.slots["infer_model"].value
