@@ -77,14 +77,26 @@ def has_headers(file: ParamFile, suite: Suite) -> bool:
 
 def score(file: ParamFile, suite: Suite, root: Path | None) -> int:
     """Return how many of the suite's marks the file and its checkout bear."""
+    return len(marks_in_file(file, suite)) + FOLDER_WEIGHT * len(marks_in_checkout(suite, root))
+
+
+def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
+    """Return the marks of ``suite`` that the file bears, in words."""
     marks = suite.marks
     keys = {param.key for param in file.params}
     words = [param.value.split() for param in file.params]
     heads = {found[0] for found in words if found}
-    found = sum(key in keys for key in marks.keys) + sum(value in heads for value in marks.values)
-    found += sum(name in marks.headers for name, _ in file.headers)
-    folders = () if root is None else marks.folders
-    return found + FOLDER_WEIGHT * sum((root / folder).is_dir() for folder in folders if root is not None)
+    return (
+        *(f"the key {key}" for key in marks.keys if key in keys),
+        *(f"the program {value}" for value in marks.values if value in heads),
+        *(f"the section [{name}]" for name, _ in file.headers if name in marks.headers),
+    )
+
+
+def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
+    """Return the marks of ``suite`` that the checkout bears, in words."""
+    folders = () if root is None else suite.marks.folders
+    return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
 
 
 def _is_tutorial(file: ParamFile) -> bool:

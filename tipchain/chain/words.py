@@ -83,7 +83,7 @@ def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
         text = text.replace("|", " ")
     if not _SPECIAL.search(text):
         return tuple(text.split())
-    if operator := _shell_operator(text):
+    if operator := shell_operator(text):
         raise slot.error(
             f"{operator!r} would be acted on by a shell; tipchain runs programs without one",
             hint="put single quotes around it if it is meant literally",
@@ -94,7 +94,7 @@ def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
         raise slot.error(f"cannot be split into words: {str(error).lower()}") from error
 
 
-def _shell_operator(text: str) -> str:
+def shell_operator(text: str) -> str:
     """Return the first thing in ``text`` that a shell would act on, "" if there is none."""
     quote, index = "", 0
     while index < len(text):

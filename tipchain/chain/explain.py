@@ -1,0 +1,194 @@
+"""What each line of a parameter file means and what becomes of it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tipchain.chain.params import HEADER, ParamFile
+from tipchain.chain.plan import Command, Plan
+from tipchain.chain.roles import PROGRAMS, meaning
+from tipchain.chain.slots import ALIGNMENT_SECTION, OTHER_SECTIONS, Slots
+from tipchain.chain.suites import Item, Suite
+from tipchain.chain.words import NOTHING, Slot, split_words
+from tipchain.errors import ParamsError
+from tipchain.modes import Mode
+
+Plans = Mapping[Mode, Plan]
+STEPS = {"train": "training", "eval": "evaluation", "export": "export", "infer": "inference"}
+LISTS = {"gpu_list", "trainer", "infer_model", "infer_export", "infer_quant"}
+NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
+LONGEST_WORD = 60
+MOST_VALUES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a file.
+
+    Attributes:
+        number: 1-based.
+        text: the line.
+        role: what the engine calls it, "" for a header or a comment.
+        meaning: what it is for.
+        use: what becomes of it, "" where there is nothing to say.
+    """
+
+    number: int
+    text: str
+    role: str
+    meaning: str
+    use: str
+
+
+def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[Line, ...]:
+    """Return the lines of ``file`` with what they are for and what ``plans`` make of them."""
+    by_line = {slot.line: slot for slot in slots.values()}
+    section = ""
+    lines = []
+    for number, text in enumerate(file.lines, 1):
+        header = HEADER.fullmatch(text.strip())
+        section = header[1] if header else section
+        slot = by_line.get(number)
+        if slot is not None:
+            use = _use(slot, suite, plans)
+            lines.append(Line(number=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
+        elif text.strip():
+            what = _beside(text, section, is_header=header is not None)
+            lines.append(Line(number=number, text=text, role="", meaning=what, use=""))
+    return tuple(lines)
+
+
+def _beside(text: str, section: str, *, is_header: bool) -> str:
+    """Return what a line is that no slot has."""
+    if section == ALIGNMENT_SECTION and not text.strip().startswith("#"):
+        return "what to align with the reference before the chain"
+    if is_header:
+        return "section" if section not in OTHER_SECTIONS else "section of another driver, not read here"
+    if text.strip().startswith("#"):
+        return "a comment; the original counts it as a line"
+    return "for another driver, not read here"
+
+
+def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
+    if slot.role in suite.unread:
+        return f"{suite.title} never reads it"
+    if PROGRAMS.fullmatch(slot.role):
+        return _program_use(slot, plans)
+    if slot.role in LISTS:
+        return _list_use(slot)
+    return "" if slot.role in NAMES else _argument_use(slot, suite, plans)
+
+
+def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
+    if slot.key in NOTHING:
+        return "the key is null, so it is left out"
+    steps = _steps(slot.role, suite)
+    passed = "; ".join(_passed(slot, steps, plans))
+    if not passed and steps and slot.absent:
+        return f"{slot.value or 'empty'}, so it is left out"
+    return passed or "in no command of these modes"
+
+
+def _program_use(slot: Slot, plans: Plans) -> str:
+    if slot.absent:
+        return "null: there is none"
+    words = _words(slot.value, slot)
+    ids = [one for one in _commands(plans) if words and _has(one.argv, words)]
+    count = len({one.id for one in ids})
+    return (
+        f"run by {count} command{'s' * (count != 1)} of these modes"
+        if count
+        else "in no command of these modes"
+    )
+
+
+def _list_use(slot: Slot) -> str:
+    if not slot.values:
+        return "empty"
+    return "" if slot.absent else f"{len(slot.values)} entr{'ies' if len(slot.values) > 1 else 'y'}"
+
+
+def _steps(role: str, suite: Suite) -> tuple[str, ...]:
+    """Return the steps whose arguments a role may be among."""
+    infer = suite.infer
+    found = {
+        "train": suite.train.arguments,
+        "eval": suite.eval.arguments,
+        "export": tuple(chain(suite.whole.export, *(step.arguments for step in suite.export))),
+        "infer": tuple(chain.from_iterable(rule.arguments for rule in infer.rules.values())),
+    }
+    also = {
+        "infer": {
+            "device", "model_dir", "infer_data",
+            *(axis for rule in infer.rules.values() for axis in rule.fixed_axes),
+        }
+    }  # fmt: skip
+    return tuple(
+        step for step, items in found.items()
+        if role in {name for item in items for name in _item_roles(item)} | also.get(step, set())
+    )  # fmt: skip
+
+
+def _item_roles(item: Item) -> Iterable[str]:
+    return filter(None, (item.role, item.flag, item.key))
+
+
+def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
+    """Yield how the plans pass a slot to each step, as ``training: `-o Global.epochs=2` in lite_...``."""
+    key = _words(slot.key, slot)
+    for step in steps:
+        found: dict[str, list[str]] = {}
+        there = []
+        for mode, plan in plans.items():
+            commands = [one for one in plan.commands if one.step == step]
+            there += [mode.value] if commands else []
+            for text in dict.fromkeys(text for one in commands for text in _flags(one.argv, key)):
+                found.setdefault(text, []).append(mode.value)
+        if found:
+            yield f"{STEPS[step]} gets {_listed(found, there)}"
+
+
+def _listed(found: Mapping[str, Sequence[str]], modes: Sequence[str]) -> str:
+    shown = [
+        f"`{_short(text)}`" + ("" if len(own) == len(modes) else f" in {', '.join(own)}")
+        for text, own in list(found.items())[:MOST_VALUES]
+    ]
+    more = len(found) - MOST_VALUES
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST_WORD:
+        return text
+    half = LONGEST_WORD // 2
+    return f"{text[:half]}...{text[-half:]}"
+
+
+def _flags(argv: Sequence[str], key: Sequence[str]) -> Iterator[str]:
+    """Yield each place of ``argv`` that has ``key=value`` or ``key value``."""
+    for index in range(len(argv) - len(key) + 1):
+        *head, last = argv[index : index + len(key)]
+        if list(key[:-1]) != head:
+            continue
+        if last.startswith(f"{key[-1]}="):
+            yield " ".join((*head, last))
+        elif last == key[-1]:
+            yield " ".join(argv[index : index + len(key) + 1])
+
+
+def _has(argv: Sequence[str], words: Sequence[str]) -> bool:
+    size = len(words)
+    return any(tuple(argv[start : start + size]) == tuple(words) for start in range(len(argv) - size + 1))
+
+
+def _commands(plans: Plans) -> Iterator[Command]:
+    return chain.from_iterable(plan.commands for plan in plans.values())
+
+
+def _words(text: str, slot: Slot) -> tuple[str, ...]:
+    try:
+        return split_words(text, slot, pipes=True)
+    except ParamsError:
+        return (text,)
