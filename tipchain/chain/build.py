@@ -98,7 +98,7 @@ class SpecReader:
         by_mode = (
             {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
             if trains
-            else {}
+            else self.whole_config()
         )
         return ChainSpec(
             suite=self.suite,
@@ -229,6 +229,28 @@ class SpecReader:
             return self.suite.fixed_epoch
         if slot.absent or slot.key == "null":
             return ""
+        value, fixed = self._mode_value(slot, self.entries(slot)), self.suite.fixed_epoch
+        if role == "epoch" and fixed and value != fixed:
+            found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
+            self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
+        return value
+
+    def whole_config(self) -> Mapping[str, str]:
+        """Return the configuration for an export without training: this mode's, else that of the whole data."""
+        slot = self.slots.get("config")
+        if (
+            slot is None
+            or slot.absent
+            or "config" not in self.suite.mode_lists
+            or not self.on("panoptic-vars")
+        ):
+            return {}
+        values = self.entries(slot)
+        names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
+        return {"config": next((values[name] for name in names if values.get(name)), "")}
+
+    def entries(self, slot: Slot) -> Mapping[str, str]:
+        """Return the entries of a list of ``mode=value``."""
         values: dict[str, str] = {}
         for part in self.list_of(slot):
             name, _, value = part.partition("=")
@@ -250,11 +272,7 @@ class SpecReader:
                     slot, f"has two values for {name}", expected="one value for each mode", hint=None
                 )
             values.setdefault(name, value)
-        value, fixed = self._mode_value(slot, values), self.suite.fixed_epoch
-        if role == "epoch" and fixed and value != fixed:
-            found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
-            self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
-        return value
+        return values
 
     def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
         name = self.mode.value

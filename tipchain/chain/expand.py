@@ -618,6 +618,7 @@ class _Expander:
             self.tell("default", self.why_no_point(kind, rule, source.quant), self.spec.axes["device"].slot)
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
+            facts["results"] = self.results(source)
             argv = self.infer_argv(rule, facts, source, filler)
             if argv in seen and self.on("inference-flags"):
                 self.tell("inference-flags", "a command that would be repeated is planned once", None, "info")
@@ -626,6 +627,11 @@ class _Expander:
             if filler is self.filler:
                 self.tell_inference_flags(rule, facts, kind)
             self.add_inference(kind, rule, facts, argv, source)
+
+    def results(self, source: _Source) -> str:
+        """Return where inference writes results; several models have a folder each."""
+        shared = not self.on("run-id") or not source.label
+        return self.base if shared else f"{self.base}/{slug(source.label)}"
 
     def settled_points(
         self, kind: str, rule: InferRule, source: _Source
