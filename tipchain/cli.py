@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
     "report": ("tipchain.commands.report", "render a finished run again"),
     "convert-weights": ("tipchain.commands.convert_weights", "convert torch weights for the Paddle port"),
+    "lint": ("tipchain.commands.lint", "explain parameter files and say what is wrong in them"),
     "plan": ("tipchain.commands.plan", "show the commands of a parameter file without running them"),
     "prepare": ("tipchain.commands.prepare", "prepare the data and weights of a mode"),
     "run": ("tipchain.commands.run", "run the chain of a parameter file"),

@@ -21,6 +21,7 @@ LISTS = {"gpu_list", "trainer", "infer_model", "infer_export", "infer_quant"}
 NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
 LONGEST_WORD = 60
 MOST_VALUES = 4
+MOST_IDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
         if slot is not None:
             use = _use(slot, suite, plans)
             lines.append(Line(number=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
-        elif text.strip():
+        elif text.strip() and (header or section not in OTHER_SECTIONS):
             what = _beside(text, section, is_header=header is not None)
             lines.append(Line(number=number, text=text, role="", meaning=what, use=""))
     return tuple(lines)
@@ -62,12 +63,17 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
 
 def _beside(text: str, section: str, *, is_header: bool) -> str:
     """Return what a line is that no slot has."""
-    if section == ALIGNMENT_SECTION and not text.strip().startswith("#"):
-        return "what to align with the reference before the chain"
+    bare = text.strip()
     if is_header:
-        return "section" if section not in OTHER_SECTIONS else "section of another driver, not read here"
-    if text.strip().startswith("#"):
-        return "a comment; the original counts it as a line"
+        return (
+            "section"
+            if section not in OTHER_SECTIONS
+            else "section of another driver, which chains do not read"
+        )
+    if bare.startswith("#"):
+        return "a comment; the original counts it as a line" if bare.strip("#") else "separator"
+    if section == ALIGNMENT_SECTION:
+        return "what to align with the reference, before the chain"
     return "for another driver, not read here"
 
 
@@ -86,7 +92,7 @@ def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
         return "the key is null, so it is left out"
     steps = _steps(slot.role, suite)
     passed = "; ".join(_passed(slot, steps, plans))
-    if not passed and steps and slot.absent:
+    if not passed and slot.absent:
         return f"{slot.value or 'empty'}, so it is left out"
     return passed or "in no command of these modes"
 
@@ -95,19 +101,15 @@ def _program_use(slot: Slot, plans: Plans) -> str:
     if slot.absent:
         return "null: there is none"
     words = _words(slot.value, slot)
-    ids = [one for one in _commands(plans) if words and _has(one.argv, words)]
-    count = len({one.id for one in ids})
-    return (
-        f"run by {count} command{'s' * (count != 1)} of these modes"
-        if count
-        else "in no command of these modes"
-    )
+    ids = list(dict.fromkeys(one.id for one in _commands(plans) if words and _has(one.argv, words)))
+    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+    return f"run as {', '.join(ids[:MOST_IDS])}{more}" if ids else "in no command of these modes"
 
 
 def _list_use(slot: Slot) -> str:
-    if not slot.values:
-        return "empty"
-    return "" if slot.absent else f"{len(slot.values)} entr{'ies' if len(slot.values) > 1 else 'y'}"
+    if slot.absent:
+        return slot.value or "empty"
+    return f"{len(slot.values)} entries" if len(slot.values) > 1 else ""
 
 
 def _steps(role: str, suite: Suite) -> tuple[str, ...]:
@@ -144,7 +146,8 @@ def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
         for mode, plan in plans.items():
             commands = [one for one in plan.commands if one.step == step]
             there += [mode.value] if commands else []
-            for text in dict.fromkeys(text for one in commands for text in _flags(one.argv, key)):
+            texts = (_in_run(text, plan) for one in commands for text in _flags(one.argv, key))
+            for text in dict.fromkeys(texts):
                 found.setdefault(text, []).append(mode.value)
         if found:
             yield f"{STEPS[step]} gets {_listed(found, there)}"
@@ -157,6 +160,12 @@ def _listed(found: Mapping[str, Sequence[str]], modes: Sequence[str]) -> str:
     ]
     more = len(found) - MOST_VALUES
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _in_run(text: str, plan: Plan) -> str:
+    """Return ``text`` with the name of the run's folder shortened, which has the mode in it."""
+    head, there, tail = text.partition(plan.run)
+    return f"{head.rpartition('=')[0]}=RUN{tail}" if there and "=" in head else text.replace(plan.run, "RUN")
 
 
 def _short(text: str) -> str:

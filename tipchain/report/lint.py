@@ -1,0 +1,203 @@
+"""What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from tipchain.chain.fixes import SEVERITIES
+from tipchain.chain.lint import Found, Linted
+from tipchain.modes import Mode
+from tipchain.report.terminal import clean
+
+COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
+WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
+NOUNS: Mapping[str, tuple[str, str]] = {
+    "error": ("error", "errors"),
+    "warning": ("warning", "warnings"),
+    "info": ("remark", "remarks"),
+}
+# What differs from the originals in every chain, whatever its file says.
+GENERAL: Mapping[str, str] = {
+    "true-exit": "each command is judged by its own exit status and by what it leaves, and a failed step skips "
+    "what needs it; the originals go on and exit 0, some report the status of a `cat` or `echo`",
+    "nothing-planned": "a plan without commands is exit code 4 with the reason, not a silent success",
+    "run-id": "each run has a folder of its own with a record of every command; the originals' logs overwrite "
+    "each other, and the status lines of all runs stand in one log",
+    "closed-modes": "an unknown mode is refused; the originals train with it, with the programs' own settings",
+    "typos": "unknown trainers, modes and booleans are refused unless --lenient is given",
+    "sections": "lines are told by sections and keys; blank and comment lines shift nothing",
+    "no-shell": "values are split into words, and nothing of a file reaches a shell",
+    "cwd": "a missing folder to run in is an error; the originals go on in another folder",
+    "no-sleep": "there are no pauses between steps",
+    "timeouts": "no training is ended after 5 minutes; --timeout sets a limit, and lite data has one of an hour",
+}
+INDENT = "    "
+
+
+def render_text(
+    files: Sequence[Linted], *, color: bool = False, width: int = 80, strict: bool = False
+) -> str:
+    """Return the findings of ``files``, each line's meaning where it was asked for, and what concerns all."""
+    lines: list[str] = []
+    for one in files:
+        lines += _wrapped(f"{one.file}: {_of(one)}", width) if one.lines else []
+        lines += [
+            row
+            for line in one.lines
+            for row in _line_rows(line.number, line.text, line.meaning, line.use, width)
+        ]
+        lines += [""] if one.lines else []
+        lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
+        lines += [""] if one.found else []
+    if any(one.suite for one in files):
+        lines.append("In every chain, other than in the original drivers:")
+        lines += [
+            row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{text} [{code}]", width)
+        ]
+        lines.append("")
+    return "\n".join([*lines, summary_line(files, strict=strict)])
+
+
+def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = False) -> str:
+    """Return how often each kind of finding occurs, with one example, and the summary line."""
+    groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
+    for one in files:
+        for found in one.found:
+            groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
+    lines = []
+    order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
+    for severity, code in order:
+        own = groups[severity, code]
+        in_files = len({one.file for one, _ in own})
+        lines.append(f"{len(own):>6}  {severity:<7}  {code}, in {_counted(in_files, 'file', 'files')}")
+        one, found = own[0]
+        lines += _wrapped(f"{'':<17}such as {_place(one, found)}: {_message(one, found)}", width, " " * 17)
+    return "\n".join([*lines, *([""] if lines else []), summary_line(files, strict=strict)])
+
+
+def render_json(files: Sequence[Linted]) -> str:
+    """Return a JSON list with one object for each file."""
+    return json.dumps([_as_json(one) for one in files], indent=2, ensure_ascii=False)
+
+
+def render_github(files: Sequence[Linted]) -> str:
+    """Return GitHub's workflow commands, which annotate the lines of a pull request."""
+    lines = []
+    for one in files:
+        for found in one.found:
+            finding = found.finding
+            place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
+            properties = ",".join(
+                f"{name}={_escaped(value, property_=True)}"
+                for name, value in (place | {"title": finding.code}).items()
+            )
+            lines.append(f"::{WORKFLOW[finding.severity]} {properties}::{_escaped(_message(one, found))}")
+    return "\n".join([*lines, summary_line(files)])
+
+
+def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
+    """Return ``3 errors, 2 warnings, 0 remarks in 205 files``."""
+    counts = Counter(found.finding.severity for one in files for found in one.found)
+    text = ", ".join(_counted(counts[name], *NOUNS[name]) for name in SEVERITIES)
+    tail = "; warnings count as errors" if strict else ""
+    return f"{text} in {_counted(len(files), 'file', 'files')}{tail}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _of(one: Linted) -> str:
+    return f"suite {one.suite}, {one.title}: {one.reason}"
+
+
+def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
+    return textwrap.wrap(
+        clean(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def _line_rows(number: int, text: str, meaning: str, use: str, width: int) -> Iterator[str]:
+    head = f"{number:>5}  {clean(text)}"
+    yield head if len(head) <= width else f"{head[: width - 3]}..."
+    yield from _wrapped(f"{'':<9}{meaning}" + (f"; {use}" if use else ""), width, " " * 9)
+
+
+def _place(one: Linted, found: Found) -> str:
+    return f"{one.file}:{found.finding.line}" if found.finding.line else one.file
+
+
+def _message(one: Linted, found: Found) -> str:
+    finding = found.finding
+    key = f"{finding.key}: " if finding.key and finding.line else ""
+    return f"{key}{finding.message}{_modes_text(found.modes, one.modes)}"
+
+
+def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
+    """Return in which modes something holds, "" for all."""
+    if not modes:
+        return ""
+    trained = [name for name in looked_at if Mode(name).trains]
+    if set(modes) == set(trained):
+        return " (in the modes that train)"
+    if set(modes) == set(looked_at) - set(trained):
+        return " (in the modes that do not train)"
+    return f" (in {', '.join(modes)})"
+
+
+def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
+    finding = found.finding
+    rows = _wrapped(
+        f"{_place(one, found)}: {finding.severity}: {_message(one, found)} [{finding.code}]", width, INDENT
+    )
+    if not color:
+        return rows
+    severity = finding.severity
+    paint = f"\x1b[{COLORS[severity]}m{severity}\x1b[0m:"
+    return [
+        row.replace(f"{severity}:", paint, 1) if f"{severity}:" in row else row for row in rows[:2]
+    ] + rows[2:]
+
+
+def _as_json(one: Linted) -> dict[str, object]:
+    data: dict[str, object] = {
+        "file": one.file,
+        "suite": one.suite,
+        "reason": one.reason,
+        "modes": list(one.modes),
+        "findings": [
+            {
+                "code": found.finding.code,
+                "severity": found.finding.severity,
+                "line": found.finding.line,
+                "key": found.finding.key,
+                "message": found.finding.message,
+                "modes": list(found.modes or one.modes),
+            }
+            for found in one.found
+        ],
+    }
+    if one.lines:
+        data["lines"] = [
+            {
+                "line": line.number,
+                "text": line.text,
+                "role": line.role,
+                "meaning": line.meaning,
+                "use": line.use,
+            }
+            for line in one.lines
+        ]
+    return data
+
+
+def _escaped(text: str, *, property_: bool = False) -> str:
+    """Return ``text`` as GitHub reads it in a workflow command: https://docs.github.com/actions."""
+    for character, escape in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(character, escape)
+    if property_:
+        text = text.replace(":", "%3A").replace(",", "%2C")
+    return text
