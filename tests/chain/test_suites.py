@@ -1,0 +1,566 @@
+"""The default behaviour suite by suite: what a chain of each would run, defect by defect."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from chain_samples import edit
+from suite_samples import SUITE_FILES
+
+from tipchain.chain.build import build_spec
+from tipchain.chain.detect import detect_suite
+from tipchain.chain.expand import expand
+from tipchain.chain.params import parse_params
+from tipchain.chain.plan import Find, Options
+from tipchain.chain.profiles import get_suite, suite_names
+from tipchain.cli import main
+from tipchain.errors import ParamsError
+from tipchain.modes import Mode
+
+LITE, WHOLE_TRAIN, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER, Mode.WHOLE_INFER
+KLQUANT = Mode.KLQUANT_WHOLE_INFER
+LAUNCHERS = {"paddledetection": "--gpus=", "medicalseg": "--gpus=", "paddlegan": "--gpus=", "tutorial": "--gpus=",
+             "template": "--gpus=", "alexnet": "--gpus="}  # fmt: skip
+ALL_BUT_OWN = sorted(SUITE_FILES)
+
+
+def plan(suite, *changes, mode=LITE, lenient=False):
+    text = edit(SUITE_FILES[suite], *changes)
+    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), mode, lenient=lenient, text=text)
+    return expand(spec, "f.txt", Options(root="/w"))
+
+
+def steps(found, step):
+    return [command for command in found.commands if command.step == step]
+
+
+def codes(found):
+    return {finding.code for finding in found.findings}
+
+
+def key_of(suite, start):
+    """Return the key of the sample's line that starts so."""
+    return next(line for line in SUITE_FILES[suite].splitlines() if line.startswith(start)).partition(":")[0]
+
+
+def line_of(suite, role):
+    """Return the sample's line with a role, as text."""
+    slot = build_spec(parse_params(SUITE_FILES[suite]), get_suite(suite), LITE).slots[role]
+    return SUITE_FILES[suite].splitlines()[slot.line - 1]
+
+
+def with_role(suite, role, value):
+    """Return the change that gives a role's line another value."""
+    line = line_of(suite, role)
+    return (line, f"{line.partition(':')[0]}:{value}")
+
+
+def test_there_is_a_sample_of_every_suite_but_our_own():
+    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain"}
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_a_sample_is_told_from_its_text(suite):
+    found = detect_suite(parse_params(SUITE_FILES[suite]), legacy=True).name
+    assert found == ("template" if suite == "alexnet" else suite)  # it has none of AlexNet-Prod's programs
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_the_chain_of_each_suite(suite):
+    found = plan(suite)
+    assert not found.notes
+    train, export = steps(found, "train"), steps(found, "export")
+    assert [len(train), len(export)] == [1, 1]
+    assert len(steps(found, "eval")) == (suite != "paddlegan")  # its sample has no eval program
+    infer = steps(found, "infer")
+    assert {command.on_gpu for command in infer} == {True, False}
+    assert all(command.needs == (export[0].id,) for command in infer)
+    assert export[0].needs == (train[0].id,)
+    made = f"{found.run}/"
+    assert all(any(made in word for word in command.argv) for command in found.commands)
+    assert {command.env["CUDA_VISIBLE_DEVICES"] for command in found.commands} == {"0"}
+
+
+# clas-epochs, clas-weights
+
+
+@pytest.mark.parametrize(
+    ("mode", "epochs"), [(LITE, "5"), (WHOLE_TRAIN, "100"), (Mode.LITE_TRAIN_WHOLE_INFER, "5")]
+)
+def test_clas_epochs(mode, epochs):
+    found = plan("paddleclas", mode=mode)
+    assert f"Global.epochs={epochs}" in steps(found, "train")[0].argv
+    assert "clas-epochs" in codes(found)
+
+
+@pytest.mark.parametrize("name", ["GeneralRecognition_PPLCNet", "x_MetaBIN_ResNet50"])
+def test_clas_weights(name):
+    found = plan("paddleclas", ("model_name", f"model_name:{name}"))
+    save = f"/w/{found.run}/norm_train_gpus_0_autocast_null_nodes_1"
+    weights = f"Global.pretrained_model={save}/RecModel/latest"
+    assert weights in steps(found, "eval")[0].argv
+    assert steps(found, "export")[0].argv == (
+        *("python3.7", "tools/export_model.py", "-c", "net.yaml"),
+        *("-o", weights, "-o", f"Global.save_inference_dir={save}"),
+    )
+    assert "clas-weights" in codes(found)
+
+
+def test_clas_inference_runs_in_deploy_and_names_absolute_paths():
+    found = plan("paddleclas")
+    for command in steps(found, "infer"):
+        assert command.cwd == "deploy"
+        assert (
+            f"Global.inference_model_dir=/w/{found.run}/norm_train_gpus_0_autocast_null_nodes_1"
+            in command.argv
+        )
+        assert "Global.infer_imgs=../dataset/val" in command.argv  # the file's own, seen from deploy
+
+
+def test_clas_quantizes_and_infers_what_that_left():
+    kl_quant = ("kl_quant", "kl_quant:deploy/slim/quant_post_static.py -c q.yaml")
+    found = plan("paddleclas", kl_quant, ("infer_model", "infer_model:deploy/net_infer"), mode=WHOLE)
+    export, *infer = found.commands
+    assert export.argv == ("python3.7", "deploy/slim/quant_post_static.py", "-c", "q.yaml")
+    assert all(command.needs == (export.id,) and command.cwd == "deploy" for command in infer)
+    model = "Global.inference_model_dir=../deploy/net_infer/quant_post_static_model"
+    assert [model in command.argv for command in infer] == [True, True]
+    nothing = plan("paddleclas", mode=WHOLE)
+    assert nothing.commands == ()
+    assert any("f.txt:34: kl_quant: is null" in note for note in nothing.notes)
+
+
+def test_clas_takes_a_device_for_each_leg():
+    found = plan(
+        "paddleclas", ("gpu_list", "gpu_list:-1|0"), ("-o Global.device", "-o Global.device:cpu|gpu")
+    )
+    devices = [
+        [word for word in command.argv if "Global.device" in word] for command in steps(found, "train")
+    ]
+    assert devices == [["Global.device=cpu"], ["Global.device=gpu"]]
+
+
+# panoptic-vars, rec-multi-gpu, kl-index
+
+
+def test_panoptic_vars():
+    found = plan("panopticseg", mode=WHOLE)
+    folder = f"./{found.run}/whole_infer_export_0"
+    assert found.commands[0].argv == (
+        *("python3.7", "tools/export.py", "--config=whole.yml", "--model_path=output/mask/model.pdparams"),
+        *(f"--save_dir={folder}", "--input_shape", "-1", "3", "512", "512"),
+    )
+    assert all(f"--config={folder}/deploy.yaml" in command.argv for command in found.commands[1:])
+    assert "panoptic-vars" in codes(found)
+    null = plan("panopticseg", ("infer_model", "infer_model:null"), mode=WHOLE)
+    assert null.commands == ()
+
+
+def test_rec_multi_gpu():
+    found = plan("paddlerec", ("gpu_list", "gpu_list:0,1"))
+    (train,) = steps(found, "train")
+    assert train.argv[:5] == ("python", "-m", "paddle.distributed.launch", "--devices=0,1", "train.py")
+    assert train.launched
+    assert all(train.id in command.needs for command in [*steps(found, "eval"), *steps(found, "export")])
+    assert "rec-multi-gpu" in codes(found)
+
+
+def test_rec_takes_the_models_name_by_mode():
+    for mode, name in ((LITE, "0/rec"), (WHOLE_TRAIN, "3/rec")):
+        assert any(
+            word.endswith(f"/{name}") for word in steps(plan("paddlerec", mode=mode), "export")[0].argv
+        )
+
+
+def test_kl_index():
+    changes = (
+        ("infer_mode", "infer_mode:norm|kl_quant"),
+        ("infer_quant", "infer_quant:False|True"),
+        ("--enable_mkldnn", "--enable_mkldnn:False|True"),
+    )
+    found = plan("paddledetection", *changes, mode=KLQUANT)
+    assert found.commands[0].argv[1] == "tools/post_quant.py"
+    # Its own flag, True, rules mkldnn False out; the original pairs it with norm's.
+    cpu = [command.id for command in steps(found, "infer") if not command.on_gpu]
+    assert cpu == ["infer[cpu;mkldnn=True;threads=4;precision=paddle;bs=1]"]
+    assert "kl-index" in codes(found)
+    assert (
+        steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
+    )
+
+
+# seg-name, late names
+
+
+@pytest.mark.parametrize(("suite", "other"), [("paddleseg", "iter_50"), ("medicalseg", "best_model")])
+def test_seg_name_is_settled_for_each_leg(suite, other):
+    changes = [("gpu_list", "gpu_list:0|0,1"), ("--device:gpu", "--device:gpu|gpu")]
+    if suite == "medicalseg":
+        changes.append(("train_model_name", "train_model_name:last/model.pdparams"))
+    found = plan(suite, *changes)
+    for gpus in ("0", "0,1"):
+        save = f"./{found.run}/norm_train_gpus_{gpus}_autocast_null"
+        name = "last" if suite == "medicalseg" else "best_model"
+        files = (f"{save}/{name}/model.pdparams", f"{save}/{other}/model.pdparams")
+        for step in ("eval", "export"):
+            command = next(one for one in steps(found, step) if f"gpus={gpus}]" in one.id)
+            assert command.finds == (Find(text=files[0], files=files),)
+
+
+def test_videos_last_epoch_stands_for_the_first():
+    (export,) = steps(plan("paddlevideo", mode=WHOLE_TRAIN), "export")
+    (find,) = export.finds
+    assert find.text.endswith("/ppTSM_epoch_00001.pdparams")
+    assert any(file.endswith("/ppTSM_epoch_*.pdparams") for file in find.files)
+    assert f"-p={find.text}" in export.argv
+
+
+def test_gans_pattern_is_settled_inside_the_run():
+    found = plan("paddlegan", ("eval:", "eval:tools/main.py --evaluate-only"))
+    for command in (*steps(found, "eval"), *steps(found, "export")):
+        (find,) = command.finds
+        assert find.files == (find.text,)
+        assert find.text == f"./{found.run}/norm_train_gpus_0_autocast_null/edvr*/*checkpoint.pdparams"
+        assert find.text in command.argv or f"pretrained_model={find.text}" in command.argv
+    assert "no-shell" in codes(found)
+
+
+@pytest.mark.parametrize("name", ["../other/*.pdparams", "/data/*.pdparams", "~/x"])
+def test_no_pattern_leaves_the_run(name):
+    with pytest.raises(
+        ParamsError, match=r"f\.txt:11: train_model_name: leaves the training's output folder"
+    ):
+        plan("paddlegan", ("train_model_name", f"train_model_name:{name}"))
+
+
+# inference-flags
+
+
+@pytest.mark.parametrize(
+    ("suite", "change", "device", "words"),
+    [
+        ("paddleclas", (), "cpu", {"Global.use_fp16=False"}),
+        ("paddledetection", (), "cpu", {"--run_mode=paddle"}),
+        ("paddlegan", (), "cpu", {"--mkldnn=False", "--threads=1", "--precision=fp32", "--bs=1", "--benchmark=True"}),
+        ("paddlegan", (), "gpu", {"--benchmark=True"}),
+        ("paddlegan", ("--save_log", "--save_log:./log"), "cpu", {"--save_log=./log"}),
+        ("paddleclas", ("-o Global.save_log_path", "-o Global.save_log_path:./log"), "gpu", {"Global.save_log_path=./log"}),
+        ("paddledetection", ("--save_log_path", "--save_log_path:./log"), "gpu", {"--save_log_path=./log"}),
+        ("paddleseg", ("--save_log_path", "--save_log_path:./log"), "cpu", {"--save_log_path=./log"}),
+        ("panopticseg", (), "gpu", {"--save_dir=out", "--model_name=mask"}),
+        ("tutorial", (), "cpu", {"--img-path=./images/demo.jpg"}),
+        ("template", (), "cpu", {"--image=./images"}),
+        ("alexnet", (), "gpu", {"--image=./images"}),
+    ],
+)  # fmt: skip
+def test_every_setting_is_passed_on_every_device(suite, change, device, words):
+    found = [
+        one for one in steps(plan(suite, *filter(None, [change])), "infer") if one.on_gpu == (device == "gpu")
+    ]
+    assert found
+    assert all(words <= set(command.argv) for command in found)
+
+
+@pytest.mark.parametrize("suite", ["paddleseg", "medicalseg"])
+def test_seg_saves_results_on_the_gpu_too_and_each_legs_apart(suite):
+    found = plan(suite)
+    saved = [word for one in steps(found, "infer") for word in one.argv if word.startswith("--save_dir=")]
+    run = f"./{found.run}"
+    assert saved == [
+        f"--save_dir={run}/python_infer_cpu_usemkldnn_True_threads_1_precision_fp32_batchsize_1_results",
+        f"--save_dir={run}/python_infer_gpu_usetrt_False_precision_fp32_batchsize_1_results",
+    ]
+    legs = plan(suite, ("gpu_list", "gpu_list:0|1"), ("--device:gpu", "--device:gpu|gpu"))
+    apart = [word for one in steps(legs, "infer") for word in one.argv if word.startswith("--save_dir=")]
+    assert len(set(apart)) == len(apart) == 4
+    assert all(word.startswith(f"--save_dir=./{legs.run}/") for word in apart)
+
+
+@pytest.mark.parametrize(
+    "suite", ["paddleseg", "medicalseg", "paddlevideo", "paddlerec", "paddlegan", "template"]
+)
+def test_int8_runs_on_gpus(suite):
+    text = edit(
+        SUITE_FILES[suite], with_role(suite, "precision", "fp32|int8"), ("infer_quant", "infer_quant:True")
+    )
+    lines = text.splitlines()
+    slots = build_spec(parse_params(text), get_suite(suite), WHOLE, lenient=True).slots
+    lines[slots["trt"].line - 1] = "--trt:False|True"
+    spec = build_spec(parse_params("\n".join(lines)), get_suite(suite), WHOLE)
+    found = expand(spec, "f.txt")
+    gpu = [command.id for command in steps(found, "infer") if command.on_gpu]
+    assert gpu
+    assert all("trt=True;precision=int8" in name for name in gpu)
+
+
+@pytest.mark.parametrize(
+    ("suite", "change"),
+    [
+        ("paddledetection", ("--run_mode", "--run_mode:trt_fp32|trt_fp16")),
+        ("paddleclas", ("-o Global.use_fp16", "-o Global.use_fp16:True")),
+    ],
+)
+def test_a_setting_that_no_cpu_has_takes_no_command_away(suite, change):
+    cpu = [command for command in steps(plan(suite, change), "infer") if not command.on_gpu]
+    assert len(cpu) == 1
+    assert not any(word.startswith(("--run_mode", "Global.use_fp16")) for word in cpu[0].argv)
+
+
+def test_equal_commands_are_planned_once():
+    found = plan("paddleclas", ("-o Global.batch_size", "-o Global.batch_size:1|1"))
+    assert len(steps(found, "infer")) == 2
+    assert "inference-flags" in codes(found)
+
+
+# devices, device-per-leg
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_devices_of_every_leg(suite):
+    hosts = "192.168.0.1,192.168.0.2;4,5"
+    found = plan(suite, ("gpu_list", f"gpu_list:10|2,3|{hosts}|-1"))
+    legs = {"10": ("10", "10"), "2,3": ("2,3", "2"), "4,5": ("4,5", "4"), "-1": (None, None)}
+    for gpus, (trained, after) in legs.items():
+        own = [command for command in found.commands if f"gpus={gpus}" in command.id]
+        assert {command.step for command in own} >= {"train", "export", "infer"}
+        for command in own:
+            wanted = trained if command.step == "train" else after
+            assert command.env.get("CUDA_VISIBLE_DEVICES") == wanted, command.id
+    train = {gpus: next(c.argv for c in steps(found, "train") if f"gpus={gpus}" in c.id) for gpus in legs}
+    flag = LAUNCHERS.get(suite, "--devices=")
+    assert not any("paddle.distributed.launch" in train[gpus] for gpus in ("10", "-1"))
+    assert f"{flag}2,3" in train["2,3"]
+    assert not any(word.startswith("--ips") for word in train["2,3"])
+    assert {"--ips=192.168.0.1,192.168.0.2", f"{flag}4,5"} <= set(train["4,5"])
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_many_gpus_are_no_hosts_and_short_addresses_are(suite):
+    found = plan(suite, ("gpu_list", "gpu_list:0,1,2,3,4,5,6,7,8,9|a,b;0"))
+    many, hosts = (command.argv for command in steps(found, "train"))
+    assert "paddle.distributed.launch" in many
+    assert not any(word.startswith("--ips") for word in many)
+    assert "--ips=a,b" in hosts
+
+
+@pytest.mark.parametrize(
+    "suite", ["paddleseg", "medicalseg", "panopticseg", "paddlevideo", "paddlerec", "template"]
+)
+def test_device_per_leg(suite):
+    found = plan(suite, ("gpu_list", "gpu_list:0|0,1"))
+    line = line_of(suite, "use_gpu")
+    key, _, value = line.partition(":")
+    word = f"{key.removeprefix('-o ')}={value}"
+    assert all(word in command.argv for command in steps(found, "train"))
+    assert any("has fewer values than gpu_list" in note for note in found.notes)
+
+
+def test_detection_trains_without_a_gpu_on_the_cpu():
+    (train,) = steps(plan("paddledetection", ("gpu_list", "gpu_list:-1")), "train")
+    assert "use_gpu=False" in train.argv
+    assert "LearningRate.base_lr=0.0001" in train.argv
+
+
+# mode-fallback, closed-modes
+
+
+@pytest.mark.parametrize(
+    "suite", ["paddleclas", "paddledetection", "paddlegan", "paddlerec", "template", "tutorial"]
+)
+def test_mode_fallback(suite):
+    lite = steps(plan(suite), "train")[0].argv
+    found = plan(suite, mode=Mode.LITE_TRAIN_WHOLE_INFER)
+    assert steps(found, "train")[0].argv == tuple(
+        word.replace("lite_train_lite_infer", "lite_train_whole_infer") for word in lite
+    )
+    assert any("has no value for lite_train_whole_infer; the one for lite_train_lite_infer is used" in note
+               for note in found.notes)  # fmt: skip
+
+
+@pytest.mark.parametrize("suite", ["paddlerec", "template", "tutorial"])
+def test_a_missing_value_of_the_whole_mode_is_left_out_and_named(suite):
+    found = plan(suite, mode=WHOLE_TRAIN)
+    assert not any("batch" in word for word in steps(found, "train")[0].argv)
+    assert any(
+        re.match(r"f\.txt:[89]: .*batch", note) and "the argument is left out" in note for note in found.notes
+    )
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_closed_modes(suite, tmp_path, capsys):
+    file = tmp_path / "f.txt"
+    file.write_text(SUITE_FILES[suite])
+    assert main(["plan", str(file), "lite_trian_lite_infer", "--suite", suite]) == 2
+    assert "lite_train_lite_infer" in capsys.readouterr().err
+
+
+# null
+
+
+@pytest.mark.parametrize(
+    "suite", [name for name in ALL_BUT_OWN if name not in ("paddleclas", "paddledetection")]
+)
+def test_a_null_model_is_none(suite):
+    line = line_of(suite, "infer_model")
+    found = plan(suite, (line, f"{line.partition(':')[0]}:null"), mode=WHOLE)
+    assert found.commands == ()
+    assert any("names no model" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_a_null_inference_runs_nothing(suite):
+    found = plan(suite, ("inference:", "inference:null"))
+    assert not steps(found, "infer")
+    assert steps(found, "export")
+    assert not any("null" in command.argv for command in found.commands)
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_null_settings_are_left_out(suite):
+    found = plan(suite, with_role(suite, "benchmark", "null"), with_role(suite, "infer_data", "null"))
+    key = line_of(suite, "benchmark").partition(":")[0].split()[-1]
+    assert not any(word.startswith(f"{key}=") for command in found.commands for word in command.argv)
+    assert not any(word.endswith("=null") for command in found.commands for word in command.argv)
+
+
+# typos, sections, whole-value, no-shell
+
+
+@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("tutorial", "paddleclas")])
+def test_a_mistyped_quant_flag_is_refused_where_it_counts(suite):
+    change = ("infer_quant", "infer_quant:Fasle")
+    mode = WHOLE
+    with pytest.raises(
+        ParamsError, match=r"f\.txt:\d+: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"
+    ):
+        plan(suite, change, mode=mode)
+    assert plan(suite, change, mode=mode, lenient=True).commands
+    assert plan(suite, change).commands  # training does not read it
+
+
+def test_clas_never_reads_the_quant_flag_and_says_so():
+    found = plan("paddleclas", ("infer_quant", "infer_quant:Fasle"))
+    assert found.commands == plan("paddleclas").commands
+    (typo,) = (one for one in found.findings if one.code == "typos")
+    assert (typo.severity, typo.line) == ("info", 39)
+    assert "did you mean 'False'" in typo.message
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_an_unknown_trainer_is_refused_with_a_hint(suite):
+    change = ("trainer:", "trainer:norm_trian")
+    with pytest.raises(
+        ParamsError, match=r"f\.txt:\d+: trainer: unknown trainer(.|\n)*did you mean 'norm_train'"
+    ):
+        plan(suite, change)
+    assert bool(steps(plan(suite, change, lenient=True), "train")) == (suite != "paddledetection")
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_a_line_missing_or_added_is_refused_with_its_line(suite):
+    lines = SUITE_FILES[suite].splitlines()
+    usual = plan(suite).commands
+
+    def commands(text):
+        return expand(
+            build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w")
+        ).commands
+
+    optional = ("##", "inference_dir", "pretrained_model_url", "====", "to_static_train")
+    for index, line in enumerate(lines):
+        without = "\n".join(lines[:index] + lines[index + 1 :])
+        if line.startswith("##"):
+            assert commands(without) == usual
+        elif not line.startswith(optional):
+            with pytest.raises(ParamsError, match=r"^f\.txt:\d+: "):
+                commands(without)
+        if "to_static" not in "".join(lines[:index]):
+            with pytest.raises(ParamsError, match=r"^f\.txt:\d+: "):
+                commands("\n".join([*lines[:index], "surplus_line:1", *lines[index:]]))
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_blank_lines_comments_crlf_and_a_mark_change_nothing(suite):
+    lines = SUITE_FILES[suite].splitlines()
+    text = "\ufeff" + "\r\n".join(part for line in lines for part in ("", "# a: remark", "\t", line)).rstrip()
+    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE, text=text)
+    found = expand(spec, "f.txt", Options(root="/w"))
+    assert found.commands == plan(suite).commands
+    assert "sections" in codes(found)
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_a_value_is_all_after_the_first_colon(suite):
+    url = "https://example.org:8443/a:b?c=d"
+    found = plan(suite, ("norm_train", f"norm_train:train.py --url {url} -x=a:b"))
+    assert {url, "-x=a:b"} <= set(steps(found, "train")[0].argv)
+    assert ("whole-value" in codes(found)) == (suite != "paddledetection")
+
+
+@pytest.mark.parametrize("value", ["a;b", "a|b", "$(id)", "`id`", "it's", "a && b", "a > b"])
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_what_a_shell_would_act_on_is_refused(suite, value):
+    for start in ("norm_train:", "norm_export:", "inference:", "python:"):
+        key = key_of(suite, start)
+        with pytest.raises(ParamsError, match=rf"^f\.txt:\d+: {key}: "):
+            plan(suite, (start, f"{key}:x.py {value}"))
+
+
+@pytest.mark.parametrize("suite", ALL_BUT_OWN)
+def test_quoted_values_and_patterns_stay_as_they_are(suite):
+    found = plan(suite, ("norm_train", "norm_train:train.py -o 'x=a b;$(c)' [0.,*] \"d e\" {f,g}"))
+    argv = steps(found, "train")[0].argv
+    start = argv.index("train.py")
+    assert argv[start + 1 : start + 6] == ("-o", "x=a b;$(c)", "[0.,*]", "d e", "{f,g}")
+
+
+# to_static, AMP
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "words"),
+    [
+        ("paddleclas", "to_static_train", ("-o", "Global.to_static=True")),
+        ("paddledetection", "to_static_train", ("--to_static",)),
+        ("paddleseg", "to_static_train", ("--to_static",)),
+        ("paddlevideo", "to_static_train", ("--to_static",)),
+        ("paddlegan", "to_static_train", ("--to_static",)),
+    ],
+)
+def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, name, words):
+    text = SUITE_FILES[suite]
+    section = "=====to_static_train_benchmark_params=====\nto_static_train:--to_static\n"
+    if suite not in ("paddleclas", "paddledetection"):
+        text += section
+    text = edit(text, ("trainer:", f"trainer:norm_train|{name}"))
+    found = expand(
+        build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w")
+    )
+    norm, static = (command.argv for command in steps(found, "train"))
+    assert set(words) <= set(static)
+    assert len(static) == len(norm) + len(words)
+    assert [command.argv[1] for command in steps(found, "export")] == [steps(found, "export")[0].argv[1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("suite", "precision", "words"),
+    [
+        ("paddleclas", "amp", {"AMP.use_amp=True", "AMP.level=O1"}),
+        ("paddleclas", "fp16", {"AMP.use_amp=True", "AMP.level=O2"}),
+        ("paddledetection", "amp", {"amp_level=O1", "--amp"}),
+        ("paddledetection", "fp16", {"amp_level=O2", "--amp"}),
+        ("paddleseg", "amp", {"--precision=amp", "Global.use_amp=True"}),
+        ("panopticseg", "fp16", {"--precision=fp16"}),
+        ("paddlevideo", "fp16", {"--amp", "--amp_level", "O2"}),
+        ("paddlegan", "fp16", {"--amp", "--amp_level=O2"}),
+        ("template", "amp", {"--amp=amp", "Global.use_amp=True"}),
+    ],
+)
+def test_amp_on_a_gpu(suite, precision, words):
+    found = plan(suite, with_role(suite, "autocast", precision))
+    (train,) = steps(found, "train")
+    assert words <= set(train.argv)
+    assert not train.skip
+    (cpu,) = steps(plan(suite, with_role(suite, "autocast", precision), ("gpu_list", "gpu_list:-1")), "train")
+    assert cpu.skip == "AMP on a CPU: Paddle ignores it there"
