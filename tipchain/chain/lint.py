@@ -20,6 +20,7 @@ from tipchain.chain.lint_values import useless_values
 from tipchain.chain.params import ParamFile, parse_params, read_text, split_lines
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
+from tipchain.chain.roles import PROGRAMS
 from tipchain.chain.slots import ALIGNMENT_SECTION, Alignment, Slots, alignment_params, legacy_slots
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import NOTHING, shell_operator
@@ -238,7 +239,7 @@ def _without(slots: Slots, error: ParamsError) -> Slots:
     changed = dict(slots)
     for role, slot in slots.items():
         if slot.line == error.line and slot.line:
-            harmless = HARMLESS.get(role, "null")
+            harmless = "program.py" if PROGRAMS.fullmatch(role) else HARMLESS.get(role, "null")
             again = slot.value == harmless and slot.key not in NOTHING
             changed[role] = replace(slot, value=harmless, key="null" if again else slot.key)
     return changed

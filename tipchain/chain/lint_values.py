@@ -24,6 +24,7 @@ def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> It
     yield from _mode_entries(slots, suite)
     yield from _lengths(slots, suite)
     yield from _axis_values(slots, suite, plans)
+    yield from _quantized(slots, suite)
     yield from _precisions(slots, plans)
     eval_, extra = slots["eval"], slots.get("extra_eval")
     if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
@@ -98,6 +99,17 @@ def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iter
         for value in dict.fromkeys(slot.values):
             if value not in NOTHING and f"{name}={value}" not in used:
                 yield _finding(slot, f"{value!r} is in no command: no combination with it can be")
+
+
+def _quantized(slots: Slots, suite: Suite) -> Iterator[Finding]:
+    """Yield an int8 that stands for models of which none is quantized."""
+    slot, quant, pact = slots.get("precision"), slots.get("infer_quant"), slots.get("train_pact")
+    trained = pact is not None and not {pact.key, "pact"}.isdisjoint(slots["trainer"].values)
+    if slot is None or quant is None or slot.key in NOTHING or suite.klquant == "quantize":
+        return
+    for value in dict.fromkeys(slot.values):
+        if "int8" in value and not trained and "True" not in quant.values:
+            yield _finding(slot, f"{value!r} is for quantized models, and none is: infer_quant has no True")
 
 
 def _axes(suite: Suite) -> dict[str, set[str]]:

@@ -133,7 +133,8 @@ def _place(one: Linted, found: Found) -> str:
 def _message(one: Linted, found: Found) -> str:
     finding = found.finding
     key = f"{finding.key}: " if finding.key and finding.line else ""
-    return f"{key}{finding.message}{_modes_text(found.modes, one.modes)}"
+    said = len(found.modes) == 1 and found.modes[0] in finding.message
+    return f"{key}{finding.message}{'' if said else _modes_text(found.modes, one.modes)}"
 
 
 def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
@@ -196,6 +197,7 @@ def _as_json(one: Linted) -> dict[str, object]:
 
 def _escaped(text: str, *, property_: bool = False) -> str:
     """Return ``text`` as GitHub reads it in a workflow command: https://docs.github.com/actions."""
+    text = "".join(one for one in text if one in "\r\n" or one.isprintable())
     for character, escape in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         text = text.replace(character, escape)
     if property_:

@@ -1,0 +1,123 @@
+"""``tipchain lint`` as users call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE, edit
+
+from tipchain.cli import main
+
+WARNED = edit(TEMPLATE, ("infer_export", "infer_export:a.py|b.py"))
+WRONG = edit(TEMPLATE, ("infer_quant", "infer_quant:Fasle"))
+CLEAN = TEMPLATE.replace("=1|whole", "=1|lite_train_whole_infer=1|whole").replace(
+    "--batch-size:lite_train_lite_infer=4", "--batch-size:null"
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("wrong", WRONG), ("warned", WARNED), ("clean", CLEAN)):
+        Path(f"{name}.txt").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["clean.txt"], 0),
+        (["warned.txt"], 0),
+        (["warned.txt", "--strict"], 1),
+        (["clean.txt", "--strict"], 0),
+        (["wrong.txt"], 1),
+        (["clean.txt", "wrong.txt"], 1),
+        (["wrong.txt", "absent.txt"], 2),
+        (["wrong.txt", "--mode", "whole_infer"], 1),
+        (["."], 4),
+        (["clean.txt", "--suite", "tempalte"], 2),
+        (["clean.txt", "--mode", "whole"], 2),
+    ],
+)
+@pytest.mark.parametrize("how", ["text", "json", "github"])
+def test_exit_codes(folder, capsys, arguments, code, how):
+    assert main(["lint", *arguments, "--format", how]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_text_names_the_place_and_ends_with_the_counts(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["lint", "wrong.txt", "absent.txt"]) == 2
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert "wrong.txt:39: error: infer_quant: 'Fasle' is neither True nor False; did you" in lines
+    assert "absent.txt: error: cannot be read: No such file or directory [unreadable]" in lines
+    assert lines[-1].startswith("2 errors, ")
+    assert lines[-1].endswith(" in 2 files")
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in text
+    assert text.count("In every chain, other than") == 1
+
+
+def test_one_file_is_explained_and_several_only_where_asked_for(folder, capsys):
+    main(["lint", "clean.txt"])
+    alone = capsys.readouterr().out
+    assert "   16  norm_train:train.py --case a.yaml\n" in alone
+    assert alone.startswith("clean.txt: suite tipchain, tipchain: its lines fit")
+    main(["lint", "clean.txt", "--no-explain"])
+    assert "norm_train:train.py" not in capsys.readouterr().out
+    main(["lint", "clean.txt", "wrong.txt"])
+    assert "norm_train:train.py" not in capsys.readouterr().out
+    main(["lint", "clean.txt", "wrong.txt", "--explain"])
+    assert capsys.readouterr().out.count("norm_train:train.py") == 2
+
+
+def test_summary_counts_by_kind(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["lint", "wrong.txt", "warned.txt", "--summary"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("     1  error    typos, in 1 file\n")
+    assert "such as wrong.txt:39: infer_quant: 'Fasle'" in text
+
+
+def test_json(folder, capsys):
+    assert main(["lint", "wrong.txt", "clean.txt", "--format", "json", "--mode", "whole_infer"]) == 1
+    wrong, clean = json.loads(capsys.readouterr().out)
+    assert (wrong["file"], wrong["suite"], wrong["modes"]) == ("wrong.txt", "tipchain", ["whole_infer"])
+    assert {
+        "code": "typos", "severity": "error", "line": 39, "key": "infer_quant",
+        "message": "'Fasle' is neither True nor False; did you mean 'False'?", "modes": ["whole_infer"],
+    } in wrong["findings"]  # fmt: skip
+    assert "lines" not in clean
+    main(["lint", "clean.txt", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)[0]["lines"][1]["role"] == "model_name"
+
+
+def test_github_commands_are_escaped(folder, capsys):
+    name = "50%,a:b_train_infer_python.txt"
+    Path(name).write_text(edit(WRONG, ("eval:", "eval:eval.py 100%;x")))
+    assert main(["lint", ".", "--format", "github"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    start = "::error file=50%25%2Ca%3Ab_train_infer_python.txt,line=24,title=no-shell::eval: ';' would be"
+    assert sum(line.startswith(start) for line in lines) == 1
+    assert all(line.startswith(("::error file=", "::warning file=", "::notice file=")) for line in lines[:-1])
+
+
+def test_what_a_file_holds_cannot_write_to_the_terminal(folder, capsys):
+    Path("bad.txt").write_text(edit(TEMPLATE, ("eval:", "eval:\x1b[2Jx")))
+    for how in ("text", "github"):
+        main(["lint", "bad.txt", "--format", how])
+        assert "\x1b" not in capsys.readouterr().out
+
+
+def test_it_loads_nothing_heavy(folder):
+    script = (
+        "import sys; from tipchain.cli import main; code = main(['lint', 'clean.txt']); "
+        "sys.exit(code or [n for n in ('numpy', 'torch', 'paddle', 'rich', 'filelock') if n in sys.modules] or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
