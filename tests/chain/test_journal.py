@@ -217,6 +217,15 @@ def test_an_earlier_pass_no_longer_counts_once_the_command_was_started_again(ben
     assert journal.finished(bench.command, bench.place) is None
 
 
+def test_a_repeated_command_takes_along_the_passes_that_rest_on_it(bench):
+    needs = {"export": ("train",), "infer": ("export",), "alone": ()}
+    others = {name: replace(bench.command, id=name, leaves=(), needs=need) for name, need in needs.items()}
+    for command in (bench.command, *others.values()):
+        bench.passes(command)
+    Journal(bench.run).before(bench.command, bench.place)
+    assert [name for name, command in others.items() if bench.earlier(command)] == ["alone"]
+
+
 def test_a_reused_result_is_not_written_again_and_stays_good(bench):
     bench.passes()
     before = (bench.run / FILE_NAME).read_bytes()

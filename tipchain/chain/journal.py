@@ -3,7 +3,7 @@
 ``journal.jsonl`` in the run's folder has one JSON object a line:
 
 - ``{"journal": 1, "params", "sha256", "mode", "suite", "tipchain", "time"}`` for each attempt at the run;
-- ``{"started": id}`` before a command starts, so that an earlier pass of it no longer counts;
+- ``{"started": id}`` before a command starts, so that an earlier pass of it, and of what needs it, no longer counts;
 - ``{"ended": id, "result": {...}, "inputs": {...}, "artifacts": {...}}`` after it ended, safely on the disk.
 
 A last line that a killed process left half-written is ignored, and so is any other line that is none of these: the
@@ -76,7 +76,7 @@ class Journal:
         inputs = self._reader.read(command, place)
         with self._lock:
             self._before[command.id] = inputs
-            self._passed.pop(command.id, None)
+            _forget(self._passed, command.id)
         self._append({"started": command.id})
 
     def record(self, result: Result, place: Place) -> None:
@@ -172,7 +172,7 @@ def _passes(path: Path) -> dict[str, _Pass]:
     for line in _lines(path):
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             if "started" in line:
-                passes.pop(line["started"], None)
+                _forget(passes, line["started"])
             elif "inputs" not in line:
                 passes.pop(line["ended"], None)
             else:
@@ -184,6 +184,17 @@ def _passes(path: Path) -> dict[str, _Pass]:
                     artifacts=dict(line["artifacts"]),
                 )
     return passes
+
+
+def _forget(passes: dict[str, _Pass], name: str) -> None:
+    """Remove the pass of a command, and those that rest on it: what it leaves anew they have not seen.
+
+    An attempt may be killed when the command has passed again and before what needs it was repeated. A folder of
+    the run is no input (`tipchain.chain.inputs`), so nothing else would tell the next attempt.
+    """
+    passes.pop(name, None)
+    for other in [key for key, one in passes.items() if name in one.result.command.needs]:
+        _forget(passes, other)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
