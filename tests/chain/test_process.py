@@ -87,6 +87,18 @@ def test_a_child_left_behind_after_a_good_end_is_ended(tmp_path):
     assert not living(tmp_path / "child")
 
 
+def test_endless_output_does_not_keep_a_program_alive(tmp_path):
+    ending = start(["bash", "-c", "trap '' INT TERM; exec yes"], tmp_path, timeout_s=0.3)
+    assert ending.timed_out
+    assert ending.signal == 9
+
+
+def test_endless_output_of_a_process_out_of_reach_does_not_hold_up_the_end(tmp_path):
+    program = "env -i setsid yes & while [ ! -s out.log ]; do sleep 0.01; done"
+    ending = start(["bash", "-c", program], tmp_path, timeout_s=60)
+    assert (ending.exit_code, ending.timed_out) == (0, False)
+
+
 def test_a_watcher_that_fails_leaves_no_child(tmp_path):
     def watch(line):
         raise OSError(5, "Input/output error")

@@ -7,6 +7,7 @@ its own), so the processes to end are found by a mark in their environment, not 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import selectors
@@ -242,11 +243,12 @@ class _Running:
         return True
 
     def drain(self) -> None:
-        """Copy what is left in the pipe."""
+        """Copy what stands in the pipe by now, and no more: who holds its other end may write for ever."""
+        size = fcntl.fcntl(self.pipe, fcntl.F_GETPIPE_SZ)
         with selectors.DefaultSelector() as selector:
             selector.register(self.pipe, selectors.EVENT_READ)
-            while selector.select(0):
-                if not self.copy():
+            for _ in range(0, size, CHUNK):
+                if not selector.select(0) or not self.copy():
                     return
 
     def end(self) -> bool:
