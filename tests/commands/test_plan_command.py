@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, edit
+from chain_samples import ALIGNMENT, PROGRAM, TEMPLATE, edit
 
 from tipchain.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
 MODES = ("lite_train_lite_infer", "lite_train_whole_infer", "whole_train_whole_infer", "whole_infer")
+# PaddleDetection has one more export and calls the models of whole_infer by kind.
+DETECTION = edit(
+    TEMPLATE,
+    ("gpu_list", "gpu_list:0"),
+    ("export2", "export2:null\nkl_quant_export:null"),
+    ("infer_model", "infer_mode:norm"),
+    ("infer_export", ""),
+)
 
 
 @pytest.fixture
@@ -32,13 +42,135 @@ def test_json(params, capsys):
     assert [command["step"] for command in data["commands"]].count("infer") == 4
 
 
-def test_text_and_shell(params, capsys):
-    assert main(["plan", str(params), "lite_train_lite_infer"]) == 0
-    assert "train[norm_train;gpus=-1]\n  $ python train.py --case a.yaml" in capsys.readouterr().out
-    assert main(["plan", str(params), "lite_train_lite_infer", "--shell"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "mkdir -p test_tipc/output/net/lite_train_lite_infer/runs/RUN"
-    assert lines[2].endswith("runs/RUN/align-01.log 2>&1")
+def plan_text(capsys, *arguments):
+    assert main(["plan", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_tree_has_legs_and_below_each_command_what_needs_it(params, capsys):
+    text = plan_text(capsys, params, "lite_train_lite_infer")
+    lines = text.splitlines()
+    assert lines[0].endswith("p.txt, mode lite_train_lite_infer, suite tipchain: 12 commands")
+    assert lines[1] == "logs in test_tipc/output/net/lite_train_lite_infer/runs/RUN"
+    assert "\nnorm_train;gpus=-1\n  train[norm_train;gpus=-1]\n    $ python train.py --case a.yaml" in text
+    assert "\n    eval[norm_train;gpus=-1]\n" in text
+    assert text.count("\n      infer[cpu;mkldnn=") == 4
+    assert "\n    log: train-norm_train-gpus=-1.log\n" in text
+
+
+def test_a_wrapped_command_can_be_pasted(params, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = plan_text(capsys, params, "lite_train_lite_infer")
+    plan = json.loads(plan_text(capsys, params, "lite_train_lite_infer", "--json"))
+    shown = re.findall(r"\$ ((?:.*\\\n)*.*)\n", text)
+    assert [shlex.split(one.replace("\\\n", " ")) for one in shown] == [
+        command["argv"] for command in plan["commands"]
+    ]
+    assert any(len(line) <= 80 and line.endswith("\\") for line in text.splitlines())
+
+
+def test_the_tree_names_devices_folders_and_what_is_told_late(tmp_path, capsys):
+    text = edit(
+        TEMPLATE,
+        ("gpu_list", "gpu_list:0|0,1"),
+        ("--amp", "--amp:amp"),
+        ("train_model_name", "train_model_name:best*"),
+    )
+    (tmp_path / "p.txt").write_text(text.replace("norm_train:train.py", "norm_train:train.py 'a b'"))
+    shown = plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")
+    assert (
+        "  train[norm_train;gpus=0,1;amp]  (GPU 0,1)\n    $ CUDA_VISIBLE_DEVICES=0,1 python -m paddle"
+        in shown
+    )
+    assert "its weights, told when it starts: norm_train_gpus_0_autocast_amp/best*\n" in shown
+    assert "'a b'" in shown
+    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("--amp", "--amp:amp")))
+    assert "skipped: AMP on a CPU" in plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")
+
+
+def script(capsys, file, **more):
+    return subprocess.run(
+        ["bash"], input=plan_text(capsys, file, "lite_train_lite_infer", "--shell", *more.pop("options", ())),
+        text=True, capture_output=True, check=False, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def chain(tmp_path):
+    """Return a folder with a chain whose programs leave what they must and say where they ran."""
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (tmp_path / name).write_text(f"import os\nprint(os.environ['TIPCHAIN_MODE'])\n{PROGRAM}")
+    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("python:", f"python:{sys.executable}")))
+    return tmp_path
+
+
+def test_the_script_runs_the_plan(chain, capsys, monkeypatch):
+    monkeypatch.chdir(chain)
+    done = script(capsys, "p.txt", cwd=chain)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    logs = sorted((chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN").glob("*.log"))
+    assert len(logs) == 7
+    assert all(log.read_text().startswith("lite_train_lite_infer\n") for log in logs)
+
+
+def test_the_script_starts_nothing_whose_need_failed(chain, capsys, monkeypatch):
+    monkeypatch.chdir(chain)
+    (chain / "export.py").write_text("raise SystemExit(3)")
+    done = script(capsys, "p.txt", cwd=chain)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "failed or not started: export[norm_train;gpus=-1]"
+    assert len(lines) == 5
+    run = chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN"
+    assert sorted(log.name.partition("-")[0] for log in run.glob("*.log")) == ["eval", "export", "train"]
+
+
+def test_the_script_takes_the_newest_of_what_a_late_name_fits(chain, capsys, monkeypatch):
+    monkeypatch.chdir(chain)
+    program = "import pathlib, sys\nout = [w for w in sys.argv if w.startswith('--output-dir=')][0].partition('=')[2]\n"
+    program += "pathlib.Path(out).mkdir(parents=True)\n"
+    program += "for one in ('best 1', 'best 2'): pathlib.Path(out, one + '.pdparams').touch()\n"
+    program += "import os; os.utime(pathlib.Path(out, 'best 2.pdparams'), (1, 1))"
+    (chain / "train.py").write_text(program)
+    (chain / "eval.py").write_text("import sys; print(sys.argv)")
+    text = (
+        (chain / "p.txt")
+        .read_text()
+        .replace("train_model_name:best.pdparams", "train_model_name:best*.pdparams")
+    )
+    (chain / "p.txt").write_text(text)
+    done = script(capsys, "p.txt", cwd=chain)
+    assert done.returncode == 0, done.stderr
+    log = next((chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN").glob("eval*.log")).read_text()
+    assert "/norm_train_gpus_-1_autocast_null/best 1.pdparams'" in log
+
+
+def test_scripts_are_bash_and_leave_the_shell_as_it_was(chain, capsys, monkeypatch):
+    monkeypatch.chdir(chain)
+    text = plan_text(capsys, "p.txt", "lite_train_lite_infer", "--shell")
+    for one in (text, plan_text(capsys, "p.txt", "lite_train_lite_infer", "--shell", "--legacy")):
+        assert subprocess.run(["bash", "-n"], input=one, text=True, check=False).returncode == 0
+    after = "echo ${failed-none} ${TIPCHAIN_MODE-none} $(type -t fail newest || echo none)\n"
+    done = subprocess.run(["bash"], input=text + after, text=True, capture_output=True, check=False)
+    assert done.stdout == "none none none\n"
+
+
+def test_the_originals_script_has_its_wrappers_and_patterns(tmp_path, capsys):
+    (tmp_path / "det.txt").write_text(DETECTION)
+    legacy = ("--legacy", "--suite", "paddledetection")
+    text = plan_text(capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", *legacy)
+    assert "CUDA_VISIBLE_DEVICES=0 timeout 5m python train.py --case a.yaml LearningRate" in text
+    assert "timeout" not in plan_text(
+        capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--json", *legacy
+    ).replace("timeout_s", "")
+    assert "timeout 5m" not in plan_text(
+        capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", "--suite", "paddledetection"
+    )
+    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("train_model_name", "train_model_name:e*/c.pdparams")))
+    text = plan_text(
+        capsys, tmp_path / "p.txt", "lite_train_lite_infer", "--shell", "--legacy", "--suite", "template"
+    )
+    assert "--pretrained=./test_tipc/output/norm_train_gpus_-1_autocast_null/e*/c.pdparams" in text
 
 
 def test_legacy(params, capsys):

@@ -373,6 +373,7 @@ class _Expander:
             launched=leg.launched,
             leaves=self.checkpoint(run),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
+            wrapper=() if self.spec.fixes else suite.train.wrapper,
         )
         log, usual = (self.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
         return (self.add(command, log=log, usual=usual),)

@@ -71,6 +71,7 @@ class Command:
         leaves: what it must leave.
         finds: texts in ``argv`` that are settled when it starts.
         links: (name, target) pairs of symbolic links to make before it starts where the target exists.
+        wrapper: words that the original driver starts it with, in legacy plans; ``plan --shell`` shows them.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Command:
     leaves: tuple[Artifact, ...] = ()
     finds: tuple[Find, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    wrapper: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

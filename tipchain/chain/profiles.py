@@ -287,6 +287,7 @@ class _Profile:
             arguments=self.arguments(reader, "arguments"),
             log=self.choices(reader, "log"),
             usual=self.choices(reader, "usual"),
+            wrapper=tuple(reader.text("wrapper", default="").split()),
             when=self.conditions(reader, "when"),
         )
         reader.done("before")

@@ -126,12 +126,14 @@ class Step:
         arguments: the words after the program.
         log: the file that the original redirects to, the first that holds; none for the terminal.
         usual: the name under which the log is known where the original does not redirect.
+        wrapper: words that the original starts it with (``timeout 5m``); shown, never run.
         when: it is run if all of these hold.
     """
 
     arguments: tuple[Item, ...]
     log: tuple[Choice, ...] = ()
     usual: tuple[Choice, ...] = ()
+    wrapper: tuple[str, ...] = ()
     when: tuple[Condition, ...] = ()
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
-from tipchain.chain.plan import Command, Options, Plan, plan_json
+from tipchain.chain.plan import Options, Plan, plan_json
 from tipchain.chain.selection import select
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
@@ -23,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="as JSON")
-    shape.add_argument("--shell", action="store_true", help="as lines that can be pasted into a shell")
+    shape.add_argument("--shell", action="store_true", help="as a script that can be pasted into a shell")
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,12 +89,9 @@ def run(args: argparse.Namespace) -> int:
         options=options(args),
     )
     plan = select(plan, args.only, args.skip)
-    if args.json:
-        print(json.dumps(plan_json(plan), indent=2, ensure_ascii=False))
-    elif args.shell:
-        print("\n".join(shell_lines(plan)))
-    else:
-        print("\n".join(text_lines(plan)))
+    print(
+        json.dumps(plan_json(plan), indent=2, ensure_ascii=False) if args.json else _shown(plan, args.shell)
+    )
     if not plan.commands:
         print(f"error: {nothing_planned(plan)}", file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
@@ -104,32 +100,8 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def text_lines(plan: Plan) -> list[str]:
-    """Return the plan for reading."""
-    lines = [f"{plan.params}, mode {plan.mode.value}, suite {plan.suite}: {len(plan.commands)} commands"]
-    for command in plan.commands:
-        env = "".join(f"{name}={shlex.quote(value)} " for name, value in command.env.items())
-        lines += ["", command.id, f"  $ {env}{shlex.join(command.argv)}"]
-        if command.log:
-            lines.append(f"  log: {command.log}")
-        if command.skip:
-            lines.append(f"  skipped: {command.skip}")
-    return lines
+def _shown(plan: Plan, shell: bool) -> str:
+    from tipchain.report.plan import render_script, render_tree
+    from tipchain.report.terminal import terminal_width
 
-
-def shell_lines(plan: Plan) -> list[str]:
-    """Return the plan as lines for a shell; what would be skipped is a comment."""
-    lines = []
-    if plan.run != plan.out and plan.commands:
-        lines.append(f"mkdir -p {shlex.quote(plan.run)}")
-    for command in plan.commands:
-        lines.append(f"# {command.id}" + (f": skipped: {command.skip}" if command.skip else ""))
-        lines.append(("# " if command.skip else "") + _shell_line(command))
-    return lines
-
-
-def _shell_line(command: Command) -> str:
-    place = "" if command.cwd == "." else f"cd {shlex.quote(command.cwd)} && "
-    env = "".join(f"{name}={shlex.quote(value)} " for name, value in command.env.items())
-    log = f" > {shlex.quote(command.log)} 2>&1" if command.log else ""
-    return f"{place}{env}{shlex.join(command.argv)}{log}"
+    return render_script(plan) if shell else render_tree(plan, width=terminal_width())

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.plan import add_chain_arguments, options, text_lines
+from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import DataError, RecordError, UsageError
 from tipchain.modes import parse_mode
@@ -185,10 +185,13 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
 
     if setting.json_to or setting.junit_to:
         raise UsageError("--dry-run makes no report, so --json and --junit do not go with it")
+    from tipchain.report.plan import render_tree
+    from tipchain.report.terminal import terminal_width
+
     gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
     known = partial(Journal(earlier).finished, place=_place(plan, earlier, setting)) if earlier else None
     unstarted = forecast(plan, gpus, setting.policy, known)
-    print("\n".join(text_lines(plan)))
+    print(render_tree(plan, width=terminal_width()))
     if unstarted:
         print("\nhere, without being started:")
         for result in unstarted:

@@ -1,0 +1,235 @@
+"""Plans for people: a tree to read, and a script to paste into a shell.
+
+Nothing in a plan is a shell's text; every word is quoted here, on the way to the screen.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from posixpath import dirname, normpath
+
+from tipchain.chain.finds import SUFFIXES
+from tipchain.chain.plan import Command, Find, Plan
+from tipchain.modes import data_folder
+from tipchain.report.terminal import clean
+from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+
+STEP_INDENT = 2
+# Functions of the script; they live in its subshell only.
+SCRIPT_HEAD = """\
+failed=0
+fail() { echo "failed or not started: $1" >&2; failed=1; }"""
+# The first pattern with a match gives its newest one, as in `tipchain run`.
+NEWEST = """\
+newest() { local IFS= one; for one; do ls -td -- $one 2>/dev/null | head -n 1 | grep . && return; done; }"""
+
+
+def render_tree(plan: Plan, *, width: int = 80) -> str:
+    """Return the plan as a tree: legs, below them each command under what it needs."""
+    count = f"{len(plan.commands)} command{'' if len(plan.commands) == 1 else 's'}"
+    lines = [f"{clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}: {count}"]
+    if plan.commands:
+        lines.append(f"logs in {plan.run}")
+    depths = _depths(plan.commands)
+    for leg, commands in groupby(plan.commands, key=lambda one: one.leg):
+        lines += ["", clean(leg or "commands")]
+        parent: tuple[str, ...] = ()
+        for command in commands:
+            lines += _command_rows(command, plan, depths[command.id], parent, width)
+            parent = (*command.needs, command.id)
+    return "\n".join(lines)
+
+
+def _depths(commands: Sequence[Command]) -> Mapping[str, int]:
+    """Return how deep each command lies: one below the last of its own leg that it needs."""
+    depths: dict[str, int] = {}
+    legs = {command.id: command.leg for command in commands}
+    for command in commands:
+        needs = [need for need in command.needs if legs.get(need) == command.leg]
+        depths[command.id] = 1 + max((depths[need] for need in needs), default=0)
+    return depths
+
+
+def _command_rows(
+    command: Command, plan: Plan, depth: int, above: Sequence[str], width: int
+) -> Iterator[str]:
+    margin = " " * (STEP_INDENT * depth)
+    yield f"{margin}{clean(command.id)}{_devices(command)}"
+    body = f"{margin}{' ' * STEP_INDENT}"
+    env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
+    words = [*env, *map(shlex.quote, command.argv)]
+    yield from _wrapped_command(words, f"{body}$ ", f"{body}    ", width)
+    if command.cwd != ".":
+        yield f"{body}in:  {clean(command.cwd)}"
+    if command.log:
+        yield f"{body}log: {_below(command.log, plan.run)}"
+    for find in command.finds:
+        yield f"{body}its weights, told when it starts: {' or '.join(_below(one, plan.run) for one in find.files)}"
+    if others := [need for need in command.needs if need not in above]:
+        yield f"{body}needs: {', '.join(map(clean, others))}"
+    if command.skip:
+        yield f"{body}skipped: {command.skip}"
+
+
+def _below(path: str, run: str) -> str:
+    """Return ``path`` without the run's folder, if it lies there."""
+    head, there, tail = clean(path).partition(f"{run}/")
+    return tail if there and head in ("", "./") else clean(path)
+
+
+def _devices(command: Command) -> str:
+    if not command.on_gpu:
+        return ""
+    if not command.gpus:
+        return "  (any GPU)"
+    return f"  (GPU {','.join(command.gpus)})"
+
+
+def _wrapped_command(words: Sequence[str], first: str, rest: str, width: int) -> Iterator[str]:
+    """Yield a command in lines that together can be pasted: all but the last end with a backslash."""
+    row, blank = first, ""
+    chunks = list(_chunks([clean(word) for word in words]))
+    for index, chunk in enumerate(chunks):
+        tail = 0 if index == len(chunks) - 1 else 2
+        if blank and len(row) + 1 + len(chunk) + tail > width:
+            yield f"{row} \\"
+            row, blank = rest, ""
+        row, blank = row + blank + chunk, " "
+    yield row
+
+
+def _chunks(words: Sequence[str]) -> Iterator[str]:
+    """Yield words, an option together with its value where that is a word of its own."""
+    option = ""
+    for word in words:
+        if option and not word.startswith("-"):
+            yield f"{option} {word}"
+            option = ""
+            continue
+        if option:
+            yield option
+        option = word if word.startswith("-") and "=" not in word else ""
+        if not option:
+            yield word
+    if option:
+        yield option
+
+
+def render_script(plan: Plan) -> str:
+    """Return the plan as a script that can be pasted: one subshell, nothing of which stays behind.
+
+    A plan of the original runs one command after the other; else a command waits for those that it needs, and the
+    subshell's status is 1 if one failed.
+    """
+    if plan.run == plan.out:
+        return "\n".join(_original_lines(plan))
+    skipped = _skipped(plan.commands)
+    numbers = _needed(plan.commands)
+    head = [f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}", "(", SCRIPT_HEAD]
+    if any(command.finds for command in plan.commands):
+        head.append(NEWEST)
+    head.append(f"mkdir -p {shlex.quote(plan.run)}")
+    data = _here(str(data_folder(plan.mode.eval_data)))
+    run = shlex.quote(plan.run) if plan.run.startswith("/") else _here(plan.run)
+    head.append(f"export {RUN_VARIABLE}={run} {MODE_VARIABLE}={plan.mode.value} {DATA_VARIABLE}={data}")
+    body = []
+    for command in plan.commands:
+        reason = skipped.get(command.id, "")
+        body.append(f"# {clean(command.id)}" + (f": skipped: {reason}" if reason else ""))
+        if not reason:
+            body += _guarded(command, plan, numbers)
+    return "\n".join([*head, *body, 'exit "$failed"', ")"])
+
+
+def _here(path: str) -> str:
+    return f'"$PWD"/{shlex.quote(path)}'
+
+
+def _skipped(commands: Sequence[Command]) -> Mapping[str, str]:
+    """Return why each command that cannot run cannot, its own reason or that of one that it needs."""
+    reasons: dict[str, str] = {}
+    for command in commands:
+        needed = next((need for need in command.needs if need in reasons), "")
+        if command.skip or needed:
+            reasons[command.id] = command.skip or f"needs {needed}"
+    return reasons
+
+
+def _needed(commands: Sequence[Command]) -> Mapping[str, int]:
+    """Return a number for each command that another one needs."""
+    needed = {need for command in commands for need in command.needs}
+    return {command.id: number for number, command in enumerate(commands, 1) if command.id in needed}
+
+
+def _guarded(command: Command, plan: Plan, numbers: Mapping[str, int]) -> Iterator[str]:
+    """Yield the lines of a command that waits for what it needs."""
+    for name, target in command.links:
+        there, link = shlex.quote(normpath(target)), shlex.quote(normpath(name))
+        yield f'[ ! -e {there} ] || [ -e {link} ] || ln -s "$PWD"/{there} {link}'
+    parts = [f'[ "$ok{numbers[need]}" ]' for need in command.needs if need in numbers]
+    late = {find.text: f"late{number}" for number, find in enumerate(command.finds, 1)}
+    for find in command.finds:
+        parts += _late(find, late[find.text])
+    words = [_late_word(word, late) for word in command.argv]
+    env = dict(command.env)
+    prefix = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
+    if command.step == "train" and plan.mode.train_data != plan.mode.eval_data:
+        prefix = f"{DATA_VARIABLE}={_here(str(data_folder(plan.mode.train_data)))} {prefix}".strip()
+    parts.append(_call(command, f"{prefix} {' '.join(words)}".strip()))
+    if command.id in numbers:
+        yield f"ok{numbers[command.id]}="
+        parts.append(f"ok{numbers[command.id]}=1")
+    yield f"{' && '.join(parts)} || fail {_quoted(command.id)}"
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(clean(text))
+
+
+def _late(find: Find, name: str) -> Iterator[str]:
+    """Yield what settles a text when the command starts."""
+    yield f"{name}=$(newest {' '.join(map(_quoted, find.files))})"
+    suffixes = {suffix for suffix in SUFFIXES for file in find.files if file.endswith(suffix)}
+    if not find.text.endswith(SUFFIXES):
+        yield from (f"{name}=${{{name}%{suffix}}}" for suffix in sorted(suffixes))
+
+
+def _late_word(word: str, late: Mapping[str, str]) -> str:
+    """Return a word, quoted; texts of ``late`` in it are replaced by the shell variables that it names."""
+    if not any(text in word for text in late):
+        return _quoted(word)
+    longest = sorted(late, key=len, reverse=True)
+    pieces = re.split(rf"({'|'.join(map(re.escape, longest))})(?![\w-])", word)
+    return "".join(f'"${late[one]}"' if one in late else _quoted(one) for one in pieces if one)
+
+
+def _call(command: Command, text: str) -> str:
+    """Return the call in its folder and with its log; the log's name is relative to where the plan was made."""
+    inside = text if command.cwd == "." else f"(cd {shlex.quote(command.cwd)} && {text})"
+    return inside + (f" > {shlex.quote(command.log)} 2>&1" if command.log else "")
+
+
+def _original_lines(plan: Plan) -> Iterator[str]:
+    """Yield the original driver's commands as it runs them: whatever happens, one after the other."""
+    yield f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}, as the original driver runs it"
+    folders = dict.fromkeys(dirname(one.log) for one in plan.commands if one.log and dirname(one.log))
+    for folder in folders:
+        yield f"mkdir -p {shlex.quote(folder)}"
+    for command in plan.commands:
+        yield f"# {clean(command.id)}"
+        words = [*command.wrapper, *map(_globbed, command.argv)]
+        prefix = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
+        yield _call(command, " ".join([*prefix, *words]))
+
+
+def _globbed(word: str) -> str:
+    """Return a word quoted but for ``*`` and ``?``, which the original's shell takes for a pattern."""
+    pieces = re.split(r"([*?]+)", clean(word))
+    if len(pieces) == 1:
+        return shlex.quote(pieces[0])
+    return "".join(
+        piece if index % 2 else shlex.quote(piece) if piece else "" for index, piece in enumerate(pieces)
+    )
