@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,8 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
         ([("--precision", "--precision:fp32|int8")], "warning", 46, "'int8' is for quantized models, and none is"),
         ([("--use-gpu", "--use-gpu:True")], "info", 42, "does nothing: nothing is inferred on the CPU"),
         ([("--amp", "--amp:amp")], "info", 6, "is skipped: AMP on a CPU"),
+        ([("gpu_list", "gpu_list:0"), ("--device", "--device:cpu")], "warning", 5, "hands 'cpu' to the entry '0'"),
+        ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
         ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),
     ],
 )  # fmt: skip
@@ -321,3 +324,56 @@ def test_every_line_of_the_corpus_has_a_meaning():
         assert all(line.meaning and "suite's own" not in line.meaning for line in linted.lines), path
         assert not any(one.finding.code in ("text", "sections", "value", "no-shell") and
                        one.finding.severity == "error" for one in linted.found), path  # fmt: skip
+
+
+def test_line_ends_of_windows_are_a_remark(lint):
+    found = lint(TEMPLATE.replace("\n", "\r\n"))
+    assert has(found, "text", "info", 0, "lines end with CR LF")
+    assert not any(one[0] == "text" for one in lint(TEMPLATE))
+
+
+def test_a_setting_is_useless_only_if_every_mode_was_looked_at(lint):
+    text = edit(
+        TEMPLATE,
+        ("--mkldnn", "--mkldnn:False|True"),
+        ("infer_quant", "infer_quant:True"),
+        ("--precision", "--precision:fp32"),
+    )
+    assert not any(one[0] == "useless" and one[2] in (42, 46) for one in lint(text, modes=[Mode.WHOLE_INFER]))
+
+
+def test_no_file_breaks_it(tmp_path):
+    pieces = [
+        "null",
+        "|",
+        ":",
+        "=",
+        "'",
+        "$(x)",
+        "\x00",
+        "\t",
+        "True",
+        "-1",
+        "0,1;0",
+        "##",
+        "é",
+        "{v[x]}",
+        "*",
+    ]
+    rng = random.Random(0)
+    path = tmp_path / "p.txt"
+    for number in range(150):
+        lines = (TEMPLATE if number % 2 else TUTORIAL).splitlines()
+        for _ in range(rng.randint(1, 6)):
+            place = rng.randrange(len(lines))
+            lines[place] = rng.choice(
+                [
+                    lines[place] + rng.choice(pieces),
+                    rng.choice(pieces),
+                    lines[place].partition(":")[0] + ":" + rng.choice(pieces),
+                ]
+            )
+        path.write_text("\n".join(lines))
+        linted = lint_file(path, explained=True)
+        assert linted.readable
+        assert all(one.finding.message for one in linted.found)

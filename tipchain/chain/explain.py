@@ -89,7 +89,7 @@ def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
 
 def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
     if slot.key in NOTHING:
-        return "the key is null, so it is left out"
+        return f"the key is {slot.key or 'empty'}, so it is left out"
     steps = _steps(slot.role, suite)
     passed = "; ".join(_passed(slot, steps, plans))
     if not passed and slot.absent:
@@ -140,6 +140,8 @@ def _item_roles(item: Item) -> Iterable[str]:
 def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
     """Yield how the plans pass a slot to each step, as ``training: `-o Global.epochs=2` in lite_...``."""
     key = _words(slot.key, slot)
+    if not key:
+        return
     for step in steps:
         found: dict[str, list[str]] = {}
         there = []

@@ -110,6 +110,10 @@ def lint_file(
     except ParamsError as error:
         return Linted(file=str(path), readable=False, found=(Found(finding=refusal(error, "unreadable")),))
     file, refused = _parsed(text, str(path))
+    if "\r\n" in text:
+        refused.append(
+            _remark(file, "lines end with CR LF; the original takes the CR for part of each value")
+        )
     root = checkout(path)
     chosen = get_suite(suite) if suite else detect_suite(file, root=root)
     reason = "named by --suite" if suite else _reason(file, chosen, root)
@@ -117,7 +121,7 @@ def lint_file(
     slots, layout = read_layout(file, chosen)
     found = [*refused, *layout]
     if layout and (others := _fitting(file)):
-        found.append(_remark(file, f"the file fits the layout of {others}"))
+        found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason,
         modes=tuple(mode.value for mode in modes),
@@ -182,8 +186,8 @@ def _fitting(file: ParamFile) -> str:
     return ", ".join(suite.name for suite in all_suites() if fits(file, suite))
 
 
-def _remark(file: ParamFile, message: str) -> Finding:
-    return Finding(code="sections", severity="info", file=file.path, line=0, key="", message=message)
+def _remark(file: ParamFile, message: str, code: str = "text") -> Finding:
+    return Finding(code=code, severity="info", file=file.path, line=0, key="", message=message)
 
 
 # The modes

@@ -15,6 +15,9 @@ from tipchain.chain.words import NOTHING, Slot
 from tipchain.modes import Mode
 
 CODE = "useless"
+ON_GPU = ("True", "gpu")
+ON_CPU = ("False", "cpu")
+EVERY_MODE = frozenset(mode for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER)
 WITHOUT_TRAINING = tuple(mode.value for mode in Mode if not mode.trains)
 
 
@@ -23,6 +26,7 @@ def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> It
     yield from _untrained(slots, suite)
     yield from _mode_entries(slots, suite)
     yield from _lengths(slots, suite)
+    yield from _devices(slots, suite)
     yield from _axis_values(slots, suite, plans)
     yield from _quantized(slots, suite)
     yield from _precisions(slots, plans)
@@ -72,9 +76,18 @@ def _lengths(slots: Slots, suite: Suite) -> Iterator[Finding]:
         elif role == "infer_quant" and len(slot.values) < len(models.values):
             told = f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
             yield _finding(slot, f"{told}: nothing says whether the others are quantized")
+
+
+def _devices(slots: Slots, suite: Suite) -> Iterator[Finding]:
     gpus, devices = slots["gpu_list"], slots.get("use_gpu")
-    if suite.devices.parameter == "each" and devices is not None and len(devices.values) > len(gpus.values):
+    if suite.devices.parameter != "each" or devices is None:
+        return
+    if len(devices.values) > len(gpus.values):
         yield _finding(devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info")
+    for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
+        wrong = value in ON_GPU if gpu == "-1" else value in ON_CPU
+        if wrong and devices.key not in NOTHING:
+            yield _finding(devices, f"hands {value!r} to the entry {gpu!r} of gpu_list")
 
 
 def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[Finding]:
@@ -89,7 +102,7 @@ def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iter
         yield from (
             _finding(slot, f"has {one!r} twice") for one, count in Counter(slot.values).items() if count > 1
         )
-        if slot.absent or not inferences:
+        if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
             continue
         if not devices & kinds:
             where = " or ".join(sorted(one.upper() for one in devices))
