@@ -121,3 +121,11 @@ def test_it_loads_nothing_heavy(folder):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_without_files_is_told_of(folder, capsys):
+    Path("empty").mkdir()
+    assert main(["lint", "empty"]) == 4
+    assert capsys.readouterr().err == "error: no *train_infer_python.txt below empty\n"
+    assert main(["lint", "clean.txt", "empty"]) == 0
+    assert capsys.readouterr().err == "note: no *train_infer_python.txt below empty\n"

@@ -49,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
     modes = [parse_mode(name) for name in dict.fromkeys(args.mode)] or list(Mode)
     paths = list(dict.fromkeys(named_files(args.files)))
+    for empty in (one for one in args.files if not any(named_files([one]))):
+        print(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}", file=sys.stderr)
     if not paths:
-        print(f"error: no {PATTERN} below {', '.join(map(str, args.files))}", file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
     disk = Disk()
