@@ -167,6 +167,17 @@ def test_a_run_that_passed_is_shown_and_not_repeated(go, capsys):
     assert len(runs()) == 1
 
 
+def test_an_older_report_is_not_shown_for_what_passed_since(go):
+    go()
+    Path("a.yaml").write_text("lr: 2")
+    (run,) = runs()
+    older = (run / "report.json").read_bytes()
+    assert go("--resume")[0] == 0
+    (run / "report.json").write_bytes(older)  # as if killed just before the report was written
+    assert go("--resume") == (0, [])
+    assert {Path(one["log"]).suffixes[-2:] == [".2", ".log"] for one in report()["results"]} == {True}
+
+
 def test_a_dry_run_says_what_would_be_left_out(go, capsys):
     Path("export.py.breaks").touch()
     go()

@@ -158,18 +158,25 @@ def _earlier_run(plan: Plan) -> Path | None:
 
 
 def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
-    """Return the report of the run in ``folder`` if it passed and nothing of ``plan`` is left to do."""
+    """Return the report of the run in ``folder`` if it passed and nothing of ``plan`` is left to do.
+
+    It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
+    report was written leaves the report of the one before.
+    """
     from tipchain.chain.journal import Journal
     from tipchain.report.json_ import load_report
 
     journal, place = Journal(folder), _place(plan, folder, setting)
-    if not all(journal.finished(command, place) for command in plan.commands):
+    passed = [journal.finished(command, place) for command in plan.commands]
+    if not all(passed):
         return None
     try:
         report = load_report(folder)
     except RecordError:  # it was killed before it wrote one
         return None
-    return report if report.exit_code is ExitCode.PASSED else None
+    told = {(result.command.id, result.started, result.log) for result in report.results}
+    held = {(result.command.id, result.started, result.log) for result in passed if result}
+    return report if report.exit_code is ExitCode.PASSED and told == held else None
 
 
 def _print_notes(plan: Plan) -> None:

@@ -142,7 +142,8 @@ def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
 
 def _below(run: str, text: str) -> str:
     """Return ``text`` with paths below the run's folder, which heads the table, relative to it."""
-    return text.replace(f"./{run}/", "").replace(f"{run}/", "") if run else text
+    # Not within an absolute path, of which the rest alone would name another file.
+    return re.sub(rf"(?<![\w./-])(?:\./)?{re.escape(run)}/", "", text) if run else text
 
 
 def _wrapped(line: str, width: int) -> list[str]:
