@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,16 @@ def test_a_closed_standard_output_is_no_bug():
         ["bash", "-c", f'"{sys.executable}" -c "{code}" >&-'], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "\\xe9 \\udcff"), ("utf-8", "\xe9 \\udcff")])
+def test_letters_that_the_terminal_lacks_are_escaped(encoding, shown):
+    code = "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff') or 0))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{shown}\n", "")

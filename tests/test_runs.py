@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -62,6 +63,14 @@ def test_append_ends_every_record_with_a_newline(tmp_path):
     append(tmp_path / "log", "one")
     append(tmp_path / "log", "two\n")
     assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
+def test_names_that_are_no_text_can_be_written(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    append(tmp_path / "log", name)
+    atomic_write(tmp_path / "json", json.dumps(name, ensure_ascii=False))
+    assert (tmp_path / "log").read_text() == "caf\\udce9\n"
+    assert json.loads((tmp_path / "json").read_text()) == name
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):

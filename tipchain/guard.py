@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
@@ -20,6 +21,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 def guarded(function: Callable[..., int], *args: object) -> int:
     """Call ``function(*args)`` and turn what it raises into an exit code and one message."""
     _open_missing()
+    _escape_foreign_letters()
     try:
         return _call(function, *args)
     except TipchainError as error:
@@ -57,3 +59,9 @@ def _open_missing() -> None:
     """Give a process that was started without output or error stream ones that lead nowhere."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of the process)
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+
+
+def _escape_foreign_letters() -> None:
+    """Let letters that standard output's encoding lacks, as in a program's output, be escaped: no reason to fail."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -88,7 +88,7 @@ def append(path: Path, text: str) -> None:
     record = text if text.endswith("\n") else text + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab") as file:
-        file.write(record.encode())
+        file.write(_encoded(record))
 
 
 @contextmanager
@@ -133,7 +133,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def atomic_write(path: Path, data: bytes | str) -> None:
     """Replace ``path`` by ``data``, whole or not at all."""
     with replacing(path) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+        file.write(_encoded(data) if isinstance(data, str) else data)
+
+
+def _encoded(text: str) -> bytes:
+    """Return ``text`` as UTF-8; bytes of a path's name that are none are escaped, as JSON does it, too."""
+    return text.encode(errors="backslashreplace")
 
 
 def commit(folder: Path) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -21,6 +24,7 @@ from tipchain.report.json_ import dump_report, load_report, parse_report
 from tipchain.report.junit import junit_xml
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import render_report
+from tipchain.runs import atomic_write
 
 
 def test_no_number_of_a_log_is_cut():
@@ -188,6 +192,19 @@ def test_long_ids_stay_within_80_columns():
     assert max(map(len, lines)) <= 80
     assert "PASS         1.2  infer[norm_train;gpus=-1;cpu;mkldnn=True;threads=6;" in lines
     assert "                    precision=fp32;bs=1;and;so;on]" in lines
+
+
+def test_documents_are_utf_8_in_every_locale(tmp_path):
+    atomic_write(tmp_path / "report.json", dump_report(report(replace(FAILED, tail=("caf\xe9 \udcff",)))))
+    words = [sys.executable, "-m", "tipchain", "report", str(tmp_path), "--json", "-"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, env=env, capture_output=True, check=False)
+    assert json.loads(done.stdout.decode("utf-8"))["results"][0]["tail"] == ["caf\xe9 \udcff"]
+
+
+def test_an_absolute_path_below_the_run_stays_whole():
+    bad = replace(FAILED, reason="exit 0: its log /a/out/runs/1/x.log cannot be read")
+    assert "  exit 0: its log /a/out/runs/1/x.log cannot be read" in render_report(report(bad)).splitlines()
 
 
 def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -27,10 +28,17 @@ def write_report(report: RunReport, *, json_to: str | None, junit_to: str | None
     stream.write(render_report(report, color=use_color(stream), width=terminal_width()) + "\n")
     for target, render in ((json_to, dump_report), (junit_to, junit_xml)):
         if target == "-":
-            sys.stdout.write(render(report))
+            _write_out(render(report))
         elif target:
             _write(Path(target), render(report))
     return int(report.exit_code)
+
+
+def _write_out(text: str) -> None:
+    """Write a document to standard output, in UTF-8 as both formats demand, whatever the terminal's encoding is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    sys.stdout.write(text)
 
 
 def _write(path: Path, text: str) -> None:
