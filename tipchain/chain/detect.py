@@ -96,7 +96,9 @@ def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
 def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the checkout bears, in words."""
     folders = () if root is None else suite.marks.folders
-    return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
+    return tuple(
+        f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir()
+    )
 
 
 def _is_tutorial(file: ParamFile) -> bool:
