@@ -248,3 +248,15 @@ def test_start_up_takes_at_most_150_ms_of_computing(arguments):
         subprocess.run([sys.executable, "-m", "tipchain", *arguments], capture_output=True, check=True)
         times.append(spent() - before)
     assert min(times) <= 0.15
+
+
+def test_the_gpu_id_may_be_the_third_argument_as_for_the_drivers(params, monkeypatch, capsys):
+    monkeypatch.chdir(params.parent)
+    seen = []
+    for arguments in (["3"], ["--gpu-id", "3"], ["3", "--gpu-id", "3"]):
+        assert main(["plan", "p.txt", "whole_infer", *arguments, "--json"]) == 0
+        commands = json.loads(capsys.readouterr().out)["commands"]
+        seen += [command["env"] for command in commands if command["step"] != "align"]
+    assert {tuple(env.items()) for env in seen} == {(("CUDA_VISIBLE_DEVICES", "3"),)}
+    assert main(["plan", "p.txt", "whole_infer", "3", "--gpu-id", "4"]) == 2
+    assert "GPU_ID is 3, but --gpu-id 4" in capsys.readouterr().err

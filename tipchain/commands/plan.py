@@ -10,6 +10,7 @@ from pathlib import Path
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import Options, Plan, plan_json
 from tipchain.chain.selection import select
+from tipchain.errors import UsageError
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
 
@@ -29,11 +30,15 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``plan`` and ``run`` share."""
     parser.add_argument("params", type=Path, metavar="PARAMS", help="parameter file, train_infer_python.txt")
     parser.add_argument("mode", metavar="MODE", help="lite_train_lite_infer, ..., whole_infer")
+    parser.add_argument(
+        "gpu", nargs="?", metavar="GPU_ID",
+        help="CUDA_VISIBLE_DEVICES in the modes without training, the third argument of the drivers",
+    )  # fmt: skip
     parser.add_argument("--suite", help="whose layout the file has; told from the file if left out")
     parser.add_argument(
         "--lenient", action="store_true", help="let unknown trainers and typos pass with a note"
     )
-    parser.add_argument("--gpu-id", metavar="ID", help="CUDA_VISIBLE_DEVICES in whole_infer")
+    parser.add_argument("--gpu-id", metavar="ID", help="the same as GPU_ID")
     parser.add_argument("--python", metavar="PATH", help="interpreter instead of the file's")
     parser.add_argument(
         "--timeout",
@@ -67,10 +72,12 @@ def _seconds(text: str) -> float:
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
     extra = {} if run is None else {"run": run}
+    if args.gpu and args.gpu_id and args.gpu != args.gpu_id:
+        raise UsageError(f"GPU_ID is {args.gpu}, but --gpu-id {args.gpu_id}: give one of them")
     return Options(
         python=args.python,
         timeout_s=args.timeout,
-        gpu_id=args.gpu_id or None,
+        gpu_id=args.gpu_id or args.gpu or None,
         device=args.device,
         root=str(Path.cwd()),
         workdir=args.workdir,
