@@ -115,7 +115,7 @@ class Filler:
         if slot is None:
             return ()
         value = None if item.value is None else self.fill(item.value, facts)
-        if item.value is not None and self._nothing_inside(item.value):
+        if item.value is not None and self.nothing_inside(item.value):
             return ()
         named = slot if item.keyed_by == "key" else Slot(
             role=slot.role, key=slot.value, value=slot.value, file=slot.file, line=slot.line
@@ -130,7 +130,7 @@ class Filler:
             fixes=self.fixes,
         )
 
-    def _nothing_inside(self, template: str) -> bool:
+    def nothing_inside(self, template: str) -> bool:
         """Return whether a template that names a slot's value has none: a path made of null is no path."""
         if "null" not in self.fixes or "v[" not in template:
             return False

@@ -16,7 +16,7 @@ from tipchain.chain.slots import Alignment, Slots, alignment_params, checked_slo
 from tipchain.chain.spec import AMP, Axis, ChainSpec, InferModel, Leg, Trainer
 from tipchain.chain.suites import Suite, TrainerRule
 from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
-from tipchain.errors import did_you_mean
+from tipchain.errors import ParamsError, did_you_mean
 from tipchain.modes import Mode
 
 BOOLEANS = ("True", "False")
@@ -26,6 +26,20 @@ AUTOCASTS = (*AMP, "fp32", "null", "False")
 OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
 MODE_NAMES = (*(mode.value for mode in Mode), *OTHER_MODES)
 LITE = Mode.LITE_TRAIN_LITE_INFER.value
+
+
+# Slots whose values become a part of a word, of a path mostly.
+AS_THEY_STAND = frozenset(
+    ("train_model_name", "inference_dir", "infer_model", "model_dir", "extra_infer", "config", "export_save")
+)
+
+
+def _is_plain(value: str, slot: Slot) -> bool:
+    """Return whether ``value`` is the same word to a shell."""
+    try:
+        return split_words(value, slot) in ((value,), ())
+    except ParamsError:
+        return False
 
 
 def build_spec(
@@ -149,24 +163,38 @@ class SpecReader:
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""
-        for role, slot in self.slots.items():
-            other = original.get(role)
+        for role, cut in cut_slots(self.slots, self.suite).items():
+            slot, other = self.slots[role], original.get(role)
+            self._compare_words(slot)
             if other is None or role in self.suite.unread or (not other.line and not slot.line):
                 continue
             if other.line != slot.line:
-                self.tell(
-                    "sections", slot, f"the original reads line {other.line} here: it counts lines", "info"
-                )
-            elif other.key.strip() != slot.key:
-                self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
-            elif other.value.strip() != slot.value:
-                self.tell(
-                    "whole-value", slot, f"the original cuts the value to {other.value.strip()!r}", "info"
-                )
-            elif other.key != slot.key or (
-                role not in self.suite.programs and plain_list(other.value) != slot.values
+                message = f"the original reads line {other.line} here: it counts lines"
+                self.tell("sections", slot, message, "info")
+            elif other.key != cut.key or (
+                role not in self.suite.programs and plain_list(other.value) != cut.values
             ):
                 self.tell("sections", slot, "the original takes blanks for part of a name", "info")
+            if cut.key != slot.key:
+                self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
+            elif cut.value.strip() != slot.value:
+                message = f"the original cuts the value to {cut.value.strip()!r}"
+                self.tell("whole-value", slot, message, "info")
+        trainers = {rule.key for rule in self.suite.trainers}
+        for role, other in original.items():
+            used = other.key in self.slots["trainer"].values if role in trainers else not other.absent
+            if role not in self.slots and used and role not in self.suite.unread:
+                self.tell("sections", other, "is no line of the layout; the original reads it as one", "info")
+
+    def _compare_words(self, slot: Slot) -> None:
+        """Tell where the original's shell would make other words of a value."""
+        if not slot.key and slot.role not in self.suite.unread:
+            self.tell("null", slot, "has no key and is left out; the original passes '=' and a value", "info")
+        lists = ("config", "train_model_name") if slot.role in self.suite.mode_lists else ()
+        lists = lists if self.suite.whole.style == "quantize" else (*lists, "infer_model")
+        values = slot.values if slot.role in lists else (slot.value,)
+        if slot.role in AS_THEY_STAND and not all(_is_plain(value, slot) for value in values):
+            self.tell("no-shell", slot, "is taken as it stands; the original hands it to a shell", "info")
 
     # Names and programs
 
@@ -227,10 +255,9 @@ class SpecReader:
         slot = self.slots[role]
         if role == "epoch" and self.suite.fixed_epoch and not self.on("clas-epochs"):
             return self.suite.fixed_epoch
-        if slot.absent or slot.key == "null":
-            return ""
-        value, fixed = self._mode_value(slot, self.entries(slot)), self.suite.fixed_epoch
-        if role == "epoch" and fixed and value != fixed:
+        absent, fixed = slot.absent or slot.key == "null", self.suite.fixed_epoch
+        value = "" if absent else self._mode_value(slot, self.entries(slot))
+        if role == "epoch" and fixed and value != fixed and slot.key != "null":
             found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
             self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
         return value
@@ -331,6 +358,9 @@ class SpecReader:
             return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
         if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
             return flag(slot, pipes=not self.on("no-shell"), fixes=self.fixes)
+        if kind == "whole" and self.mode.trains:
+            message = "gives each entry of gpu_list a value; the original gives all of them to each"
+            self.tell("device-per-leg", slot, message, "info")
         if index < len(values):
             return flag(slot, values[index], fixes=self.fixes)
         if not self.on("device-per-leg") or not values or slot.absent or slot.key in NOTHING:
@@ -416,7 +446,11 @@ class SpecReader:
         self.folder_name(slot, name)
         command = self.slots[rule.command[0]]
         if command.value.strip() == "null" or (command.absent and self.on("null")):
-            self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
+            if command.value.strip() == "null":
+                self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
+            else:
+                message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
+                self.tell("null", command, message)
             return None
         parts = [self.slots[role] for role in rule.command if role in self.slots]
         words = [word for part in parts if part is command or not part.absent for word in self.split(part)]
@@ -532,8 +566,8 @@ class SpecReader:
             self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else ())
         if slot.key not in NOTHING and not values:
             self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
-        if self.on("null") and (slot.key in NOTHING or slot.value == "null"):
-            values = ("null",)
+        if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
+            return Axis(slot=slot, values=("null",), replaced=True)
         return Axis(slot=slot, values=values)
 
     def boolean(

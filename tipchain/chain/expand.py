@@ -642,6 +642,10 @@ class _Expander:
         Where no setting of the file can be passed on this device, the original's commands without them stay.
         """
         points = list(self.points(rule, source, self.filler))
+        for axis in (self.spec.axes[role] for role in self.axes_of(rule, self.filler)):
+            if axis.replaced:
+                message = "has no key or no value; the original goes through what it lists all the same"
+                self.tell("null", message, axis.slot, "info")
         if not self.on("inference-flags"):
             return self.filler, points
         plain = replace(self.filler, fixes=self.spec.fixes - {"inference-flags"})
@@ -688,6 +692,10 @@ class _Expander:
             if raw and not roles[role]:
                 message = "is null and left out; the original writes it all the same"
                 self.tell("null", message, slot, "info")
+        for item in rule.arguments:
+            named = spec.slots.get(item.flag)
+            if named and named.key not in NOTHING and item.value and filler.nothing_inside(item.value):
+                self.tell("null", "is null and left out; the original makes a path of it", named, "info")
         return (*self.python, *(spec.inference or ()), *filler.words(rule.arguments, facts, roles))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:

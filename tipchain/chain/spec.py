@@ -76,10 +76,11 @@ class InferModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis of the inference product."""
+    """One axis of the inference product; ``replaced`` where the original goes through other values, without a key."""
 
     slot: Slot
     values: tuple[str, ...]
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
