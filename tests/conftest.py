@@ -1,1 +1,40 @@
-"""Being here, this file puts the tests' folder on the import path, for helpers that several folders share."""
+"""Being here, this file puts the tests' folder on the import path, for helpers that several folders share.
+
+Hypothesis has two profiles: ``quick``, and ``nightly`` with 100,000 examples for each property of the parser and of
+plans. ``pytest -m nightly`` runs the latter, as ``HYPOTHESIS_PROFILE=nightly`` does for whatever is selected.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PROPERTIES = "test_properties.py"
+NIGHTLY_TIMEOUT_S = 4 * 3600
+
+settings.register_profile("quick", deadline=None, max_examples=300)
+settings.register_profile(
+    "nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def profile(config: pytest.Config) -> str:
+    """Return the name of the profile that is asked for."""
+    usual = "nightly" if str(config.getoption("markexpr")).split() == ["nightly"] else "quick"
+    return os.environ.get("HYPOTHESIS_PROFILE", usual)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the profile before any test is decorated with it."""
+    settings.load_profile(profile(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the properties be both: short every time, long at night."""
+    for item in items if profile(config) == "nightly" else ():
+        if item.path.name == PROPERTIES:
+            item.add_marker(pytest.mark.nightly)
+            item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
