@@ -26,8 +26,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     """Return the suite of ``file``.
 
     A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have. Else
-    the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file that bears no suite's marks is ``tipchain``'s (in legacy
-    plans ``template``'s) or the tutorial's.
+    the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file
+    that bears no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's.
 
     Args:
         file: the parsed file.
@@ -41,16 +41,27 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
         return read_profile(root / OWN)
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
-    suites = all_suites()
-    fitting = [suite for suite in suites if fits(file, suite)]
-    candidates = fitting or [suite for suite in suites if has_headers(file, suite)] or list(suites)
-    best = max(candidates, key=lambda suite: score(file, suite, root))
-    if score(file, best, root) > 0:
+    # Sorted is stable: of equals the first by name, as the maximum would be.
+    ranked = sorted(all_suites(), key=lambda suite: -score(file, suite, root))
+    marked = [suite for suite in ranked if score(file, suite, root) > 0]
+    if best := next((suite for suite in marked if fits(file, suite)), None):
         return best
-    names = [suite.name for suite in candidates]
-    if fitting and "tipchain" not in names:
+    fitting = [suite for suite in ranked if suite not in marked and fits(file, suite)]
+    if not fitting:
+        return _nearest(file, marked, legacy=legacy)
+    if "tipchain" not in [suite.name for suite in fitting]:
+        return fitting[0]
+    return get_suite("template" if legacy else "tipchain")
+
+
+def _nearest(file: ParamFile, marked: list[Suite], *, legacy: bool) -> Suite:
+    """Return the suite of a file that fits none: of those whose marks it bears one with its sections, if any."""
+    with_sections = [suite for suite in marked if has_headers(file, suite)]
+    if not with_sections and any(has_headers(file, suite) for suite in all_suites()):
+        marked = []  # its sections are those of some suite that has no marks
+    if best := next(iter(with_sections or marked), None):
         return best
-    if not fitting and _is_tutorial(file):
+    if _is_tutorial(file):
         return get_suite("tutorial")
     return get_suite("template" if legacy else "tipchain")
 
