@@ -145,3 +145,15 @@ def test_pruning_leaves_a_run_alone_that_is_still_going_on(tmp_path):
     finally:
         process.communicate()
     assert prune(tmp_path, keep=1) == 1
+
+
+def test_a_run_whose_lock_cannot_be_had_is_no_traceback(tmp_path):
+    """As in another user's run; root may write everywhere, so a folder stands in for what cannot be opened."""
+    run, newer = (tmp_path / "runs" / name for name in "12")
+    for folder in (run / ".lock", newer):
+        folder.mkdir(parents=True)
+    (run / "a.pdparams").write_text("w")
+    with pytest.raises(UsageError, match="cannot be continued: Is a directory"):
+        hold_run(run)
+    assert prune(tmp_path, keep=1) == 0
+    assert (run / "a.pdparams").exists()

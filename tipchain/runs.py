@@ -12,7 +12,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -51,9 +51,12 @@ def hold_run(path: Path) -> None:
     """Hold the run in the folder ``path`` until this process ends, however it ends.
 
     Raises:
-        UsageError: another process holds it, so the run still goes on.
+        UsageError: another process holds it, so the run still goes on; or nothing can be written there.
     """
-    handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise UsageError(f"{path}: this run cannot be continued: {error.strerror}") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -64,20 +67,18 @@ def hold_run(path: Path) -> None:
 def prune(out: Path, keep: int = KEPT_RUNS) -> int:
     """Remove the large files (weights, gradients) of all but the ``keep`` latest runs; return the bytes freed.
 
-    Logs, dumps and reports stay, and so does all that a run still going on has.
+    Logs, dumps and reports stay, and so does all that a run still going on has, or that another user owns.
     """
     freed = 0
     for run in sorted((out / "runs").glob("*/"))[: -keep or None]:
-        with (run / _LOCK).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
+        # Held, another user's, on a disk that is read-only: what cannot be removed stays, and hinders no run.
+        with suppress(OSError), (run / _LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for file in run.rglob("*"):
                 if file.suffix in LARGE and file.is_file() and not file.is_symlink():
                     stat = file.stat()
-                    freed += stat.st_size if stat.st_nlink == 1 else 0
                     file.unlink()
+                    freed += stat.st_size if stat.st_nlink == 1 else 0
     return freed
 
 
