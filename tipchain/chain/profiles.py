@@ -7,11 +7,13 @@ in the checkout as ``test_tipc/tipchain_suite.yaml``.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tipchain.chain.profile_checks import Seen, check_profile
 from tipchain.chain.suites import (
     OPERATIONS,
     Before,
@@ -28,7 +30,8 @@ from tipchain.chain.suites import (
     TrainerRule,
     Whole,
 )
-from tipchain.errors import InputError, ProfileError, UsageError, did_you_mean
+from tipchain.chain.templates import Place
+from tipchain.errors import ProfileError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from tipchain.yaml_lines import Reader
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 STYLES = ("models", "kinds", "quantize")
+ROLE = re.compile(r"[a-z_]\w*")
 
 
 @cache
@@ -146,12 +150,11 @@ class _Profile:
         self.path = path
         self.reader = Reader(path, document, (), data)
         self.layout: tuple[SlotRule, ...] = ()
+        self.seen = Seen(path, document)
 
     def suite(self) -> Suite:
         reader = self.reader
-        self.layout = parse_layout(reader.text("layout"))
-        if not self.layout or self.layout[0].kind != "header":
-            raise reader.error("layout", "does not begin with a section", expected="=train_params ...")
+        self.layout = self.checked_layout(parse_layout(reader.text("layout")))
         train, infer, whole = self.required("train"), self.required("infer"), self.required("whole")
         before = tuple(self.before(train, one) for one in train.items("before", default=[]))
         suite = Suite(
@@ -168,15 +171,15 @@ class _Profile:
             unread=frozenset(self.texts(reader, "unread")),
             devices=self.devices(),
             launcher=self.arguments(reader, "launcher"),
-            out=reader.text("out"),
+            out=self.template(reader, "out"),
             trainers=self.trainers(),
             amp_trainer=reader.text("amp_trainer", default=""),
             unknown_trainer=reader.choice("unknown_trainer", ("norm", "skip"), default="norm"),
             finetune=reader.choice("finetune", ("norm", "none", "slot")),
-            save=reader.text("save"),
+            save=self.template(reader, "save"),
             vars=self.vars(),
-            weights=reader.text("weights"),
-            weights_else=self.texts(reader, "weights_else"),
+            weights=self.template(reader, "weights"),
+            weights_else=self.texts(reader, "weights_else", templates=True),
             weights_there=self.conditions(reader, "weights_there"),
             train=self.step(train),
             before=before,
@@ -189,13 +192,13 @@ class _Profile:
             whole=self.whole(whole),
             klquant=reader.choice("klquant", ("", *STYLES), default=""),
             results_log=reader.text("results_log", default="results_python.log"),
-            results_head=reader.text("results_head", default=""),
-            status=reader.text("status"),
+            results_head=self.template(reader, "results_head", default=""),
+            status=self.template(reader, "status"),
             redirected=frozenset(self.texts(reader, "redirected")),
             result_line=reader.text("result_line", default=""),
         )
         reader.done()
-        self.check(suite)
+        check_profile(suite, self.seen)
         return suite
 
     def required(self, key: str) -> Reader:
@@ -210,9 +213,35 @@ class _Profile:
             raise reader.error(key, "has an entry that is no mapping", found=repr(data))
         return _Reader(self.path, self.reader.document, (*reader.path, key, str(index)), data)
 
-    def texts(self, reader: Reader, key: str) -> tuple[str, ...]:
+    def texts(self, reader: Reader, key: str, *, templates: bool = False) -> tuple[str, ...]:
         found = reader.value(key, (list, str), "a text or a list of texts", default=[])
-        return (found,) if isinstance(found, str) else tuple(text_of(one) for one in found)
+        texts = (found,) if isinstance(found, str) else tuple(text_of(one) for one in found)
+        if templates:
+            self.seen.templates += [((*reader.path, key), text) for text in texts]
+        return texts
+
+    def template(self, reader: Reader, key: str, **default: Any) -> Any:
+        """Return a text that is a template."""
+        found = reader.text(key, **default)
+        if found is not None:
+            self.seen.templates.append(((*reader.path, key), found))
+        return found
+
+    def checked_layout(self, layout: tuple[SlotRule, ...]) -> tuple[SlotRule, ...]:
+        """Return the layout.
+
+        Raises:
+            ProfileError: it does not begin with a section, or a role is no name or stands twice.
+        """
+        if not layout or layout[0].kind != "header":
+            raise self.reader.error("layout", "does not begin with a section", expected="=train_params ...")
+        roles = [rule.role for rule in layout if rule.role]
+        for index, role in enumerate(roles):
+            if not ROLE.fullmatch(role):
+                raise self.reader.error("layout", f"{role!r} is no role", expected="letters, digits and _")
+            if role in roles[:index]:
+                raise self.reader.error("layout", f"the role {role!r} stands twice")
+        return layout
 
     def marks(self) -> Marks:
         reader = self.reader.mapping("recognise", default=None)
@@ -269,13 +298,14 @@ class _Profile:
 
     def choice(self, reader: Reader, key: str, index: int, entry: object) -> Choice:
         if isinstance(entry, str):
+            self.seen.templates.append(((*reader.path, key, str(index)), entry))
             return Choice(value=entry)
         own = self.nested(reader, key, index, entry)
         replace = self.texts(own, "replace")
         if replace and len(replace) != 2:
             raise own.error("replace", "is no pair", expected="[old, new]")
         choice = Choice(
-            value=own.text("value"),
+            value=self.template(own, "value"),
             replace=(replace[0], replace[1]) if replace else None,
             when=self.conditions(own, "when"),
         )
@@ -304,8 +334,8 @@ class _Profile:
     def infer(self, reader: Reader) -> Infer:
         infer = Infer(
             cwd=reader.text("cwd", default="."),
-            folder=reader.text("folder"),
-            model=reader.text("model"),
+            folder=self.template(reader, "folder"),
+            model=self.template(reader, "model"),
             data=reader.text("data"),
             raw=frozenset(self.texts(reader, "raw")),
             rules={device: self.infer_rule(reader, device) for device in ("cpu", "gpu")},
@@ -322,7 +352,7 @@ class _Profile:
             fixed_axes=self.texts(own, "fixed_axes") or axes,
             skip=tuple(self.tests(own, "skip", one) for one in own.items("skip", default=[])),
             arguments=self.arguments(own, "arguments"),
-            log=own.text("log"),
+            log=self.template(own, "log"),
         )
         own.done()
         return rule
@@ -334,12 +364,12 @@ class _Profile:
             kinds={name: text_of(role) for name, role in kinds.items()},
             klquant_kinds=self.texts(reader, "klquant_kinds"),
             command=reader.text("command", default=""),
-            folder=reader.text("folder", default=""),
-            infer_folder=reader.text("infer_folder", default=""),
+            folder=self.template(reader, "folder", default=""),
+            infer_folder=self.template(reader, "infer_folder", default=""),
             gpus=reader.text("gpus", default="0"),
             unset=reader.text("unset", default=""),
             export=self.arguments(reader, "export") if "export" in reader.data else (),
-            log=reader.text("log", default=""),
+            log=self.template(reader, "log", default=""),
         )
         reader.done()
         return whole
@@ -355,11 +385,11 @@ class _Profile:
 
     def items(self, reader: Reader, key: str, index: int, entry: object) -> Sequence[Item]:
         if isinstance(entry, str):
-            return [self.plain(entry)]
+            return [self.plain((*reader.path, key, str(index)), entry)]
         own = self.nested(reader, key, index, entry)
         when = self.conditions(own, "when")
         if "add" in own.data:
-            plain = self.plain(own.text("add"))
+            plain = self.plain((*own.path, "add"), own.text("add"))
             items = [Item(role=plain.role, text=plain.text, when=when)]
         elif "key" in own.data:
             items = [Item(key=self.role(own, "key"), when=when)]
@@ -367,7 +397,7 @@ class _Profile:
             items = [
                 Item(
                     flag=self.role(own, "flag"),
-                    value=own.text("value", default=None),
+                    value=self.template(own, "value", default=None),
                     keyed_by=own.choice("keyed_by", ("key", "value"), default="key"),
                     join=own.text("join", default="="),
                     raw=own.flag("raw", False),
@@ -377,8 +407,19 @@ class _Profile:
         own.done()
         return items
 
-    def plain(self, text: str) -> Item:
-        return Item(role=text) if re.fullmatch(r"[a-z_]\w*", text) else Item(text=text)
+    def plain(self, place: Place, text: str) -> Item:
+        """Return an item that is a role, or words with variables."""
+        if ROLE.fullmatch(text):
+            self.seen.named.append((place, text))
+            return Item(role=text)
+        try:
+            shlex.split(text)
+        except ValueError as error:
+            raise self.seen.fault(
+                place, f"cannot be split into words: {str(error).lower()}", found=text
+            ) from error
+        self.seen.templates.append((place, text))
+        return Item(text=text)
 
     def role(self, reader: Reader, key: str) -> str:
         found: str = reader.text(key)
@@ -404,33 +445,5 @@ class _Profile:
             values = value if isinstance(value, list) else [value]
             texts = tuple(text_of(one) for one in values)
             conditions.append(Condition(name=" ".join(words), operation=operation, values=texts))
+            self.seen.tested.append(((*reader.path, key, str(name)), conditions[-1]))
         return tuple(conditions)
-
-    def check(self, suite: Suite) -> None:
-        """Refuse roles that the layout does not have and fixes that do not exist."""
-        from tipchain.chain.fixes import FIXES
-
-        roles = suite.roles | ENGINE_ROLES
-        items = [*suite.launcher, *suite.train.arguments, *suite.eval.arguments, *suite.whole.export]
-        items += [item for step in suite.export for item in step.arguments]
-        items += [item for rule in suite.infer.rules.values() for item in rule.arguments]
-        for item in items:
-            if item.role and item.role not in roles:
-                raise self.unknown("role", item.role, roles)
-        for axis in (axis for rule in suite.infer.rules.values() for axis in rule.fixed_axes):
-            if axis not in suite.roles:
-                raise self.unknown("axis", axis, suite.roles)
-        for condition in (condition for item in items for condition in item.when):
-            for value in condition.values:
-                if condition.name in ("fixed", "unfixed") and value not in FIXES:
-                    raise self.unknown("fix", value, FIXES)
-
-    def unknown(self, what: str, name: str, known: Mapping[str, object] | frozenset[str]) -> InputError:
-        return ProfileError(
-            f"unknown {what} {name!r}", file=self.path, expected=", ".join(sorted(known)),
-            hint=did_you_mean(name, known),
-        )  # fmt: skip
-
-
-# Roles whose words the engine makes although a layout may lack their line.
-ENGINE_ROLES = frozenset({"model", "data", "use_gpu", "autocast"})
