@@ -59,11 +59,19 @@ def test_what_did_not_run_has_a_comment_only(one):
 
 
 @pytest.mark.parametrize(
-    "text", ["Run successfully", "run  failed", "x Run\tfailed with", "Run successfully Run failed"]
+    "text", ["Run successfully", "run  failed", "x Run\tfailed with", "Run successfully Run failed", "MyRun successfully"]
 )
 def test_no_comment_can_be_taken_for_a_status(text):
     assert not SCRAPERS.search(as_comment(text))
     assert as_comment(text).startswith("# ")
+
+
+def test_a_failed_commands_own_words_claim_nothing():
+    command = replace(COMMAND, argv=("python", "--name=Run successfully with command"))
+    one = replace(result(Outcome.FAIL, exit_code=1), command=command)
+    text = status_record(one, PLAN, "R")
+    assert text.startswith("\x1b[33m Run failed with command - net - python '--name=Run_successfully with ")
+    assert len(SCRAPERS.findall(text)) == 1
 
 
 def test_comments_are_one_line_without_escapes():

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tipchain.chain.execute import Place
     from tipchain.chain.run import Observer
 
-CLAIM = re.compile(r"\brun(\s+)(?=successfully|failed)", re.IGNORECASE)
+CLAIM = re.compile(r"run(\s+)(?=successfully|failed)", re.IGNORECASE)
+"""What a scraper looks for, also at the end of a longer word: ``grep`` knows no words."""
 
 
 def versions() -> dict[str, str]:
@@ -53,8 +54,9 @@ def status_record(result: Result, plan: Plan, run: str) -> str:
     if result.outcome is Outcome.SKIP or result.reused:
         return comment
     verb = "successfully" if result.outcome is Outcome.PASS else "failed"
-    text = plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or "")
-    return f"\x1b[33m Run {verb} with command - {_one_line(text)} \x1b[0m\n{comment}"
+    text = _one_line(plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or ""))
+    # The command's own words may claim a success, too: a name, a path.
+    return f"\x1b[33m Run {verb} with command - {_without_claims(text)} \x1b[0m\n{comment}"
 
 
 def shown(command: Command, plan: Plan) -> str:
@@ -65,7 +67,11 @@ def shown(command: Command, plan: Plan) -> str:
 
 def as_comment(text: str) -> str:
     """Return ``text`` as one comment line in which no pattern for status lines can match."""
-    return "# " + CLAIM.sub(lambda match: match[0].rstrip() + "_", clean(_one_line(text)))
+    return "# " + _without_claims(clean(_one_line(text)))
+
+
+def _without_claims(text: str) -> str:
+    return CLAIM.sub(lambda match: match[0].rstrip() + "_", text)
 
 
 def _one_line(text: str) -> str:
