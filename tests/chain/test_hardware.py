@@ -56,9 +56,10 @@ def test_an_nvidia_smi_that_finds_nothing(machine, smi):
     assert machine(0, smi=smi).trouble.startswith("no usable GPU on this machine (nvidia-smi exits ")
 
 
-def test_gpus_that_the_user_hid(machine, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert machine(0).trouble == "no usable GPU here (CUDA_VISIBLE_DEVICES is empty)"
+@pytest.mark.parametrize(("value", "shown"), [("", "empty"), ("-1", "-1")])
+def test_gpus_that_the_user_hid(machine, monkeypatch, value, shown):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    assert machine(0).trouble == f"no usable GPU here (CUDA_VISIBLE_DEVICES is {shown})"
 
 
 def test_a_gpu_that_the_machine_lacks_is_named():

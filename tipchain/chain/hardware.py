@@ -13,6 +13,8 @@ from pathlib import Path
 from tipchain.chain.plan import Command
 
 DEVICES = Path("/dev")
+HIDDEN = ("", "-1")
+"""CUDA_VISIBLE_DEVICES of those who want no GPU to be used."""
 EVERY = ("all",)
 """Stands for the GPUs of a machine that does not say which it has."""
 
@@ -67,8 +69,9 @@ def find_gpus() -> Gpus:
         return Gpus(trouble=f"no usable GPU on this machine (no {DEVICES}/nvidia0)")
     program = shutil.which("nvidia-smi")
     gpus = _listed(program) if program else Gpus(numbers=_numbers(files))
-    if not gpus.trouble and os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        return Gpus(trouble="no usable GPU here (CUDA_VISIBLE_DEVICES is empty)")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not gpus.trouble and visible is not None and visible.strip() in HIDDEN:
+        return Gpus(trouble=f"no usable GPU here (CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'})")
     return gpus
 
 
