@@ -192,8 +192,10 @@ class SpecReader:
             self.tell("null", slot, "has no key and is left out; the original passes '=' and a value", "info")
         lists = ("config", "train_model_name") if slot.role in self.suite.mode_lists else ()
         lists = lists if self.suite.whole.style == "quantize" else (*lists, "infer_model")
+        lists = (*lists, *self.suite.named_axes)
         values = slot.values if slot.role in lists else (slot.value,)
-        if slot.role in AS_THEY_STAND and not all(_is_plain(value, slot) for value in values):
+        named = slot.role in AS_THEY_STAND or slot.role in self.suite.named_axes
+        if named and not all(_is_plain(value, slot) for value in values):
             self.tell("no-shell", slot, "is taken as it stands; the original hands it to a shell", "info")
 
     # Names and programs

@@ -310,6 +310,14 @@ class Suite:
         return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained})
 
     @property
+    def named_axes(self) -> frozenset[str]:
+        """The inference axes whose values are a part of a path in an argument."""
+        rules = self.infer.rules.values()
+        paths = "".join(item.value or "" for rule in rules for item in rule.arguments)
+        axes = {axis for rule in rules for axis in (*rule.axes, *rule.fixed_axes)}
+        return frozenset(axis for axis in axes if f"{{{axis}}}" in paths)
+
+    @property
     def to_static(self) -> bool:
         """Whether the section of the static-graph training holds a trainer."""
         return any(rule.key == "to_static" for rule in self.trainers)
