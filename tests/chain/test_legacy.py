@@ -68,3 +68,28 @@ def test_a_null_model_is_exported_all_the_same():
     export, *_ = make(text, "whole_infer", "tutorial")
     assert export.argv == ("python", "export.py", "--save-inference-dir=./output/net_infer/")
     assert export.log == "test_tipc/output/net/whole_infer/export_0.log"
+
+
+def test_a_null_training_to_which_words_are_added_is_run():
+    text = edit(TEMPLATE, ("norm_train", "norm_train:null"), ("trainer", "trainer:to_static_train"))
+    text += "=====to_static_train_benchmark_params=====\nto_static_train:-o a=1\n"
+    argv = make(text, "lite_train_lite_infer", "paddlegan")[0].argv
+    assert argv[:4] == ("python", "null", "-o", "a=1")
+    assert not make(edit(text, ("trainer", "trainer:norm_train")), "lite_train_lite_infer", "paddlegan")
+
+
+def test_a_bar_is_a_blank_in_values_and_skips_an_evaluation_and_an_export():
+    text = edit(TEMPLATE, ("eval:", "eval:eval.py 'a|b'"), ("train_model_name", "train_model_name:n"))
+    text = text.replace("train_model_name:n\nnull:null", "train_model_name:n\ndata:a|b")
+    commands = make(text, "lite_train_lite_infer", "template")
+    assert [command.step for command in commands][:2] == ["train", "export"]
+    infers = [command.argv for command in commands if command.step == "infer"]
+    assert infers and all(argv[argv.index("--image=a") + 1] == "b" for argv in infers)
+    text = edit(text, ("norm_export", "norm_export:export.py a|b"))
+    assert [command.step for command in make(text, "lite_train_lite_infer", "template")] == ["train"]
+
+
+def test_an_empty_entry_of_the_gpu_list_is_exported():
+    text = edit(TEMPLATE, ("gpu_list", "gpu_list:0||-1"))
+    trains = [one for one in make(text, "lite_train_lite_infer", "paddleseg") if one.step == "train"]
+    assert [facts(one)["cuda_visible_devices"] for one in trains] == ["0", "", None]

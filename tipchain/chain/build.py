@@ -172,7 +172,9 @@ class SpecReader:
                 message = f"the original reads line {other.line} here: it counts lines"
                 self.tell("sections", slot, message, "info")
             elif other.key != cut.key or (
-                role not in self.suite.programs and plain_list(other.value) != cut.values
+                other.value != cut.value
+                if slot.absent
+                else role not in self.suite.programs and plain_list(other.value) != cut.values
             ):
                 self.tell("sections", slot, "the original takes blanks for part of a name", "info")
             if cut.key != slot.key:
@@ -242,6 +244,8 @@ class SpecReader:
     def program(self, role: str) -> Words | None:
         """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
         slot = self.slots[role]
+        if role == "eval" and self._broken_test(slot):
+            return None
         if not slot.absent or (role == "inference" and not self.on("null")):
             return self.split(slot)
         if role == "inference":
@@ -359,7 +363,7 @@ class SpecReader:
         if kind == "value":
             return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
         if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
-            return flag(slot, pipes=not self.on("no-shell"), fixes=self.fixes)
+            return flag(slot, fixes=self.fixes)
         if kind == "whole" and self.mode.trains:
             message = "gives each entry of gpu_list a value; the original gives all of them to each"
             self.tell("device-per-leg", slot, message, "info")
@@ -446,22 +450,35 @@ class SpecReader:
             self.tell("nothing-planned", slot, f"the trainer {name} is skipped, as the original does")
             return None
         self.folder_name(slot, name)
-        command = self.slots[rule.command[0]]
-        if command.value.strip() == "null" or (command.absent and self.on("null")):
-            if command.value.strip() == "null":
-                self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
-            else:
-                message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
-                self.tell("null", command, message)
+        command, *more = (self.slots[role] for role in rule.command if role in self.slots)
+        if command.value == "null" and (self.on("null") or not more):
+            self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
+            if more:
+                self.tell(
+                    "null", command, "is run by the original all the same, as it adds words to it", "info"
+                )
             return None
-        parts = [self.slots[role] for role in rule.command if role in self.slots]
-        words = [word for part in parts if part is command or not part.absent for word in self.split(part)]
+        if command.absent and self.on("null"):
+            message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
+            self.tell("null", command, message)
+            return None
+        for part in tuple(more) if self.on("null") else ():
+            if part.absent and part.value:
+                more.remove(part)
+                self.tell(
+                    "null", part, "adds nothing to the training; the original hands it this word", "info"
+                )
+        words = [word for part in (command, *more) for word in self.split(part)]
         quant = "train_pact" in self.slots and self.slots["train_pact"].key == name
         return Trainer(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
 
     def _export(self, rule: TrainerRule) -> Words | None:
         slot = self.slots.get(rule.export)
-        return None if slot is None or slot.absent else self.split(slot)
+        return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
+
+    def _broken_test(self, slot: Slot) -> bool:
+        """Return whether the original skips a program for its ``|``, at which its unquoted test fails."""
+        return not self.on("no-shell") and len(plain_list(slot.value)) > 1
 
     # Inference
 

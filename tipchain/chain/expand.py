@@ -199,7 +199,11 @@ class _Expander:
             if usual and "/" not in usual:
                 self.latest[usual] = file
         elif log:
-            path = posixpath.normpath(f"{self.run}/{log}")
+            # A blank in the name, after a list's last value say, ends it there for the original's shell.
+            first, *more = f"{self.run}/{log}".split()
+            path = posixpath.normpath(first)
+            if command.step == "infer":
+                command = replace(command, argv=(*command.argv, *more))
         timeout = None if self.timeout in (None, float("inf")) else self.timeout
         self.commands.append(replace(command, id=name, log=path, timeout_s=timeout))
         return name
@@ -294,7 +298,7 @@ class _Expander:
             "gpus": leg.text,
             "autocast": shown,
             "nodes": str(leg.nodes),
-            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 else "",
+            "nodes_n": f"_nodes_{leg.nodes}" if self.named_by_nodes(leg) else "",
             "launched": str(leg.launched),
             "multi_host": str(leg.multi_host),
             "train": " ".join(trainer.train),
@@ -308,6 +312,10 @@ class _Expander:
         facts |= self.names(save, facts)
         label = self.leg_label(leg, autocast, trainer)
         return _Run(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
+
+    def named_by_nodes(self, leg: Leg) -> bool:
+        """Return whether names tell the number of hosts; the originals tell it of one with a long address, too."""
+        return leg.nodes > 1 or (bool(leg.hosts) and not self.on("devices"))
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
         """Return the facts about what training leaves."""

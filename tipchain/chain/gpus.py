@@ -52,7 +52,7 @@ def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
         remembered = gpus.partition(",")[0] if suite.devices.hosts_export else None
     elif text != "-1":
         remembered = text if suite.devices.export_all else text.partition(",")[0]
-        at_once = text if len(text) == 1 and suite.devices.at_once else None
+        at_once = text if len(text) <= 1 and suite.devices.at_once else None
     several = len(hosts) >= suite.devices.hosts_from
     launched = len(gpus) > 2
     return Leg(

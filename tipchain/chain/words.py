@@ -34,8 +34,8 @@ class Slot:
 
     @property
     def absent(self) -> bool:
-        """Whether the value is empty or ``null``."""
-        return self.value.strip() in NOTHING
+        """Whether the value is empty or ``null``; a blank makes it something else, to the originals at least."""
+        return self.value in NOTHING
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def flag(
     raw: bool = False,
     literal: bool = False,
     join: str = "=",
-    pipes: bool = False,
+    pipes: bool | None = None,
     fixes: frozenset[str] = frozenset({"null", "no-shell"}),
 ) -> Words:
     """Return ``key=value`` as words, or nothing if the key or the value is absent.
@@ -132,13 +132,15 @@ def flag(
         literal: ``value`` is our own and stays one word, whatever is in it.
         raw: write it even if it is ``null``, as some original drivers do.
         join: what stands between key and value.
-        pipes: as in `split_words`.
+        pipes: as in `split_words`; None for what the originals do unless ``no-shell`` is fixed.
         fixes: without ``null`` only what the originals take for absent is left out; without ``no-shell`` a given
             value is split into words too.
     """
     text = slot.value if value is None else value
     if not raw and _is_absent(slot.key, text, strict="null" not in fixes):
         return ()
+    if pipes is None:
+        pipes = "no-shell" not in fixes
     if not literal or "no-shell" not in fixes or join != "=":
         return split_words(f"{slot.key}{join}{text}", slot, pipes=pipes)
     *before, last = split_words(slot.key, slot)
