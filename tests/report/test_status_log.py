@@ -59,7 +59,14 @@ def test_what_did_not_run_has_a_comment_only(one):
 
 
 @pytest.mark.parametrize(
-    "text", ["Run successfully", "run  failed", "x Run\tfailed with", "Run successfully Run failed", "MyRun successfully"]
+    "text",
+    [
+        "Run successfully",
+        "run  failed",
+        "x Run\tfailed with",
+        "Run successfully Run failed",
+        "MyRun successfully",
+    ],
 )
 def test_no_comment_can_be_taken_for_a_status(text):
     assert not SCRAPERS.search(as_comment(text))
