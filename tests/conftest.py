@@ -1,7 +1,8 @@
 """Being here, this file puts the tests' folder on the import path, for helpers that several folders share.
 
-Hypothesis has two profiles: ``quick``, and ``nightly`` with 100,000 examples for each property of the parser and of
-plans. ``pytest -m nightly`` runs the latter, as ``HYPOTHESIS_PROFILE=nightly`` does for whatever is selected.
+Hypothesis has three profiles: ``quick``, ``thorough`` for an engine that was just changed, and ``nightly`` with 100,000
+examples for each property of the parser and half as many of plans. ``pytest -m nightly`` runs the last; whatever is
+selected runs with ``HYPOTHESIS_PROFILE=...``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ PROPERTIES = "test_properties.py"
 NIGHTLY_TIMEOUT_S = 4 * 3600
 
 settings.register_profile("quick", deadline=None, max_examples=300)
+settings.register_profile("thorough", deadline=None, max_examples=10_000)
 settings.register_profile(
     "nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow]
 )
