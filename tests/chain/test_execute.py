@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,22 @@ def test_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path):
     why = "run/out/best.pdparams is older than this command: it was there before and was not written"
     assert ended(result) == ("FAIL", f"exit 0, but no checkpoint: {why}")
     assert go("echo new > run/out/best.pdparams", leaves=(CHECKPOINT,)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "link", ["ln -s ../../old/a.pdparams run/out/", "rmdir run/out; ln -s ../old run/out"]
+)
+def test_a_link_to_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path, link):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/a.pdparams").write_text("w")
+    time.sleep(0.05)  # the times of files are as fine as the kernel's ticks
+    result = go(f"mkdir -p run/out; {link}", leaves=(CHECKPOINT,))
+    assert result.outcome is Outcome.FAIL
+    assert "no checkpoint: run/out/a.pdparams is older than this command: it is a link to" in result.reason
+    assert (
+        go(f"rm -r run/out; mkdir -p run/out; {link}; echo w > old/a.pdparams", leaves=(CHECKPOINT,)).outcome
+        is Outcome.PASS
+    )
 
 
 def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):

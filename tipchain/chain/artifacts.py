@@ -4,7 +4,9 @@ An exit status of 0 says little: a training may save nowhere, an export may writ
 command shall leave are compared with what was there before it started: by inode, size and times of change, never
 with the clock, which another machine's disk need not share. The time of the inode's change tells a fresh
 ``cp -p`` of an old file from an old file that nobody touched. A file that was only touched counts as written:
-a file system cannot tell it from one rewritten with the same bytes.
+a file system cannot tell it from one rewritten with the same bytes. A link that the command made may lead to a file
+of an earlier run, which nobody could look at before: that one's time is compared with the command's own empty log,
+on the same disk only.
 """
 
 from __future__ import annotations
@@ -107,24 +109,29 @@ class Missing:
         return f"{self.what}: {self.looked}"
 
 
-def missing_files(leaves: Iterable[Artifact], root: Path, before: Snapshot) -> tuple[Missing, ...]:
-    """Return the artifacts among files that were not made or changed since ``before`` was taken."""
+def missing_files(
+    leaves: Iterable[Artifact], root: Path, before: Snapshot, start: Stamp | None = None
+) -> tuple[Missing, ...]:
+    """Return the artifacts among files that were not made or changed since ``before`` was taken.
+
+    ``start`` is the state, at that time, of a file that had just been made.
+    """
     old = frozenset(before.values())
     found = []
     for one in leaves:
         if one.in_log:
             continue
-        if why := _why_missing(one.files, root, old):
+        if why := _why_missing(one.files, root, old, start):
             found.append(Missing(what=one.what, looked=names(one.files), why=f": {why}"))
     return tuple(found)
 
 
-def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp]) -> str:
+def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
     """Return "" if one match of one pattern is fresh, else what is wrong with those that are there."""
     problems = []
     for pattern in patterns:
         for path in matches(pattern, root):
-            problem = _problem(root / path, old)
+            problem = _problem(root / path, old, start)
             if not problem:
                 return ""
             problems.append((path, problem))
@@ -135,13 +142,21 @@ def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp]) -> 
     return f"{names(patterns)} is not there"
 
 
-def _problem(path: Path, old: frozenset[Stamp]) -> str:
+def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
     state = stamp(path)
     if state is None:
         return "is no file" if path.exists() else "is a link to nothing"
     if state.size == 0:
         return "is empty"
-    return "is older than this command: it was there before and was not written" if state in old else ""
+    if state in old:
+        return "is older than this command: it was there before and was not written"
+    if start and state.device == start.device and state.ctime_ns < start.ctime_ns and _is_linked(path):
+        return f"is older than this command: it is a link to {path.resolve()}"
+    return ""
+
+
+def _is_linked(path: Path) -> bool:
+    return path.resolve() != path.absolute()
 
 
 class LineCheck:

@@ -14,7 +14,16 @@ from datetime import datetime
 from itertools import count, takewhile
 from pathlib import Path
 
-from tipchain.chain.artifacts import LineCheck, Missing, Snapshot, explain, missing_files, snapshot
+from tipchain.chain.artifacts import (
+    LineCheck,
+    Missing,
+    Snapshot,
+    Stamp,
+    explain,
+    missing_files,
+    snapshot,
+    stamp,
+)
 from tipchain.chain.figures import FigureReader
 from tipchain.chain.finds import UnsettledError, settle
 from tipchain.chain.log_lines import log_lines
@@ -72,6 +81,7 @@ class _Ready:
     command: Command
     env: Mapping[str, str]
     log: Path | None = None
+    start: Stamp | None = None
     before: Snapshot = field(default_factory=dict)
     lines: LineCheck = field(default_factory=lambda: LineCheck(()))
 
@@ -144,7 +154,7 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
         env[VARIABLE] = str(worker_folder(log))
     before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves)
-    return _Ready(command=command, env=env, log=log, before=before, lines=lines)
+    return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
 
 
 def _link(name: Path, target: Path) -> None:
@@ -209,7 +219,7 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
         if ending.exit_code == 0:
             ending = replace(ending, failure=f"its log {ready.log} cannot be read: {error.strerror}")
     if ending.exit_code == 0:
-        missing = missing_files(ready.command.leaves, place.root, ready.before)
+        missing = missing_files(ready.command.leaves, place.root, ready.before, ready.start)
         missing += lines.missing(os.path.relpath(ready.log, place.run))
         return ending, Findings(figures=figures.figures(), missing=missing)
     return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
