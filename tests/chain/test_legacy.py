@@ -84,7 +84,8 @@ def test_a_bar_is_a_blank_in_values_and_skips_an_evaluation_and_an_export():
     commands = make(text, "lite_train_lite_infer", "template")
     assert [command.step for command in commands][:2] == ["train", "export"]
     infers = [command.argv for command in commands if command.step == "infer"]
-    assert infers and all(argv[argv.index("--image=a") + 1] == "b" for argv in infers)
+    assert infers
+    assert all(argv[argv.index("--image=a") + 1] == "b" for argv in infers)
     text = edit(text, ("norm_export", "norm_export:export.py a|b"))
     assert [command.step for command in make(text, "lite_train_lite_infer", "template")] == ["train"]
 
@@ -93,3 +94,13 @@ def test_an_empty_entry_of_the_gpu_list_is_exported():
     text = edit(TEMPLATE, ("gpu_list", "gpu_list:0||-1"))
     trains = [one for one in make(text, "lite_train_lite_infer", "paddleseg") if one.step == "train"]
     assert [facts(one)["cuda_visible_devices"] for one in trains] == ["0", "", None]
+
+
+def test_a_blank_after_the_name_of_the_model_file_is_no_part_of_a_bare_word():
+    text = edit(TEMPLATE, ("train_model_name", "train_model_name:latest "))
+    export = make(text, "lite_train_lite_infer", "paddlegan")[2]
+    assert export.step == "export"
+    assert (
+        export.argv[2]
+        == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
+    )

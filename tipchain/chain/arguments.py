@@ -103,7 +103,9 @@ class Filler:
         if word.startswith("{v[") and word.endswith("]}"):
             slot = self.slots.get(word[3:-2])
             return () if slot is None or slot.absent else split_words(slot.value, slot, pipes=self.pipes)
-        return (self.fill(word, facts),)
+        text = self.fill(word, facts)
+        as_it_stands = text == word or "no-shell" in self.fixes
+        return (text,) if as_it_stands else split_words(text, self.slots["model_name"], pipes=self.pipes)
 
     @property
     def pipes(self) -> bool:

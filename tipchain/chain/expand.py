@@ -17,7 +17,7 @@ from tipchain.chain.plan import Artifact, Command, Find, Options, Plan, default_
 from tipchain.chain.slots import SCRIPTS
 from tipchain.chain.spec import AMP, ChainSpec, InferModel, Leg, Trainer
 from tipchain.chain.suites import InferRule, Item, Step
-from tipchain.chain.words import NOTHING, Slot, Words, flag
+from tipchain.chain.words import NOTHING, Slot, Words, flag, split_words
 from tipchain.devices import parse_device
 
 OUTPUT = PurePosixPath("test_tipc/output")
@@ -200,7 +200,7 @@ class _Expander:
                 self.latest[usual] = file
         elif log:
             # A blank in the name, after a list's last value say, ends it there for the original's shell.
-            first, *more = f"{self.run}/{log}".split()
+            first, *more = split_words(f"{self.run}/{log}", self.spec.slots["model_name"])
             path = posixpath.normpath(first)
             if command.step == "infer":
                 command = replace(command, argv=(*command.argv, *more))
