@@ -107,7 +107,8 @@ def _document(path: Path) -> tuple[Any, dict[str, Any]]:
         if path == SHIPPED / f"{base}.yaml":
             raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
-        inherited.pop("recognise", None)
+        for key in ("suite", "title", "recognise"):  # these are its own
+            inherited.pop(key, None)
         data = _merge(inherited, data)
     return document, data
 
@@ -293,6 +294,8 @@ class _Profile:
         found = reader.value(key, (str, dict, list), "a template, or a list of them", default="")
         if found == "":
             return ()
+        if isinstance(found, str):
+            return (Choice(value=self.template(reader, key)),)
         entries = found if isinstance(found, list) else [found]
         return tuple(self.choice(reader, key, index, one) for index, one in enumerate(entries))
 

@@ -1,0 +1,246 @@
+"""Suites of users' own: the example of docs/suites.md plans and runs, and what is wrong with a profile is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from chain_samples import edit, stub
+
+from tipchain.chain.profiles import SHIPPED, all_suites, parse_layout, read_profile, suite_names
+from tipchain.cli import main
+from tipchain.errors import ProfileError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "suites.md"
+MODE = "lite_train_lite_infer"
+RUN = f"./test_tipc/output/conformer/{MODE}/runs/RUN"
+# What SpeechLite's programs leave, and what its inference prints.
+PROGRAMS = """
+for word in "$@"; do
+  case "$word" in
+    --ckpt-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/final.pdparams" ;;
+    --export-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/speech.pd$kind"; done ;;
+  esac
+done
+echo "WER 0.1"
+"""
+
+
+def fenced(language):
+    (block,) = re.findall(
+        rf"^```{language}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return block
+
+
+@pytest.fixture
+def speechlite(tmp_path, monkeypatch):
+    """Lay the example of the docs out as files in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("speechlite.yaml").write_text(fenced("yaml"))
+    Path("f.txt").write_text(fenced("text"))
+    return tmp_path
+
+
+def planned(capsys, *options):
+    assert main(["plan", "f.txt", MODE, "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)["commands"]
+
+
+def test_the_example_of_the_docs_plans_as_the_docs_say(speechlite, capsys):
+    commands = planned(capsys, "--suite", "speechlite.yaml")
+    leg = [command for command in commands if command["leg"] == "norm_train;gpus=0,1"]
+    expected = fenced("console").replace("RUN/", f"{RUN}/").splitlines()
+    shown = [
+        f"CUDA_VISIBLE_DEVICES={command['env']['CUDA_VISIBLE_DEVICES']} {shlex.join(command['argv'])}"
+        for command in leg
+    ]
+    assert shown[: len(expected)] == expected
+    # Neither fp16 on a CPU nor int8 of a model that is not quantized.
+    assert [command["id"].partition(";gpus=0,1;")[2] for command in leg[3:]] == [
+        "cpu;threads=1;bs=1;precision=fp32]",
+        "cpu;threads=2;bs=1;precision=fp32]",
+        "gpu;precision=fp32;bs=1]",
+        "gpu;precision=fp16;bs=1]",
+    ]
+
+
+def test_its_legacy_commands_have_the_drivers_folders_and_logs(speechlite, capsys):
+    commands = planned(capsys, "--suite", "speechlite.yaml", "--legacy")
+    out = f"test_tipc/output/conformer_{MODE}"
+    assert [command["log"] for command in commands[:4]] == [
+        f"{out}/norm_train.0.train.log",
+        f"{out}/norm_train.0.eval.log",
+        None,
+        f"{out}/cpu.t1.b1.fp32.log",
+    ]
+    assert f"--ckpt-dir=./{out}/norm_train.0" in commands[0]["argv"]
+
+
+def test_a_profile_in_the_checkout_needs_no_name(speechlite, capsys):
+    named = planned(capsys, "--suite", "speechlite.yaml")
+    Path("test_tipc").mkdir()
+    Path("speechlite.yaml").rename("test_tipc/tipchain_suite.yaml")
+    assert planned(capsys) == named
+
+
+def test_a_chain_of_a_new_suite_runs(speechlite, capsys):
+    text = edit(
+        fenced("text"),
+        ("gpu_list", "gpu_list:-1"),
+        ("--device:gpu", "--device:cpu"),
+        ("--device:cpu|gpu", "--device:cpu"),
+    )
+    Path("f.txt").write_text(text)
+    options = ["--suite", "speechlite.yaml", "--python", str(stub(speechlite / "py", PROGRAMS))]
+    assert main(["run", "f.txt", MODE, *options]) == 0
+    assert "5 passed, 0 failed" in capsys.readouterr().out
+    out = Path(f"test_tipc/output/conformer/{MODE}")
+    assert (out / "norm_train.-1.train.log").read_text() == "WER 0.1\n"
+    assert (out / "cpu.t2.b1.fp32.log").is_file()
+    status = (out / "results.txt").read_text()
+    assert status.count("Run successfully with command - conformer ") == 5
+    silent = stub(speechlite / "py", PROGRAMS.replace("WER", "loss"))
+    assert main(["run", "f.txt", MODE, "--suite", "speechlite.yaml", "--python", str(silent)]) == 1
+    assert "result line" in capsys.readouterr().out
+
+
+# What is shipped
+
+
+def test_every_shipped_profile_is_read_and_named_as_its_file():
+    assert [suite.name for suite in all_suites()] == list(suite_names())
+
+
+def test_extending_merges_mappings_and_replaces_lists(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        "suite: own\nextends: paddleseg\ntitle: Own\ninfer: {cwd: deploy, raw: []}\ntrainers: {to_static: null}\n"
+    )
+    own, seg = read_profile(path), read_profile(SHIPPED / "paddleseg.yaml")
+    assert (own.infer.cwd, own.infer.raw, own.infer.model) == ("deploy", frozenset(), seg.infer.model)
+    assert own.marks.folders == ()
+    assert [rule.kind for rule in own.trainers] == [
+        rule.kind for rule in seg.trainers if rule.kind != "to_static"
+    ]
+
+
+def test_the_words_of_a_layout():
+    found = parse_layout("=a|b =?c =d@x ## one two:k|*_l|null ?three:m")
+    assert [(rule.kind, rule.role, rule.keys) for rule in found] == [
+        ("header", "", ("a", "b")),
+        ("optional header", "", ("c",)),
+        ("header", "x", ("d",)),
+        ("separator", "", ()),
+        ("slot", "one", ()),
+        ("slot", "two", ("k", "*_l", "null")),
+        ("optional", "three", ("m",)),
+    ]
+    assert found[5].allows("quant_l")
+    assert not found[5].allows("quant_m")
+
+
+# Bad profiles
+
+
+def refusal(tmp_path, text):
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"  # a file is read once in a process
+    path.write_text(text)
+    with pytest.raises(ProfileError) as error:
+        read_profile(path)
+    return str(error.value).replace(f"{path}", "bad.yaml")
+
+
+BASE = "suite: bad\nextends: template\ntitle: Bad\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "more"),
+    [
+        ("lunacher: []", "4: lunacher: is not a known key", "did you mean 'launcher'"),
+        ("infer:\n  cpu:\n    axis: [threads]", "6: infer.cpu.axis: is not a known key", "did you mean 'axes'"),
+        ("devices: {parametr: each}", "4: devices.parametr: is not a known key", "did you mean 'parameter'"),
+        ("launcher: -m x", "4: launcher: has the wrong kind of value", "expected: a list"),
+        ("reads: many", "4: reads: has the wrong kind of value", "found: 'many'"),
+        ("devices: {at_once: 1}", "4: devices.at_once: has the wrong kind of value", "expected: true or false"),
+        ("unknown_trainer: norn", "4: unknown_trainer: is not known", "did you mean 'norm'"),
+        ("train: {arguments: [3]}", "4: train.arguments: has an entry that is no mapping", "found: 3"),
+        ("train:\n  arguments:\n    - use_gpu\n    - epohc", "7: train.arguments.1: unknown role", "did you mean 'epoch'"),
+        ("eval: {arguments: [{flag: wieghts}]}", "4: eval.arguments.0.flag: is no role of the layout", "found: wieghts"),
+        ("mode_lists: [epoch, steps]", "4: mode_lists: unknown role", "found: steps"),
+        ("trainers: {norm: {command: [train_nrom]}}", "4: trainers.norm: unknown role", "did you mean 'train_norm'"),
+        ("infer: {gpu: {axes: [trt, batchsize]}}", "4: infer.gpu.axes: unknown role", "found: batchsize"),
+        ("infer: {data: pictures}", "4: infer.data: unknown role", "found: pictures"),
+        ("whole: {style: kinds, kinds: {norm: export_x}}", "4: whole.kinds.norm: unknown role", "found: export_x"),
+        ("train:\n  arguments: [{add: save, when: {fixed: clas-epoch}}]", "5: train.arguments.0.when.fixed: unknown fix",
+         "did you mean 'clas-epochs'"),
+        ("whole: {unset: panoptic}", "4: whole.unset: unknown fix", "found: panoptic"),
+        ("train:\n  arguments: [{add: save, when: {autocsat: amp}}]", "5: train.arguments.0.when.autocsat: unknown condition",
+         "did you mean 'autocast'"),
+        ("infer: {cpu: {skip: [{trainer: norm}]}}", "4: infer.cpu.skip.trainer: unknown condition", "found: trainer"),
+        ("infer: {cpu: {skip: [norm]}}", "4: infer.cpu.skip: has an entry that is no mapping of conditions", "found: 'norm'"),
+        ("train: {arguments: [{add: save, when: {key sav: x}}]}", "4: train.arguments.0.when.key sav: unknown role",
+         "did you mean 'save'"),
+        ("train:\n  arguments:\n    - --x={nonsense}", "6: train.arguments.0: unknown variable", "found: nonsense"),
+        ("save: '{trianer}'", "4: save: unknown variable", "did you mean 'trainer'"),
+        ("out: './{base}'", "4: out: unknown variable", "expected: mode, model, root"),
+        ("status: '{log} {step}'", "4: status: unknown variable", "expected: command, log, model"),
+        ("status: '{v[save]}'", "4: status: the value of a line", "is not known there"),
+        ("infer: {cpu: {log: '{trt}.log'}}", "4: infer.cpu.log: unknown variable", "found: trt"),
+        ("infer: {model: '{save}'}", "4: infer.model: unknown variable", "found: save"),
+        ("whole: {folder: '{folder}'}", "4: whole.folder: unknown variable", "found: folder"),
+        ("vars: {one: '{two}', two: x}", "4: vars.one: unknown variable", "found: two"),
+        ("weights: '{v[sav]}'", "4: weights: unknown role", "did you mean 'save'"),
+        ("save: '{trainer'", "4: save: is no template", "found: {trainer"),
+        ("save: '{trainer!r}'", "4: save: is no template: {trainer} is no variable", ""),
+        ("save: '{trainer.upper}'", "4: save: is no template: {trainer.upper} is no variable", ""),
+        ("save: '{0}'", "4: save: is no template: {0} is no variable", ""),
+        ("launcher: [\"-m 'x\"]", "4: launcher.0: cannot be split into words: no closing quotation", ""),
+        ("vars: {a: [{value: x, replace: [y]}]}", "4: vars.a.0.replace: is no pair", "expected: [old, new]"),
+        ("redirected: [train, exprot]", "4: redirected: unknown step", "did you mean 'export'"),
+        ("results_log: ../all.log", "4: results_log: is no file's name", "found: ../all.log"),
+        ("result_line: '('", "4: result_line: is no regular expression", ""),
+        ("layout: a b", "4: layout: does not begin with a section", "expected: =train_params"),
+        ("layout: =a Model", "4: layout: 'Model' is no role", ""),
+        ("layout: =a one one", "4: layout: the role 'one' stands twice", ""),
+        ("trainers: {norm: null}", "4: trainers: the trainer 'norm' is missing", "expected: norm: {}"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, text, place, more):
+    message = refusal(tmp_path, BASE + text + "\n")
+    assert message.startswith(f"bad.yaml:{place}")
+    assert more in message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("suite: bad\ntitle: Bad\n", "bad.yaml: layout: is missing"),
+        ("title: Bad\nextends: template\n", "bad.yaml: suite: is missing") ,
+        ("suite: bad\nextends: tempalte\n", "bad.yaml:2: extends: extends an unknown suite"),
+        ("- a\n", "bad.yaml: is not a suite's profile"),
+        ("a: [\n", "bad.yaml:2: is not YAML"),
+        ("suite: a\nsuite: b\n", "bad.yaml:2: suite: stands twice"),
+    ],
+)  # fmt: skip
+def test_what_is_no_profile_at_all(tmp_path, text, message):
+    assert refusal(tmp_path, text).startswith(message)
+
+
+def test_a_layout_without_what_every_chain_needs(tmp_path):
+    layout = (SHIPPED / "template.yaml").read_text().partition("layout: |\n")[2].partition("\nreads")[0]
+    for old, new, message in (
+        ("infer_data", "pictures", "the role 'infer_data' is missing; no chain can do without it"),
+        ("eval:eval", "?eval:eval", "the role 'eval' may be missing; no chain can do without it"),
+    ):
+        text = f"{BASE}layout: |\n{layout.replace(old, new)}\n"
+        assert refusal(tmp_path, text).startswith(f"bad.yaml:4: layout: {message}")
+
+
+def test_a_missing_file_is_refused(tmp_path, capsys):
+    (tmp_path / "f.txt").write_text(fenced("text"))
+    assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml: cannot be read" in capsys.readouterr().err
