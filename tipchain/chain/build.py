@@ -163,9 +163,10 @@ class SpecReader:
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""
+        axes = self.suite.named_axes
         for role, cut in cut_slots(self.slots, self.suite).items():
             slot, other = self.slots[role], original.get(role)
-            self._compare_words(slot)
+            self._compare_words(slot, axes)
             if other is None or role in self.suite.unread or (not other.line and not slot.line):
                 continue
             if other.line != slot.line:
@@ -188,15 +189,14 @@ class SpecReader:
             if role not in self.slots and used and role not in self.suite.unread:
                 self.tell("sections", other, "is no line of the layout; the original reads it as one", "info")
 
-    def _compare_words(self, slot: Slot) -> None:
+    def _compare_words(self, slot: Slot, axes: frozenset[str]) -> None:
         """Tell where the original's shell would make other words of a value."""
         if not slot.key and slot.role not in self.suite.unread:
             self.tell("null", slot, "has no key and is left out; the original passes '=' and a value", "info")
         lists = ("config", "train_model_name") if slot.role in self.suite.mode_lists else ()
         lists = lists if self.suite.whole.style == "quantize" else (*lists, "infer_model")
-        lists = (*lists, *self.suite.named_axes)
-        values = slot.values if slot.role in lists else (slot.value,)
-        named = slot.role in AS_THEY_STAND or slot.role in self.suite.named_axes
+        values = slot.values if slot.role in (*lists, *axes) else (slot.value,)
+        named = slot.role in AS_THEY_STAND or slot.role in axes
         if named and not all(_is_plain(value, slot) for value in values):
             self.tell("no-shell", slot, "is taken as it stands; the original hands it to a shell", "info")
 

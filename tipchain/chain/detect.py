@@ -94,8 +94,8 @@ def score(file: ParamFile, suite: Suite, root: Path | None) -> int:
 def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the file bears, in words."""
     marks = suite.marks
-    keys = {param.key for param in file.params}
-    words = [param.value.split() for param in file.params]
+    keys = {param.key for param in file.params} if marks.keys else set()
+    words = [param.value.split(maxsplit=1) for param in file.params] if marks.values else []
     heads = {found[0] for found in words if found}
     return (
         *(f"the key {key}" for key in marks.keys if key in keys),

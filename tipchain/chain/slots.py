@@ -226,7 +226,7 @@ def _cut(slot: Slot, suite: Suite) -> Slot:
 
 def _echoed(text: str) -> str:
     """Return what bash's ``echo`` prints of ``text``: its own options are eaten."""
-    return "" if re.fullmatch(r"-[neE]+", text) else text
+    return "" if text.startswith("-") and re.fullmatch(r"-[neE]+", text) else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
