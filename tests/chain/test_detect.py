@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
@@ -70,3 +71,17 @@ def test_every_recorded_file_is_told_from_its_text_alone():
         if found != record["suite"]:
             wrong.append((record["suite"], found, record["config"]))
     assert wrong == []
+
+
+SAMPLES = Path(__file__).parent.parent / "conformance/samples"
+
+
+@pytest.mark.parametrize(
+    "name", ["paddlevideo/pp_tsm", "paddlegan/edvr", "paddlerec/wide_deep", "panopticseg/mask2former"]
+)
+def test_a_shifted_file_is_still_that_suites(name):
+    lines = (SAMPLES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    for index in range(4, 54 if "panoptic" in name else 51):
+        if not lines[index].startswith("="):
+            shifted = [*lines[:index], "--added:7", *lines[index:]]
+            assert detect("\n".join(shifted)) == name.partition("/")[0], f"{index}: {lines[index]}"

@@ -85,3 +85,9 @@ def test_alignment_may_stand_only_after_the_last_slot():
 def test_alignment_keys_are_checked(change, message):
     with pytest.raises(ParamsError, match=message):
         alignment_params(parse_params(edit(TEMPLATE + ALIGNMENT, change)))
+
+
+def test_a_line_that_may_be_there_counts_in_what_is_expected():
+    text = TEMPLATE.replace("##\ninfer_model", "inference_dir:x\ninfer_model").replace("--threads:2\n", "")
+    with pytest.raises(ParamsError, match="has 23 lines, expected 24"):
+        slots(text)

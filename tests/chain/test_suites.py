@@ -353,7 +353,8 @@ def test_device_per_leg(suite):
     key, _, value = line.partition(":")
     word = f"{key.removeprefix('-o ')}={value}"
     assert all(word in command.argv for command in steps(found, "train"))
-    assert any("has fewer values than gpu_list" in note for note in found.notes)
+    assert any("has fewer values than gpu_list" in one.message for one in found.findings)
+    assert not any("has fewer values" in note for note in found.notes)
 
 
 def test_detection_trains_without_a_gpu_on_the_cpu():

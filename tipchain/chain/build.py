@@ -376,6 +376,7 @@ class SpecReader:
                 "device-per-leg",
                 slot,
                 f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
+                "info",
             )
         return flag(slot, values[-1], fixes=self.fixes)
 

@@ -11,6 +11,8 @@ from tipchain.chain.suites import Suite
 from tipchain.errors import ParamsError
 
 FOLDER_WEIGHT = 4
+# So many marks are no chance: a file that bears them is that suite's, though it fits another's layout.
+SURE = 2
 CHECKOUT_MARKS = (".git", "test_tipc")
 
 
@@ -27,7 +29,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
 
     A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have. Else
     the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file
-    that bears no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's.
+    that fits none of those and bears several marks of a suite is that suite's, a shifted one as a rule. One that bears
+    no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's.
 
     Args:
         file: the parsed file.
@@ -44,7 +47,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     # Sorted is stable: of equals the first by name, as the maximum would be.
     ranked = sorted(all_suites(), key=lambda suite: -score(file, suite, root))
     marked = [suite for suite in ranked if score(file, suite, root) > 0]
-    if best := next((suite for suite in marked if fits(file, suite)), None):
+    likely = (suite for holds in (fits, is_sure) for suite in marked if holds(file, suite))
+    if best := next(likely, None):
         return best
     fitting = [suite for suite in ranked if suite not in marked and fits(file, suite)]
     if not fitting:
@@ -64,6 +68,11 @@ def _nearest(file: ParamFile, marked: list[Suite], *, legacy: bool) -> Suite:
     if _is_tutorial(file):
         return get_suite("tutorial")
     return get_suite("template" if legacy else "tipchain")
+
+
+def is_sure(file: ParamFile, suite: Suite) -> bool:
+    """Return whether ``file`` has the sections of ``suite`` and too many of its marks for a chance."""
+    return len(marks_in_file(file, suite)) >= SURE and has_headers(file, suite)
 
 
 def fits(file: ParamFile, suite: Suite) -> bool:

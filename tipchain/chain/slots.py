@@ -46,11 +46,6 @@ class Section:
         """What the section is called."""
         return self.names[0]
 
-    @property
-    def size(self) -> int:
-        """Number of lines it must have."""
-        return sum(rule.kind == "slot" for rule in self.rules)
-
 
 def layout_sections(suite: Suite, file: ParamFile) -> tuple[Section, ...]:
     """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
@@ -129,12 +124,13 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tu
     """
     params = list(file.section(header))
     index = 0
-    for rule in section.rules:
+    for place, rule in enumerate(section.rules):
         param = params[index] if index < len(params) else None
         if rule.kind == "optional" and (param is None or not rule.allows(param.key)):
             continue
         if param is None:
-            raise _too_short(file, section, header, rule, len(params))
+            missing = sum(one.kind == "slot" for one in section.rules[place:])
+            raise _too_short(file, header, rule, len(params), missing)
         if not rule.allows(param.key):
             raise ParamsError(
                 f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
@@ -160,12 +156,12 @@ def wanted(rule: SlotRule) -> str:
     return " or ".join(f"`{key}:`" for key in named) if named else f"the line for {rule.role}"
 
 
-def _too_short(file: ParamFile, section: Section, header: str, rule: SlotRule, count: int) -> ParamsError:
+def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing: int) -> ParamsError:
     following = [line for name, line in file.headers if name != header]
     start = next(line for name, line in file.headers if name == header)
     end = next((line for line in following if line > start), len(file.lines) + 1)
     return ParamsError(
-        f"section [{header}] has {count} lines, expected {section.size}: "
+        f"section [{header}] has {count} lines, expected {count + missing}: "
         f"expected {wanted(rule)}, found its end; is a line missing above?",
         file=file.path,
         line=max(end - 1, 1),
