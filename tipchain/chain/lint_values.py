@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tipchain.chain.build import OTHER_MODES
-from tipchain.chain.expand import SHORT_NAMES
 from tipchain.chain.fixes import Finding
+from tipchain.chain.inferring import SHORT_NAMES
 from tipchain.chain.plan import Plan
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import Suite
