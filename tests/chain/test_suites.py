@@ -118,6 +118,14 @@ def test_clas_inference_runs_in_deploy_and_names_absolute_paths():
         assert "Global.infer_imgs=../dataset/val" in command.argv  # the file's own, seen from deploy
 
 
+def test_a_relative_interpreter_is_found_from_deploy_too():
+    found = plan("paddleclas", ("python:", "python:./venv/bin/python -u"))
+    assert {one.argv[:2] for one in found.commands if one.cwd == "."} == {("./venv/bin/python", "-u")}
+    assert {one.argv[:2] for one in steps(found, "infer")} == {("/w/./venv/bin/python", "-u")}
+    assert "cwd" in codes(found)
+    assert "cwd" not in codes(plan("paddleclas"))
+
+
 def test_clas_quantizes_and_infers_what_that_left():
     kl_quant = ("kl_quant", "kl_quant:deploy/slim/quant_post_static.py -c q.yaml")
     found = plan("paddleclas", kl_quant, ("infer_model", "infer_model:deploy/net_infer"), mode=WHOLE)

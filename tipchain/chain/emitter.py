@@ -6,6 +6,7 @@ import glob
 import itertools
 import posixpath
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -34,6 +35,7 @@ class Emitter:
         self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
         self.python: Words = (options.python,) if options.python else spec.python
         self.commands: list[Command] = []
+        self.counts: Counter[str] = Counter()
         self.latest: dict[str, str] = {}
         self.taken: set[str] = set()
         self.findings = list(spec.findings)
@@ -98,8 +100,8 @@ class Emitter:
             usual: the name under which its log is known, if that is another.
         """
         name = f"{command.step}[{command.id}]"
-        count = 1 + sum(re.sub(r"#\d+$", "", one.id) == name for one in self.commands)
-        name = name if count == 1 else f"{name}#{count}"
+        self.counts[name] += 1
+        name = name if self.counts[name] == 1 else f"{name}#{self.counts[name]}"
         path = None
         if self.on("run-id"):
             file = self.unused(slug(name), ".log")
@@ -125,6 +127,17 @@ class Emitter:
         name = next(name for name in names if name not in self.taken)
         self.taken.add(name)
         return name
+
+    def interpreter(self, cwd: str) -> Words:
+        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
+        program, *options = self.python
+        here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
+        if here or not self.on("cwd"):
+            return self.python
+        if self.options.python is None:
+            message = f"is looked for where the chain is started; the original looks for it in {cwd}"
+            self.tell("cwd", message, self.spec.slots["python"], "info")
+        return (posixpath.join(self.options.root, program), *options)
 
     def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
         """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""

@@ -160,7 +160,8 @@ class Inferring(Emitter):
             named = spec.slots.get(item.flag)
             if named and named.key not in NOTHING and item.value and filler.nothing_inside(item.value):
                 self.tell("null", "is null and left out; the original makes a path of it", named, "info")
-        return (*self.python, *(spec.inference or ()), *filler.words(rule.arguments, facts, roles))
+        python = self.interpreter(infer.cwd)
+        return (*python, *(spec.inference or ()), *filler.words(rule.arguments, facts, roles))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
         """Tell of settings that the original drops on this device."""

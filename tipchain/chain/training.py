@@ -174,7 +174,7 @@ class Training(Inferring):
                 command = Command(
                     id=run.label,
                     step="other",
-                    argv=(*self.python, *one.words.split()),
+                    argv=(*self.interpreter(one.cwd), *one.words.split()),
                     cwd=one.cwd,
                     env=self.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
                     leg=run.label,
