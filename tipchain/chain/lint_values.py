@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tipchain.chain.build import OTHER_MODES
 from tipchain.chain.fixes import Finding
 from tipchain.chain.inferring import SHORT_NAMES
 from tipchain.chain.plan import Plan
+from tipchain.chain.reading import OTHER_MODES
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import NOTHING, Slot
