@@ -157,3 +157,8 @@ def test_a_run_whose_lock_cannot_be_had_is_no_traceback(tmp_path):
         hold_run(run)
     assert prune(tmp_path, keep=1) == 0
     assert (run / "a.pdparams").exists()
+
+
+def test_runs_sort_as_they_began(tmp_path):
+    made = [new_run(tmp_path).name for _ in range(20)]
+    assert made == sorted(set(made))
