@@ -240,6 +240,18 @@ def test_a_layout_without_what_every_chain_needs(tmp_path):
         assert refusal(tmp_path, text).startswith(f"bad.yaml:4: layout: {message}")
 
 
+@pytest.mark.parametrize(
+    "where", ["{}", "recognise: {{{}}}", "devices: {{{}}}", "trainers: {{norm: {{{}}}}}", "train: {{{}}}",
+              "train: {{arguments: [{{flag: save, {}}}]}}", "infer: {{{}}}", "infer: {{cpu: {{{}}}}}", "whole: {{{}}}"]
+)  # fmt: skip
+def test_every_key_is_in_the_docs(tmp_path, where):
+    message = refusal(tmp_path, BASE + where.format("nonsense: 1") + "\n")
+    known = message.partition("expected: ")[2].splitlines()[0].split(", ")
+    text = DOCS.read_text(encoding="utf-8")
+    assert len(known) > 2
+    assert [key for key in known if not re.search(rf"[`{{ ]{key}[`:,}}]", text)] == []
+
+
 def test_a_missing_file_is_refused(tmp_path, capsys):
     (tmp_path / "f.txt").write_text(fenced("text"))
     assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "none.yaml")]) == 2
