@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 PROPERTIES = "test_properties.py"
 NIGHTLY_TIMEOUT_S = 4 * 3600
 
-settings.register_profile("quick", deadline=None, max_examples=300)
+# The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
+settings.register_profile("quick", deadline=None, max_examples=300, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=10_000)
 settings.register_profile(
     "nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow]

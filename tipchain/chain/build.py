@@ -115,11 +115,7 @@ class SpecReader(TrainingReader, InferenceReader):
             if other.line != slot.line:
                 message = f"the original reads line {other.line} here: it counts lines"
                 self.tell("sections", slot, message, "info")
-            elif other.key != cut.key or (
-                other.value != cut.value
-                if slot.absent
-                else role not in self.suite.programs and plain_list(other.value) != cut.values
-            ):
+            elif other.key != cut.key or self._has_blanks(other, cut):
                 self.tell("sections", slot, "the original takes blanks for part of a name", "info")
             if cut.key != slot.key:
                 self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
@@ -131,6 +127,14 @@ class SpecReader(TrainingReader, InferenceReader):
             used = other.key in self.slots["trainer"].values if role in trainers else not other.absent
             if role not in self.slots and used and role not in self.suite.unread:
                 self.tell("sections", other, "is no line of the layout; the original reads it as one", "info")
+
+    def _has_blanks(self, other: Slot, cut: Slot) -> bool:
+        """Return whether blanks around the original's value ``other``, ours ``cut``, make a difference to it."""
+        if cut.absent:
+            return other.value != cut.value
+        if cut.role in self.suite.programs:  # a shell splits these; to it no other blank is one
+            return other.value.strip(" \t") != cut.value.strip(" \t")
+        return plain_list(other.value) != cut.values
 
     def _compare_words(self, slot: Slot, axes: frozenset[str]) -> None:
         """Tell where the original's shell would make other words of a value."""
