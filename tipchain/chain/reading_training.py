@@ -128,7 +128,9 @@ class TrainingReader(SlotReader):
 
     def _trainer(self, slot: Slot, name: str) -> Trainer | None:
         if name in NOTHING and self.on("null"):
-            code = "nothing-planned" if self.suite.unknown_trainer == "skip" else "null"
+            keys = {self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots}
+            skipped = self.suite.unknown_trainer == "skip" and name not in keys  # by the original, too
+            code = "nothing-planned" if skipped else "null"
             self.tell(code, slot, "names no trainer, so nothing is trained")
             return None
         rule = self._rule(slot, name)
