@@ -128,9 +128,10 @@ class TrainingReader(SlotReader):
 
     def _trainer(self, slot: Slot, name: str) -> Trainer | None:
         if name in NOTHING and self.on("null"):
-            keys = {self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots}
-            skipped = self.suite.unknown_trainer == "skip" and name not in keys  # by the original, too
-            code = "nothing-planned" if skipped else "null"
+            rules = (rule for rule in self.suite.trainers if rule.key in self.slots)
+            rule = next((rule for rule in rules if self.slots[rule.key].key == name), None)
+            trains = self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
+            code = "null" if trains else "nothing-planned"  # the original trains nothing either
             self.tell(code, slot, "names no trainer, so nothing is trained")
             return None
         rule = self._rule(slot, name)
