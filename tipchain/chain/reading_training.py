@@ -130,7 +130,9 @@ class TrainingReader(SlotReader):
         if name in NOTHING and self.on("null"):
             rules = (rule for rule in self.suite.trainers if rule.key in self.slots)
             rule = next((rule for rule in rules if self.slots[rule.key].key == name), None)
-            trains = self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
+            trains = (
+                self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
+            )
             code = "null" if trains else "nothing-planned"  # the original trains nothing either
             self.tell(code, slot, "names no trainer, so nothing is trained")
             return None
