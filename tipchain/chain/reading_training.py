@@ -114,7 +114,7 @@ class TrainingReader(SlotReader):
             if own is not None and own.key == name and (name not in NOTHING or not self.on("typos")):
                 return rule
         norm = next(rule for rule in self.suite.trainers if rule.kind == "norm")
-        if name == self.suite.amp_trainer:
+        if name and name == self.suite.amp_trainer:
             return norm
         if self.on("typos") and (alias := next((r for r in self.suite.trainers if r.kind == name), None)):
             self.tell("typos", slot, f"{name!r} is taken for {self.slots[alias.key].key!r}", "info")
