@@ -108,6 +108,7 @@ class Inferring(Emitter):
             if axis.replaced:
                 message = "has no key or no value; the original goes through what it lists all the same"
                 self.tell("null", message, axis.slot, "info")
+        self.tell_other_points(kind, rule, source, points)
         if not self.on("inference-flags"):
             return self.filler, points
         plain = replace(self.filler, fixes=self.spec.fixes - {"inference-flags"})
@@ -122,6 +123,17 @@ class Inferring(Emitter):
             device = self.spec.axes["device"].slot
             self.tell("inference-flags", f"{message} than in the original", device, "info")
         return self.filler, points
+
+    def tell_other_points(
+        self, kind: str, rule: InferRule, source: Source, points: Sequence[Mapping[str, str]]
+    ) -> None:
+        """Tell of other fixes that a profile's ``skip`` names, where they change the product."""
+        tests = [test for tests in rule.skip for test in tests if test.name in ("fixed", "unfixed")]
+        for fix in sorted({value for test in tests for value in test.values} - {"inference-flags"}):
+            other = replace(self.filler, fixes=self.spec.fixes - {fix})
+            if self.on(fix) and list(self.points(rule, source, other)) != points:
+                message = f"the original infers with other combinations of settings on the {kind.upper()}"
+                self.tell(fix, message, self.spec.axes["device"].slot, "info")
 
     def points(self, rule: InferRule, source: Source, filler: Filler) -> Iterator[Mapping[str, str]]:
         """Yield the inference product of a device, without the points that cannot be."""
