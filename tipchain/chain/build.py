@@ -138,7 +138,7 @@ class SpecReader(TrainingReader, InferenceReader):
 
     def _compare_words(self, slot: Slot, axes: frozenset[str]) -> None:
         """Tell where the original's shell would make other words of a value."""
-        if not slot.key and slot.role not in self.suite.unread:
+        if not slot.key:
             self.tell("null", slot, "has no key and is left out; the original passes '=' and a value", "info")
         lists = ("config", "train_model_name") if slot.role in self.suite.mode_lists else ()
         lists = lists if self.suite.whole.style == "quantize" else (*lists, "infer_model")
