@@ -173,8 +173,8 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
 
 
 def cut_slots(slots: Slots, suite: Suite) -> Slots:
-    """Return ``slots`` with keys and values as the original drivers cut them."""
-    return {role: _cut(slot, suite) for role, slot in slots.items()}
+    """Return ``slots`` with keys and values as the original driver cuts them; what it never reads stays whole."""
+    return {role: slot if role in suite.unread else _cut(slot, suite) for role, slot in slots.items()}
 
 
 def legacy_slots(text: str, path: str, suite: Suite, *, whole: bool = False) -> Slots:
