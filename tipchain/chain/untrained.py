@@ -59,6 +59,9 @@ class Untrained(Inferring):
                     (),
                     {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"},
                 )
+        for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
+            if not slot.value:
+                self.tell("null", "names no option, so the export gets no weights", slot)
         folder = facts["folder"]
         if whole.style == "quantize":  # named from where inference runs
             folder = posixpath.normpath(f"{self.suite.infer.cwd}/{folder}")

@@ -143,7 +143,7 @@ def flag(
         pipes = "no-shell" not in fixes
     if not literal or "no-shell" not in fixes or join != "=":
         return split_words(f"{slot.key}{join}{text}", slot, pipes=pipes)
-    *before, last = split_words(slot.key, slot)
+    *before, last = split_words(slot.key, slot) or ("",)
     return (*before, f"{last}={text}")
 
 
