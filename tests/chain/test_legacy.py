@@ -104,3 +104,8 @@ def test_a_blank_after_the_name_of_the_model_file_is_no_part_of_a_bare_word():
         export.argv[2]
         == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
     )
+
+
+def test_no_interpreter_leaves_the_script_alone():
+    train, *_, infer = make(edit(TEMPLATE, ("python:", "python:")), "lite_train_lite_infer", "template")
+    assert (train.argv[0], infer.argv[0]) == ("train.py", "infer.py")

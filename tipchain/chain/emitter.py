@@ -130,7 +130,7 @@ class Emitter:
 
     def interpreter(self, cwd: str) -> Words:
         """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        program, *options = self.python
+        program, *options = self.python or ("",)  # an original runs the script itself where there is none
         here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
         if here or not self.on("cwd"):
             return self.python

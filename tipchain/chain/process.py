@@ -29,6 +29,9 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
+EXEC_LOOKS, EXEC_LOOK_S = 20, 0.001
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD in the flags of ``/proc/PID/stat`` (proc(5), linux/sched.h)."""
 PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
 
 Watcher = Callable[[str], None]
@@ -296,11 +299,35 @@ class _Running:
     def _is_member(self, pid: int, needle: bytes) -> bool:
         try:
             if os.getpgid(pid) == self.process.pid:
-                return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-                return needle in file.read()  # random, so that nothing else holds it
+                return _state(pid)[0] != b"Z"
+            environment = _environment(pid)
         except OSError:  # ended meanwhile, or somebody else's
             return False
+        return needle in environment  # random, so that nothing else holds it
+
+
+def _environment(pid: int) -> bytes:
+    """Return the environment that a process began with."""
+    found = b""
+    for _ in range(EXEC_LOOKS):
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+            found = file.read()
+        if found or _has_none(pid):
+            break
+        time.sleep(EXEC_LOOK_S)  # it is being replaced by another program, and has none for that moment
+    return found
+
+
+def _state(pid: int) -> list[bytes]:
+    """Return what ``/proc/PID/stat`` says after the name: the state, the parent, ..."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()
+
+
+def _has_none(pid: int) -> bool:
+    """Return whether a process has no environment for good: a thread of the kernel, or one that has ended."""
+    state = _state(pid)
+    return state[0] in (b"Z", b"X") or bool(int(state[6]) & KERNEL_THREAD)
 
 
 def last_lines(data: bytes, count: int = 20) -> tuple[str, ...]:
