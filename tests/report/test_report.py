@@ -20,7 +20,7 @@ from tipchain.errors import RecordError
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.compare import TensorDiff
 from tipchain.parity.judge import Verdict
-from tipchain.report.json_ import dump_report, load_report, parse_report
+from tipchain.report.json_ import dump_report, load_report, parse_report, report_json
 from tipchain.report.junit import junit_xml
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import render_report
@@ -214,3 +214,10 @@ def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():
     assert "  exit 0, but no checkpoint: a/best.pdparams" in lines
     assert "  missing: program: a/x.json" in lines
     assert "  missing: checkpoint: a/best.pdparams" not in lines
+
+
+def test_results_are_written_one_by_one_as_if_at_once():
+    odd = replace(FAILED, tail=('"results": []', "line\u2028separator", "a\nb"))
+    whole = replace(report(odd, FAILED), title='"results": []')
+    at_once = json.dumps(report_json(whole), indent=1, ensure_ascii=False, allow_nan=False)
+    assert dump_report(whole) == at_once + "\n"

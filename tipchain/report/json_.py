@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,18 @@ FILE_NAME = "report.json"
 
 def dump_report(report: RunReport) -> str:
     """Return ``report`` as JSON text."""
-    return json.dumps(report_json(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    # One result after the other: as values, all of a long chain's would need many times the text's memory.
+    results = [_text(result_json(result)).replace("\n", "\n  ") for result in report.results]
+    rest = _text(report_json(replace(report, results=()), exit_code=report.exit_code))
+    listed = "[\n  " + ",\n  ".join(results) + "\n ]" if results else "[]"
+    return rest.replace('"results": []', f'"results": {listed}', 1) + "\n"
 
 
-def report_json(report: RunReport) -> dict[str, Any]:
+def _text(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, Any]:
     """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
     return {
         "format": FORMAT,
@@ -33,7 +42,7 @@ def report_json(report: RunReport) -> dict[str, Any]:
         "started": report.started,
         "seconds": number_json(report.seconds),
         "versions": dict(report.versions),
-        "exit_code": int(report.exit_code),
+        "exit_code": int(report.exit_code if exit_code is None else exit_code),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
         "results": [result_json(result) for result in report.results],
