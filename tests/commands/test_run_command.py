@@ -11,22 +11,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, edit, living, stub
+from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
 from tipchain.chain.hardware import Gpus
 from tipchain.cli import main
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
-TRAINS = """
-for word in "$@"; do
-  case "$word" in
-    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
-    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
-  esac
-done
-echo "class 1, score 0.9"
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +34,7 @@ def go(body, *options, text=None):
 
 
 def test_a_good_run(capsys):
-    assert go(TRAINS, "--json", "r.json", "--junit", "r.xml") == 0
+    assert go(LEAVES, "--json", "r.json", "--junit", "r.xml") == 0
     text = capsys.readouterr().out
     assert "12 passed, 0 failed, 0 errors, 0 skipped in" in text
     assert "exit code 0: all passed" in text
@@ -61,8 +52,8 @@ def test_a_good_run(capsys):
 
 
 def test_the_results_log_is_appended_under_headers():
-    go(TRAINS)
-    go('case "$1" in train.py) echo "Run successfully"; exit 3;; esac' + TRAINS)
+    go(LEAVES)
+    go('case "$1" in train.py) echo "Run successfully"; exit 3;; esac' + LEAVES)
     lines = (OUT / "results_python.log").read_text().splitlines()
     heads = [index for index, line in enumerate(lines) if line.startswith("# ==== run ")]
     assert len(heads) == 2
@@ -81,7 +72,7 @@ def test_the_results_log_is_appended_under_headers():
 
 
 def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
-    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac' + TRAINS) == 1
+    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac' + LEAVES) == 1
     text = capsys.readouterr().out
     assert "6 passed, 2 failed, 0 errors, 4 skipped in" in text
     assert "not run: export[norm_train;gpus=-1] failed" in text
@@ -143,7 +134,7 @@ def test_only_skips_is_4(monkeypatch):
 
 def test_a_data_folder_of_the_users():
     Path("images").mkdir()
-    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ] || exit 1' + TRAINS, "--data-path", "images") == 0
+    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ] || exit 1' + LEAVES, "--data-path", "images") == 0
     assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
 
 
@@ -160,25 +151,25 @@ def test_values_never_reach_a_shell(change, capsys):
 
 def test_crlf_runs_as_ever():
     Path("p.txt").write_bytes((TEMPLATE + ALIGNMENT).replace("\n", "\r\n").encode())
-    assert main(["run", "p.txt", MODE, "--python", str(stub(Path.cwd() / "py", TRAINS))]) == 0
+    assert main(["run", "p.txt", MODE, "--python", str(stub(Path.cwd() / "py", LEAVES))]) == 0
 
 
 def test_json_to_standard_output_is_json_alone(capsys):
-    assert go(TRAINS, "--json", "-") == 0
+    assert go(LEAVES, "--json", "-") == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["exit_code"] == 0
     assert "12 passed" in captured.err
 
 
 def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys):
-    assert go(TRAINS, "--json", "-", "--junit", "-") == 2
+    assert go(LEAVES, "--json", "-", "--junit", "-") == 2
     assert "cannot both go to standard output" in capsys.readouterr().err
     assert not OUT.exists()
 
 
 def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
     Path("file").write_text("")
-    assert go(TRAINS, "--json", "file/report.json") == 2
+    assert go(LEAVES, "--json", "file/report.json") == 2
     captured = capsys.readouterr()
     assert "12 passed" in captured.out
     assert "cannot write file/report.json" in captured.err
@@ -186,7 +177,7 @@ def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
 
 def test_a_results_log_that_cannot_be_written_is_an_error(capsys):
     (OUT / "results_python.log").mkdir(parents=True)
-    assert go(TRAINS) == 1
+    assert go(LEAVES) == 1
     assert "run/results_python.log: cannot be written: Is a directory" in capsys.readouterr().out
 
 

@@ -11,22 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, edit, living, stub
+from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
 from tipchain.chain.hardware import Gpus
 from tipchain.cli import main
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
-LEAVES = """
-for word in "$@"; do
-  case "$word" in
-    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
-    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
-  esac
-done
-echo "class 1, score 0.9"
-"""
 WITHOUT_EXPORT = edit(TEMPLATE, ("norm_export", "norm_export:null"))
 
 
