@@ -44,9 +44,10 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
         return read_profile(root / OWN)
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
+    scores = {suite.name: score(file, suite, root) for suite in all_suites()}
     # Sorted is stable: of equals the first by name, as the maximum would be.
-    ranked = sorted(all_suites(), key=lambda suite: -score(file, suite, root))
-    marked = [suite for suite in ranked if score(file, suite, root) > 0]
+    ranked = sorted(all_suites(), key=lambda suite: -scores[suite.name])
+    marked = [suite for suite in ranked if scores[suite.name] > 0]
     likely = (suite for holds in (fits, is_sure) for suite in marked if holds(file, suite))
     if best := next(likely, None):
         return best
