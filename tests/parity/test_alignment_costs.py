@@ -9,8 +9,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tipchain.parity import recording_process
+from tipchain.parity.judging.backward import _Tensors
 from tipchain.parity.stages import Bench
-from tipchain.parity.tensor_judge import _Tensors
 
 
 class CountingFramework:
@@ -35,7 +35,7 @@ def make_bench() -> Bench:
     side = SimpleNamespace(model="json:loads")
     case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={})
     return Bench(framework=CountingFramework(), case=case, weights=Path("w.pth"), inputs={}, train_data=Path(),
-                 eval_data=Path(), epochs=1)  # fmt: skip
+                 eval_data=Path(), epochs=1, folder=Path())  # fmt: skip
 
 
 def test_eval_model_is_built_once_and_always_has_the_weights():

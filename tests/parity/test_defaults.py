@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.parity.case import STAGES
 from tipchain.parity.defaults import DEFAULTS, is_looser, tolerance_for
+from tipchain.parity.stage_table import STAGES
 from tipchain.parity.tolerance import Tolerance
 
 

@@ -155,8 +155,9 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
     Raises:
         UsageError: a wanted stage is not in the case.
     """
-    without_training = ("forward", "data", "metric")
-    possible = [stage for stage in case.stages if mode.trains or stage in without_training]
+    from tipchain.parity.stage_table import INFO
+
+    possible = [stage for stage in case.stages if mode.trains or not INFO[stage].trains]
     missing = [stage for stage in wanted if stage not in case.stages]
     if missing:
         raise UsageError(

@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
     check_targets(args)
     from tipchain.environment import installed_versions
     from tipchain.parity.align import judge_folder, present_stages
-    from tipchain.parity.case_types import STAGES
     from tipchain.parity.names import parse_stages
     from tipchain.parity.publish import LATEST
+    from tipchain.parity.stage_table import STAGES
     from tipchain.report.model import RunReport
     from tipchain.report.write import write_report
 

@@ -25,6 +25,7 @@ from tipchain.parity.record import load_record, save_record
 from tipchain.parity.recorder import Job
 from tipchain.parity.recording_process import RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
+from tipchain.parity.stage_table import SOLO
 from tipchain.runs import commit
 
 
@@ -80,11 +81,10 @@ def align(request: Request, listener: Listener = lambda _: None) -> list[StageJu
             prepared = prepare(
                 request.case, request.mode, pending, request.folder, request.recorded_sides, request.data_path
             )
-            for stage, reason in [(stage, prepared.missing(stage)) for stage in pending]:
-                if reason is not None:
-                    pending.remove(stage)
-                    judged.append(_unprepared(stage, reason))
-                    listener(judged[-1])
+            for stage, reason in prepared.failures.items():
+                pending.remove(stage)
+                judged.append(_unprepared(stage, reason))
+                listener(judged[-1])
             recorders = _start(request, prepared, pending) if pending else []
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in recorders)]
@@ -118,7 +118,12 @@ def _judge(
     if failures:
         return StageJudgement(stage=stage, verdicts=tuple(failures))
     recorded = [one.side for one in recorders]
-    if len(recorded) + len(request.dumps) < len(SIDES):
+    if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
+        reason = "it holds the port against itself; the port was not recorded"
+        return StageJudgement(
+            stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/torch", reason=reason),)
+        )
+    if stage not in SOLO and len(recorded) + len(request.dumps) < len(SIDES):
         reason = f"only {recorded[0]} was recorded; nothing was compared"
         return StageJudgement(
             stage=stage,
@@ -165,24 +170,21 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
 
 def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:
     """Start a recorder for each side that has no dump."""
-    case, weights = request.case, prepared.weights
+    case = request.case
     sides, revision = request.recorded_sides, commit(request.case.root)
     return [
         RecordingProcess(
             Job(
                 side=side,
                 case=str(case.path.resolve()),
-                stages=tuple(stage for stage in stages if not _is_published(request, stage, side)),
+                stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
                 device=request.device,
                 threads=request.threads or default_threads(len(sides)),
                 folder=str(request.folder.resolve()),
-                inputs=str(prepared.inputs.resolve()) if prepared.inputs else "",
-                weights=str(weights.paths[side].resolve()) if weights else "",
-                weights_sha256=weights.sha256.get(side, "") if weights else "",
+                needs={stage: prepared.needs(stage, side) for stage in stages},
                 train_data=str(prepared.train_data.resolve()),
                 eval_data=str(prepared.eval_data.resolve()),
                 epochs=case.epochs(request.mode),
-                digests=prepared.digests,
                 commit=revision,
             ),
             stages,
@@ -199,9 +201,10 @@ def default_threads(sides: int) -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
 
 
-def _is_published(request: Request, stage: str, side: str) -> bool:
-    """Tell whether a published number stands for torch's training."""
-    return stage == "train" and side == "torch" and request.case.train.benchmark is not None
+def _is_left_out(request: Request, stage: str, side: str) -> bool:
+    """Tell whether torch is not asked: the port is held against itself, or against a published number."""
+    published = stage == "train" and request.case.train.benchmark is not None
+    return side == "torch" and (stage in SOLO or published)
 
 
 def _save_benchmark(request: Request) -> None:

@@ -10,23 +10,21 @@ from types import MappingProxyType
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.parity.builders import find_root, resolve
+from tipchain.parity.case_settings import read_backward, read_data, read_train
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
-    NEEDED_BUILDERS,
     SIDES,
-    STAGES,
-    BackwardSettings,
     Case,
-    DataSettings,
     InputSpec,
     KnownDeviation,
     ModeSettings,
+    Override,
     Side,
-    TrainSettings,
     WeightsSpec,
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
+from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
 from tipchain.yaml_lines import Reader, load_yaml
 
@@ -62,14 +60,15 @@ def _case(reader: Reader, file: Path) -> Case:
         inputs=_inputs(reader, stages),
         outputs=_outputs(reader),
         stages=stages,
-        backward=_backward(reader),
-        train=_train(reader),
-        data=_data(reader),
+        backward=read_backward(reader),
+        train=read_train(reader),
+        data=read_data(reader),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
         tolerances=_tolerances(reader),
         modes=_modes(reader),
         known_deviations=_deviations(reader),
+        overrides=_overrides(reader, stages, root),
         seed=reader.integer("seed", 0),
     )
     reader.done()
@@ -86,7 +85,7 @@ def _case_id(reader: Reader) -> str:
 
 
 def _stages(reader: Reader) -> tuple[str, ...]:
-    found = reader.items("stages", default=list(STAGES))
+    found = reader.items("stages", default=_possible_stages(reader))
     for number, stage in enumerate(found):
         if stage not in STAGES:
             raise CaseError(
@@ -96,6 +95,15 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)
+
+
+def _possible_stages(reader: Reader) -> list[str]:
+    """Return the stages whose builders both sides have; what is wrong with the sides is said elsewhere."""
+    sides = reader.data.get("sides")
+    found = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
+    named = [set(side) if isinstance(side, dict) else set() for side in found] or [set()]
+    common = {"model"} | set.intersection(*named)
+    return [name for name, info in INFO.items() if common.issuperset(info.builders)]
 
 
 def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
@@ -112,7 +120,7 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
             ):
                 raise side.error(key, "is not a builder", found=repr(spec), expected="'module:callable'")
         for stage in stages:
-            for key in NEEDED_BUILDERS[stage]:
+            for key in INFO[stage].builders:
                 if builders[key] is None:
                     raise side.error(
                         key, f"is missing; the {stage} stage needs it", expected="'module:callable'"
@@ -137,11 +145,35 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
         init=init,
         seed=weights.integer("seed", 0),
         fit_head=weights.flag("fit_head", default=False),
+        calibrate=weights.choice("calibrate", ("train_data", "inputs"), default="train_data"),
         torch=root / torch if torch else None,
         names={str(k): str(v) for k, v in weights.args("names").items()},
     )
     weights.done()
     return spec
+
+
+def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str, Override]:
+    by_stage = reader.mapping("overrides", default={})
+    assert by_stage is not None
+    result = {}
+    for stage in by_stage.data:
+        if stage not in stages or not {"fake", "weights"} & set(INFO[stage].uses):
+            able = [name for name in stages if {"fake", "weights"} & set(INFO[name].uses)]
+            raise by_stage.error(
+                stage, "is not a stage of this case with a model", expected=", ".join(able),
+                hint=did_you_mean(stage, able),
+            )  # fmt: skip
+        one = by_stage.mapping(stage)
+        assert one is not None
+        result[stage] = Override(
+            model_args=one.args("model_args") if "model_args" in one.data else None,
+            weights=_weights(one, root) if "weights" in one.data else None,
+            inputs=_inputs(one, [stage]) if "inputs" in one.data else None,
+            outputs=_outputs(one) if "outputs" in one.data else None,
+        )
+        one.done()
+    return MappingProxyType(result)
 
 
 def _inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
@@ -164,14 +196,14 @@ def _inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
             name=name, shape=tuple(shape), dtype=dtype, seed=one.integer("seed", 0), low=low, high=high
         )
         one.done()
-    needs = [stage for stage in stages if stage in ("forward", "loss", "backward")]
+    needs = [stage for stage in stages if "fake" in INFO[stage].uses]
     if needs and not [name for name in result if name != "label"]:
         raise reader.error(
             "inputs",
             f"has no model input; the {needs[0]} stage needs one",
             expected="e.g. image: {shape: ...}",
         )
-    if "label" not in result and {"loss", "backward"} & set(stages):
+    if "label" not in result and any("loss" in INFO[stage].builders for stage in needs):
         raise reader.error("inputs", "has no 'label'", expected="label: {shape: [4], dtype: int64, high: 10}")
     return MappingProxyType(result)
 
@@ -183,52 +215,6 @@ def _outputs(reader: Reader) -> tuple[str, ...]:
             "outputs", "is not a list of different names", found=found, expected="e.g. [logits]"
         )
     return tuple(found)
-
-
-def _backward(reader: Reader) -> BackwardSettings:
-    backward = reader.mapping("backward", default={})
-    assert backward is not None
-    settings = BackwardSettings(
-        iterations=backward.integer("iterations", 5, least=2),
-        learning_rate=backward.positive("learning_rate", 1e-4),
-        training=backward.flag("training", default=False),
-        inputs=backward.choice("inputs", ("fake", "train_loader"), default="fake"),
-    )
-    backward.done()
-    return settings
-
-
-def _train(reader: Reader) -> TrainSettings:
-    train = reader.mapping("train", default={})
-    assert train is not None
-    benchmark = train.mapping("benchmark", default=None)
-    published = None
-    if benchmark is not None:
-        published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
-        if not published:
-            raise train.error(
-                "benchmark", "is empty", expected="metric values in percent, e.g. {acc_top1: 56.5}"
-            )
-    settings = TrainSettings(
-        epochs=train.integer("epochs", 1, least=1),
-        batch_size=train.integer("batch_size", 4, least=1),
-        learning_rate=train.positive("learning_rate", 1e-4),
-        schedule_per=train.choice("schedule_per", ("epoch", "iteration"), default="epoch"),
-        benchmark=published,
-    )
-    train.done()
-    return settings
-
-
-def _data(reader: Reader) -> DataSettings:
-    data = reader.mapping("data", default={})
-    assert data is not None
-    settings = DataSettings(
-        batch_size=data.integer("batch_size", 4, least=1),
-        max_batches=data.integer("max_batches", 100, least=1),
-    )
-    data.done()
-    return settings
 
 
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:

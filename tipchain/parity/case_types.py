@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tipchain.modes import Mode
 from tipchain.parity.tolerance import Tolerance
 
-STAGES = ("forward", "data", "metric", "loss", "backward", "train")
 SIDES = ("torch", "paddle")
 BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric")
-NEEDED_BUILDERS: Mapping[str, tuple[str, ...]] = {
-    "forward": ("model",),
-    "data": ("dataset",),
-    "metric": ("model", "dataset", "metric"),
-    "loss": ("model", "loss"),
-    "backward": ("model", "loss", "optimizer"),
-    "train": ("model", "loss", "optimizer", "dataset", "metric"),
-}
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 Args = Mapping[str, Any]
 
@@ -57,6 +48,7 @@ class WeightsSpec:
         init: ``"kaiming"``, or None where ``torch`` names a file.
         seed: seed of the initialization.
         fit_head: whether the last Linear is fitted (ridge) on the training data.
+        calibrate: what BatchNorm's running statistics come from: ``"train_data"``, or ``"inputs"``, the fake ones.
         torch: a torch weight file, or None.
         names: Paddle's name of a parameter or buffer by torch's, where they differ.
     """
@@ -64,6 +56,7 @@ class WeightsSpec:
     init: str | None = "kaiming"
     seed: int = 0
     fit_head: bool = False
+    calibrate: str = "train_data"
     torch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +115,16 @@ class KnownDeviation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """What one stage does with another model than the rest: None keeps the case's own."""
+
+    model_args: Args | None = None
+    weights: WeightsSpec | None = None
+    inputs: Mapping[str, InputSpec] | None = None
+    outputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """An alignment case, checked.
 
@@ -133,6 +136,8 @@ class Case:
         sides: builders of ``"torch"`` and ``"paddle"``.
         outputs: names of the model's outputs, in order.
         tolerances: by stage, then by key; keys may be fnmatch patterns.
+        overrides: by stage, what that stage does otherwise.
+        variant: the stage whose overrides are applied, or "".
     """
 
     id: str
@@ -153,7 +158,21 @@ class Case:
     tolerances: Mapping[str, Mapping[str, Tolerance]]
     modes: Mapping[str, ModeSettings]
     known_deviations: tuple[KnownDeviation, ...]
+    overrides: Mapping[str, Override]
     seed: int
+    variant: str = ""
+
+    def for_stage(self, stage: str) -> Case:
+        """Return the case as ``stage`` sees it: itself, or with the stage's overrides applied."""
+        override = self.overrides.get(stage)
+        if override is None or self.variant:
+            return self
+        named = {
+            name: value
+            for name in ("model_args", "weights", "inputs", "outputs")
+            if (value := getattr(override, name)) is not None
+        }
+        return replace(self, variant=stage, **named)
 
     def mode_settings(self, mode: Mode) -> ModeSettings:
         """Return what the case says about ``mode``."""

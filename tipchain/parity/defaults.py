@@ -15,6 +15,9 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "data": {"length": EXACT, "label_*": EXACT, "*": Tolerance(threshold=1e-6)},
     "metric": {"*": Tolerance(threshold=1e-6)},
     "loss": {"*": Tolerance(threshold=1e-5)},
+    "optimizer": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
+    "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
+    "regularization": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
     "backward": {
         # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
         "lr_*": Tolerance(rtol=1e-6, atol=0.0),
@@ -23,7 +26,11 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
         "parameter": Tolerance(rtol=1e-2, atol=1e-9),
         "buffer": Tolerance(rtol=1e-5, atol=1e-7),
     },
+    "train_data": {"*": Tolerance(threshold=1e-6)},
+    "init": {"*": EXACT},
     "train": {"*": Tolerance(threshold=0.15)},
+    "inference": {"*": Tolerance(threshold=1e-5)},
+    "distributed": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
 }
 STRICT: Mapping[str, Mapping[str, Tolerance]] = {"forward": {"*": Tolerance(threshold=1e-6)}}
 

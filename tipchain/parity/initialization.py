@@ -9,9 +9,16 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.parity.case import Case, resolve
+from tipchain.parity.case_types import WeightsSpec
+from tipchain.parity.fake_inputs import make_inputs
 
 RIDGE = 1.0
 """Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
+
+
+def needs_data(weights: WeightsSpec) -> bool:
+    """Tell whether making these weights reads the training data."""
+    return weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
 
 
 def initialize(case: Case, model: Any, train_data: Path) -> None:
@@ -59,7 +66,7 @@ def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
 
 
 def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data: Path) -> None:
-    """Set the running statistics to the average over the training data's batches."""
+    """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
@@ -68,8 +75,11 @@ def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data:
     for norm in norms:
         norm.train()
     with torch.no_grad():
-        for image, _, _ in _train_batches(torch, case, train_data):
-            model(image)
+        if case.weights.calibrate == "inputs":
+            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != "label"))
+        else:
+            for image, _, _ in _train_batches(torch, case, train_data):
+                model(image)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tipchain.errors import UsageError, did_you_mean
-from tipchain.parity.case import STAGES
+from tipchain.parity.stage_table import INFO, STAGES
 
 SCRIPTS: dict[str, tuple[str, ...]] = {
     "01": ("forward",),
@@ -12,17 +12,16 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "04": ("loss",),
     "05": ("backward", "train"),
 }
-_PREFIXES = {"backward": "bp_align", "train": "train_align"}
 
 
 def prefix(stage: str) -> str:
     """Return the stage's file prefix: ``bp_align`` for backward, ``train_align`` for train."""
-    return _PREFIXES.get(stage, stage)
+    return INFO[stage].prefix
 
 
 def dump_name(stage: str, side: str) -> str:
-    """Return the dump's file name; the reference of training is called ``benchmark``."""
-    role = "benchmark" if (stage, side) == ("train", "torch") else side
+    """Return the dump's file name; ``"torch"`` stands for the reference, ``benchmark`` in the training stage."""
+    role = INFO[stage].reference if side == "torch" else side
     return f"{prefix(stage)}_{role}.npy"
 
 

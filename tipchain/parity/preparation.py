@@ -6,18 +6,15 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
 from tipchain.parity.case import Case
+from tipchain.parity.fake_inputs import arrays_digest, make_inputs
 from tipchain.parity.record import save_record
-from tipchain.parity.recorder import USES
+from tipchain.parity.recorder import Needs
+from tipchain.parity.stage_table import INFO
 from tipchain.parity.weights import WeightFiles, data_digest, data_roots, prepare_weights
-
-INPUTS_NAME = "fake_inputs.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +22,28 @@ class Prepared:
     """What was prepared.
 
     Attributes:
-        digests: what results depend on, by the names in `USES`.
-        inputs: dump of the fake inputs, None where no stage needs it.
-        weights: None where no stage needs them, or they could not be had.
-        failures: why something could not be had, by the names in `USES`.
+        digests: by stage, what its result depends on, by the names in its ``uses``.
+        inputs: by stage, the dump of the fake inputs, where it needs one.
+        weights: by stage, the weights, where it needs them and they could be had.
+        failures: by stage, why it cannot run.
     """
 
-    digests: Mapping[str, str]
-    inputs: Path | None
-    weights: WeightFiles | None
     train_data: Path
     eval_data: Path
+    digests: Mapping[str, Mapping[str, str]]
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    weights: Mapping[str, WeightFiles] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
-    def missing(self, stage: str) -> str | None:
-        """Return why ``stage`` cannot run, or None."""
-        reasons = dict.fromkeys(self.failures[name] for name in USES[stage] if name in self.failures)
-        return "\n".join(reasons) or None
+    def needs(self, stage: str, side: str) -> Needs:
+        """Return what ``side`` needs for ``stage``."""
+        inputs, weights = self.inputs.get(stage), self.weights.get(stage)
+        return Needs(
+            inputs=str(inputs.resolve()) if inputs else "",
+            weights=str(weights.paths[side].resolve()) if weights else "",
+            weights_sha256=weights.sha256.get(side, "") if weights else "",
+            digests=self.digests[stage],
+        )
 
 
 def prepare(
@@ -57,42 +59,66 @@ def prepare(
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.
     """
-    uses = {name for stage in stages for name in USES[stage]}
-    digests, failures = {"settings": _settings_digest(case, mode)}, {}
-    if "fake" in uses:
-        arrays = make_inputs(case)
-        save_record(folder / INPUTS_NAME, arrays)
-        digests["fake"] = _arrays_digest(arrays)
-    train_data, eval_data = data_roots(case, mode, data_path)
-    for name, data in (("train_data", train_data), ("eval_data", eval_data)):
-        if name in uses:
-            try:
-                digests[name] = _folder_digest(data, mode)
-            except InputError as error:
-                failures[name] = str(error)
-    weights = None
-    if "weights" in uses:
-        try:
-            weights = prepare_weights(case, mode, data_path=data_path, sides=sides)
-            digests["weights"] = weights.digest
-        except InputError as error:
-            failures["weights"] = str(error)
+    work = _Work(case, mode, folder, sides, data_path)
+    for stage in stages:
+        work.prepare(stage)
     return Prepared(
-        digests=digests, inputs=folder / INPUTS_NAME if "fake" in uses else None, weights=weights,
-        train_data=train_data, eval_data=eval_data, failures=failures,
+        train_data=work.train_data, eval_data=work.eval_data, digests=work.digests, inputs=work.inputs,
+        weights=work.weights, failures=work.failures,
     )  # fmt: skip
 
 
-def make_inputs(case: Case) -> dict[str, Any]:
-    """Return the case's fake inputs: standard normal floats, uniform integers, from NumPy's seeded generator."""
-    arrays: dict[str, Any] = {}
-    for name, spec in case.inputs.items():
-        generator = np.random.default_rng(spec.seed)
-        if np.dtype(spec.dtype).kind == "f":
-            arrays[name] = generator.standard_normal(spec.shape).astype(spec.dtype)
-        else:
-            arrays[name] = generator.integers(spec.low, spec.high, spec.shape).astype(spec.dtype)
-    return arrays
+class _Work:
+    """Prepares stage by stage; what several need is made once."""
+
+    def __init__(
+        self, case: Case, mode: Mode, folder: Path, sides: tuple[str, ...], data_path: Path | None
+    ) -> None:
+        self.case, self.mode, self.folder = case, mode, folder
+        self.sides, self.data_path = sides, data_path
+        self.train_data, self.eval_data = data_roots(case, mode, data_path)
+        self.digests: dict[str, dict[str, str]] = {}
+        self.inputs: dict[str, Path] = {}
+        self.weights: dict[str, WeightFiles] = {}
+        self.failures: dict[str, str] = {}
+        self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError] = {}
+
+    def prepare(self, stage: str) -> None:
+        """Prepare what ``stage`` uses."""
+        case, digests, reasons = self.case.for_stage(stage), {}, []
+        for name in INFO[stage].uses:
+            key = (name, case.variant if name in ("fake", "weights") else "")
+            if key not in self._made:
+                try:
+                    self._made[key] = self._make(name, case)
+                except InputError as error:
+                    self._made[key] = error
+            made = self._made[key]
+            if isinstance(made, InputError):
+                reasons.append(str(made))
+                continue
+            digests[name] = made[0]
+            if isinstance(made[1], Path):
+                self.inputs[stage] = made[1]
+            elif made[1] is not None:
+                self.weights[stage] = made[1]
+        self.digests[stage] = digests
+        if reasons:
+            self.failures[stage] = "\n".join(dict.fromkeys(reasons))
+
+    def _make(self, name: str, case: Case) -> tuple[str, Path | WeightFiles | None]:
+        """Return the digest of what a stage uses, with the file or files where there are some."""
+        if name == "settings":
+            return _settings_digest(case, self.mode), None
+        if name == "fake":
+            arrays = make_inputs(case)
+            path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
+            save_record(path, arrays)
+            return arrays_digest(arrays), path
+        if name == "weights":
+            weights = prepare_weights(case, self.mode, data_path=self.data_path, sides=self.sides)
+            return weights.digest, weights
+        return _folder_digest(self.train_data if name == "train_data" else self.eval_data, self.mode), None
 
 
 def _folder_digest(folder: Path, mode: Mode) -> str:
@@ -105,14 +131,6 @@ def _folder_digest(folder: Path, mode: Mode) -> str:
                 hint=f"bash prepare.sh PARAMS {mode.value}, or --data-path with a folder of your own",
             ) from error  # fmt: skip
         raise
-
-
-def _arrays_digest(arrays: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256()
-    for name, array in arrays.items():
-        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def _settings_digest(case: Case, mode: Mode) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tipchain.parity.names import dump_name, log_name, tensors_name
 from tipchain.parity.record import meta_path
+from tipchain.parity.stage_table import INFO, SOLO
 
 LATEST = "log_reprod"
 
@@ -39,7 +40,7 @@ def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
 def stage_files(stage: str) -> tuple[str, ...]:
     """Return the names of all files that a stage may leave."""
     dumps = [dump_name(stage, side) for side in ("torch", "paddle")]
-    tensors = [tensors_name(stage, side) for side in ("torch", "paddle")] if stage == "backward" else []
+    tensors = [tensors_name(stage, side) for side in ("torch", "paddle")] if INFO[stage].tensors else []
     return (*dumps, *(meta_path(name).name for name in dumps), *tensors, log_name(stage))
 
 
@@ -50,13 +51,15 @@ def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) 
     """
     for side, path in dumps.items():
         for stage in stages:
-            source = path / dump_name(stage, side) if path.is_dir() else path
-            target = folder / dump_name(stage, side)
-            pairs = {
-                source: target,
-                meta_path(source): meta_path(target),
-                source.with_name(tensors_name(stage, side)): folder / tensors_name(stage, side),
-            }
-            for one, other in pairs.items():
-                if one.is_file():
-                    shutil.copyfile(one, other)
+            # A stage that holds the port against itself has both of its dumps from there.
+            for role in ("torch", "paddle") if stage in SOLO and side == "paddle" else (side,):
+                source = path / dump_name(stage, role) if path.is_dir() else path
+                target = folder / dump_name(stage, role)
+                pairs = {
+                    source: target,
+                    meta_path(source): meta_path(target),
+                    source.with_name(tensors_name(stage, role)): folder / tensors_name(stage, role),
+                }
+                for one, other in pairs.items():
+                    if one.is_file():
+                        shutil.copyfile(one, other)

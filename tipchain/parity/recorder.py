@@ -28,18 +28,25 @@ from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.names import dump_name, tensors_name
 from tipchain.parity.record import load_record, save_record
+from tipchain.parity.stage_table import INFO
 from tipchain.parity.stages import Bench, Recording, record
 from tipchain.runs import replacing_path
 
-USES: Mapping[str, tuple[str, ...]] = {
-    "forward": ("fake", "weights"),
-    "data": ("eval_data",),
-    "metric": ("eval_data", "weights"),
-    "loss": ("fake", "weights"),
-    "backward": ("fake", "weights", "settings"),
-    "train": ("train_data", "eval_data", "weights", "settings"),
-}
-"""What a stage's result depends on; two dumps are comparable only if these are equal."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What was prepared for one stage on one side.
+
+    Attributes:
+        inputs: the dump of fake inputs; empty where the stage needs none.
+        weights: weight file of this side, with its SHA-256; empty where the stage needs none.
+        digests: what the result depends on, by the names in a stage's ``uses``.
+    """
+
+    inputs: str = ""
+    weights: str = ""
+    weights_sha256: str = ""
+    digests: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +55,7 @@ class Job:
 
     Attributes:
         folder: where dumps go.
-        inputs: the dump of fake inputs.
-        weights: weight file of this side, with its SHA-256; empty where no stage needs one.
-        digests: what the stages depend on, by the names in `USES`.
+        needs: what was prepared, by stage.
     """
 
     side: str
@@ -59,13 +64,10 @@ class Job:
     device: str
     threads: int
     folder: str
-    inputs: str
-    weights: str
-    weights_sha256: str
+    needs: Mapping[str, Needs]
     train_data: str
     eval_data: str
     epochs: int
-    digests: Mapping[str, str]
     commit: str
 
     def to_json(self) -> str:
@@ -76,7 +78,8 @@ class Job:
     def from_json(cls, text: str) -> Job:
         """Read what `to_json` wrote."""
         data = json.loads(text)
-        return cls(**{**data, "stages": tuple(data["stages"])})
+        needs = {stage: Needs(**one) for stage, one in data["needs"].items()}
+        return cls(**{**data, "stages": tuple(data["stages"]), "needs": needs})
 
 
 Emit = Callable[[Mapping[str, Any]], None]
@@ -92,31 +95,45 @@ def run_job(job: Job, emit: Emit) -> None:
         emit({"event": "missing", "message": str(error)})
         return
     emit({"event": "ready", "device": description, "versions": framework.versions()})
-    bench = _bench(job, case, framework)
+    benches: dict[str, Bench] = {}
     for stage in job.stages:
         emit({"event": "begin", "stage": stage})
-        emit({"event": "end", "stage": stage, **_record_stage(job, bench, stage, description)})
+        emit(
+            {
+                "event": "end",
+                "stage": stage,
+                **_record_stage(job, case, framework, benches, stage, description),
+            }
+        )
 
 
-def _bench(job: Job, case: Case, framework: Framework) -> Bench:
-    arrays = load_record(Path(job.inputs)).arrays if job.inputs else {}
-    return Bench(
-        framework=framework,
-        case=case,
-        weights=Path(job.weights) if job.weights else None,
-        inputs=arrays,
-        train_data=Path(job.train_data),
-        eval_data=Path(job.eval_data),
-        epochs=job.epochs,
-    )
+def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
+    """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
+    needs, seen = job.needs[stage], case.for_stage(stage)
+    bench = benches.get(seen.variant)
+    if bench is None or (needs.inputs and not bench.inputs) or (needs.weights and bench.weights is None):
+        bench = benches[seen.variant] = Bench(
+            framework=framework,
+            case=seen,
+            weights=Path(needs.weights) if needs.weights else None,
+            inputs=load_record(Path(needs.inputs)).arrays if needs.inputs else {},
+            train_data=Path(job.train_data),
+            eval_data=Path(job.eval_data),
+            epochs=job.epochs,
+            folder=Path(job.folder),
+        )
+    return bench
 
 
-def _record_stage(job: Job, bench: Bench, stage: str, device: str) -> Mapping[str, Any]:
+def _record_stage(
+    job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
+) -> Mapping[str, Any]:
     """Record one stage; the one place where what user code raises becomes a result."""
     start = time.perf_counter()
     try:
-        if "weights" in USES[stage]:
-            _check_weights(job)
+        if "weights" in INFO[stage].uses:
+            _check_weights(job.needs[stage])
+        bench = _bench(job, case, framework, benches, stage)
         recording = record(stage, bench)
         save_recording(job, bench, stage, recording, device)
     except TipchainError as error:
@@ -132,21 +149,21 @@ def _record_stage(job: Job, bench: Bench, stage: str, device: str) -> Mapping[st
 _checked: set[str] = set()
 
 
-def _check_weights(job: Job) -> None:
+def _check_weights(needs: Needs) -> None:
     """Refuse a weight file that is not the one that was prepared (truncated, replaced)."""
-    if not job.weights_sha256 or job.weights in _checked:
+    if not needs.weights_sha256 or needs.weights in _checked:
         return
-    path = Path(job.weights)
+    path = Path(needs.weights)
     try:
         found = sha256_of(path)
     except OSError as error:
         raise WeightsError("cannot be read", file=path, found=error) from error
-    if found != job.weights_sha256:
+    if found != needs.weights_sha256:
         raise WeightsError(
             "is damaged or was changed", file=path, found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
-            expected=f"sha256 {job.weights_sha256[:12]}…", hint="bash prepare.sh PARAMS MODE --force makes it anew",
+            expected=f"sha256 {needs.weights_sha256[:12]}…", hint="bash prepare.sh PARAMS MODE --force makes it anew",
         )  # fmt: skip
-    _checked.add(job.weights)
+    _checked.add(needs.weights)
 
 
 def sha256_of(path: Path) -> str:
@@ -175,10 +192,13 @@ def save_recording(job: Job, bench: Bench, stage: str, recording: Recording, dev
         "seed": bench.case.seed,
         "commit": job.commit,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "inputs": {name: job.digests[name] for name in USES[stage]},
+        "inputs": job.needs[stage].digests,
         "details": recording.details,
     }
     save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)
+    if recording.reference is not None:
+        meta = {**meta, "side": INFO[stage].reference}
+        save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any]) -> None:

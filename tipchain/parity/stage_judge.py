@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from tipchain.errors import InputError, did_you_mean
 from tipchain.outcome import Outcome
-from tipchain.parity.case_types import SIDES, Case, KnownDeviation
-from tipchain.parity.defaults import EXACT, tolerance_for, tolerances_for
-from tipchain.parity.judge import Verdict, compare, vacuous
+from tipchain.parity.case_types import SIDES, KnownDeviation
+from tipchain.parity.judge import Verdict
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import BENCHMARK, Dumps, Rules
 from tipchain.parity.names import dump_name
 from tipchain.parity.record import Record, load_record
-from tipchain.parity.tensor_judge import judge_tensors
+from tipchain.parity.stage_table import INFO
 from tipchain.parity.tolerance import Tolerance
 
-VACUOUS_STAGES = {"forward": "*", "loss": "loss", "backward": "loss_*"}
-"""Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
-DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
-"""Facts beside a dump that must be equal, with the words for it when they are not."""
-BENCHMARK = "benchmark"
-"""The side of a dump of published numbers."""
+__all__ = ["BENCHMARK", "Rules", "StageJudgement", "case_of", "foreign", "judge_stage"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,39 +35,6 @@ class StageJudgement:
     verdicts: tuple[Verdict, ...]
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How to judge: the case's tolerances, or one for all float tensors of a stage."""
-
-    own: Mapping[str, Mapping[str, Tolerance]]
-    deviations: tuple[KnownDeviation, ...] = ()
-    strict: bool = False
-    override: Tolerance | None = None
-
-    @classmethod
-    def of(cls, case: Case, *, strict: bool = False, override: Tolerance | None = None) -> Rules:
-        """Return the case's rules."""
-        return cls(own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override)
-
-    def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
-        """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.
-
-        A mean would pass a few wrong classes among a million pixels.
-        """
-        if self.override is not None:
-            return dict.fromkeys(arrays, self.override)
-        own = self.own.get(stage, {})
-        tolerances = tolerances_for(stage, arrays, own, strict=self.strict)
-        for key, array in arrays.items():
-            if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
-                tolerances[key] = EXACT
-        return tolerances
-
-    def group(self, name: str) -> Tolerance:
-        """Return the tolerance of ``gradient``, ``parameter`` or ``buffer`` tensors."""
-        return tolerance_for("backward", name, self.own.get("backward", {}))
 
 
 def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
@@ -98,23 +59,22 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     differing = _different_inputs(records["torch"], records["paddle"])
     if differing:
         return _failed(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
-    notes = [f"{paths[side].name} has no JSON beside it: its inputs were not checked"
-             for side in paths if not records[side].meta]  # fmt: skip
-    verdicts, tolerances = _judge_dump(stage, records["torch"], records["paddle"], rules)
-    verdicts += _judge_details(stage, records["torch"], records["paddle"])
-    if stage == "data":
-        verdicts += _judge_files(records["torch"], records["paddle"])
-        notes += _kept_batches(records["torch"])
-    if stage == "backward":
-        more, named, remarks = judge_tensors(paths["torch"], paths["paddle"], rules)
-        verdicts, notes = verdicts + more, notes + remarks
-        tolerances |= named
-    verdicts = [_deviate(verdict, rules.deviations) for verdict in verdicts]
+    notes = tuple(
+        f"{paths[side].name} has no JSON beside it: its inputs were not checked"
+        for side in paths
+        if not records[side].meta
+    )
+    dumps = Dumps(
+        stage=stage, reference=records["torch"], port=records["paddle"], reference_path=paths["torch"],
+        port_path=paths["paddle"],
+    )  # fmt: skip
+    judged = judge_dumps(dumps, rules)
+    verdicts = [_deviate(verdict, rules.deviations) for verdict in judged.verdicts]
     return StageJudgement(
         stage=stage,
         verdicts=(*verdicts, *_lost_deviations(stage, verdicts, rules.deviations)),
-        tolerances=tolerances,
-        notes=tuple(notes),
+        tolerances=judged.tolerances,
+        notes=notes + judged.notes,
     )
 
 
@@ -138,7 +98,7 @@ def _failed(stage: str, what: str, reason: str) -> StageJudgement:
 
 def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
     """Return why a dump is not what its name says, or None; only what its JSON tells is checked."""
-    sides = (side, BENCHMARK) if (stage, side) == ("train", "torch") else (side,)
+    sides = (side, INFO[stage].reference) if side == "torch" else (side,)
     found = record.meta.get("side", side), record.meta.get("stage", stage)
     if found[0] in sides and found[1] == stage:
         return None
@@ -155,84 +115,6 @@ def _different_inputs(reference: Record, port: Record) -> list[str]:
         for name in left
         if name in right and left[name] != right[name]
     ]
-
-
-def _judge_dump(
-    stage: str, reference: Record, port: Record, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance]]:
-    tolerances = rules.for_arrays(stage, {**port.arrays, **reference.arrays})
-    verdicts = []
-    for verdict in compare(reference.arrays, port.arrays, tolerances):
-        tolerance = tolerances.get(verdict.subject)
-        proof = _vacuous(stage, verdict, tolerance) if tolerance is not None else None
-        named = replace(verdict, subject=f"{stage}/{verdict.subject}")
-        if verdict.subject not in reference.arrays and reference.side == BENCHMARK:
-            named = replace(named, outcome=Outcome.SKIP, reason="no published number in the case's benchmark")
-        verdicts.append(replace(named, outcome=Outcome.ERROR, reason=proof) if proof else named)
-    return verdicts, {f"{stage}/{key}": tolerance for key, tolerance in tolerances.items()}
-
-
-def _vacuous(stage: str, verdict: Verdict, tolerance: Tolerance) -> str | None:
-    pattern = VACUOUS_STAGES.get(stage)
-    if pattern is None or verdict.diff is None or verdict.outcome is not Outcome.PASS:
-        return None
-    return vacuous(verdict.diff, tolerance) if fnmatchcase(verdict.subject, pattern) else None
-
-
-def _judge_details(stage: str, reference: Record, port: Record) -> list[Verdict]:
-    """Hold against each other what both sides say about the samples and batches behind their numbers."""
-    left, right = _details(reference), _details(port)
-    nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
-    verdicts = [
-        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/outputs",
-                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing")
-        for side, count in nan.items()
-    ]  # fmt: skip
-    return verdicts + [
-        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/{key}",
-                reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
-        for key, words in DETAILS.items()
-        if key in left and key in right and left[key] != right[key]
-    ]  # fmt: skip
-
-
-def _details(record: Record) -> Mapping[str, Any]:
-    details = record.meta.get("details")
-    return details if isinstance(details, Mapping) else {}
-
-
-def _judge_files(reference: Record, port: Record) -> list[Verdict]:
-    """Compare the file names that both loaders gave, in order."""
-    subject = "data/files"
-    left, right = _files(reference), _files(port)
-    if left is None or right is None:
-        return []
-    if left == right:
-        return [
-            Verdict(outcome=Outcome.PASS, subject=subject, reason=f"{len(left)} file names equal, in order")
-        ]
-    if sorted(left) == sorted(right):
-        kind = "the same files in another order"
-    else:
-        kind = f"{len(set(left) ^ set(right))} files on one side only"
-    first = next(
-        (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]),
-        min(len(left), len(right)),
-    )
-    shown = [names[first] if first < len(names) else "nothing" for names in (left, right)]
-    return [Verdict(outcome=Outcome.FAIL, subject=subject,
-                    reason=f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}")]  # fmt: skip
-
-
-def _files(record: Record) -> list[str] | None:
-    files = _details(record).get("files")
-    return [str(name) for name in files] if isinstance(files, list) else None
-
-
-def _kept_batches(record: Record) -> list[str]:
-    details = _details(record)
-    kept, total = details.get("batches_kept"), details.get("batches_in_all")
-    return [f"the first {kept} of {total} batches were compared"] if kept != total else []
 
 
 def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:

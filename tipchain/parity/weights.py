@@ -80,7 +80,8 @@ def prepare_weights(
 
     train_data, _ = data_roots(case, mode, data_path)
     kind = case.train_data(mode) if data_path is None else "custom"
-    folder = case.root / DATA_FOLDER / "weights" / case.id / kind
+    name = f"{kind}_{case.variant}" if case.variant else kind
+    folder = case.root / DATA_FOLDER / "weights" / case.id / name
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_of(case, train_data)
     with FileLock(folder / ".lock"):
@@ -94,6 +95,7 @@ def prepare_weights(
 def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
     """Return, by side, all that the prepared weights depend on."""
     weights = case.weights
+    from_data = initialization.needs_data(weights)
     torch_recipe: dict[str, Any] = {
         "format": FORMAT,
         "init": weights.init,
@@ -102,9 +104,11 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "torch": _identity(weights.torch, case.root) if weights.torch else None,
         "model": case.sides["torch"].model,
         "model_args": repr(dict(case.model_args)),
-        "dataset": case.sides["torch"].dataset if weights.init else None,
+        "calibrate": weights.calibrate,
+        "inputs": repr(dict(case.inputs)) if weights.calibrate == "inputs" else None,
+        "dataset": case.sides["torch"].dataset if from_data else None,
         "maker": _file_hash(Path(initialization.__file__)),
-        "data": data_digest(train_data) if weights.init else None,
+        "data": data_digest(train_data) if from_data else None,
     }
     package = Path(tipchain.__file__).parent
     converters = [package / "paddle_weights.py", package / "layer_types.py"]
@@ -211,6 +215,7 @@ def _files(folder: Path) -> WeightFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     case: str
+    variant: str
     folder: str
     train_data: str
     recipe: Mapping[str, Any]
@@ -222,8 +227,9 @@ def _make(
 ) -> None:
     """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
     job = _Job(
-        case=str(case.path), folder=str(folder), train_data=str(train_data), recipe=recipe, sides=sides
-    )
+        case=str(case.path), variant=case.variant, folder=str(folder), train_data=str(train_data), recipe=recipe,
+        sides=sides,
+    )  # fmt: skip
     path = folder / ".job.json"
     path.write_text(json.dumps(asdict(job)))
     done = subprocess.run(
@@ -242,7 +248,7 @@ def _make(
 
 def make(job: _Job) -> None:
     """Make the files of ``job`` and write the manifest last."""
-    case, folder = load_case(job.case), Path(job.folder)
+    case, folder = load_case(job.case).for_stage(job.variant), Path(job.folder)
     torch_path = case.weights.torch or folder / "torch.pth"
     model = _torch_model(case)
     manifest = _manifest(folder)

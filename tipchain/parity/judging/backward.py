@@ -1,4 +1,4 @@
-"""Judge the gradients, parameters and buffers that the backward stage leaves in safetensors files."""
+"""Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tipchain.errors import RecordError
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
+from tipchain.parity.judging import plain
+from tipchain.parity.judging.base import Dumps, Judged, Rules
 from tipchain.parity.names import tensors_name
 from tipchain.parity.tolerance import Tolerance
 
-if TYPE_CHECKING:
-    from tipchain.parity.stage_judge import Rules
-
 ZERO_GRADIENT = 1e-6
 """A gradient whose RMS is below this share of the model's largest is zero by structure."""
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare losses and rates, then every gradient, parameter and buffer."""
+    verdicts, tolerances, notes = judge_tensors(dumps.reference_path, dumps.port_path, rules)
+    tensors = Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
+    return plain.judge(dumps, rules) + tensors
 
 
 def judge_tensors(
