@@ -16,6 +16,13 @@ from tipchain.parity.recorder import Needs
 from tipchain.parity.stage_table import INFO
 from tipchain.parity.weights import WeightFiles, data_digest, data_roots, prepare_weights
 
+NO_SETTINGS = {
+    *("id", "path", "root", "digest", "sides", "stages", "modes", "variant", "overrides"),  # whose case it is
+    *("tolerances", "known_deviations"),  # how it is judged
+    *("weights", "inputs", "outputs"),  # known by digests of their own
+}
+"""The fields of a case that do not say how its stages run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -134,11 +141,6 @@ def _folder_digest(folder: Path, mode: Mode) -> str:
 
 
 def _settings_digest(case: Case, mode: Mode) -> str:
-    settings = (
-        case.backward,
-        case.train,
-        dict(case.optimizer_args),
-        dict(case.scheduler_args),
-        case.epochs(mode),
-    )
-    return hashlib.sha256(repr(settings).encode()).hexdigest()
+    """Return a SHA-256 of all that the case says about how its stages run."""
+    settings = {name: getattr(case, name) for name in case.__slots__ if name not in NO_SETTINGS}
+    return hashlib.sha256(repr((settings, case.epochs(mode))).encode()).hexdigest()
