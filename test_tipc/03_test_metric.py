@@ -1,6 +1,11 @@
 """Align the metrics of a case: --case, --device, --mode, --out; --help says more."""
 
-from _enter import main
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from enter import main
 
 if __name__ == "__main__":
-    raise SystemExit(main("03"))
+    raise SystemExit(main("run_numbered", "03"))

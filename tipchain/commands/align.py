@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tipchain.parity.stage_judge import StageJudgement
     from tipchain.report.model import RunReport
 
-DEFAULT_CASE = "configs/alexnet.yaml"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``tipchain align``."""
@@ -80,66 +78,66 @@ def run(args: argparse.Namespace) -> int:
     return align_case(args, parse_stages(args.stages) if args.stages else ())
 
 
-def script_main(number: str, argv: Sequence[str] | None = None) -> int:
-    """Entry point of the numbered scripts: run the stages of script ``number`` for ``--case``."""
-    from tipchain.cli import Parser
-    from tipchain.guard import guarded
+def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics: bool = False) -> int:
+    """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
-    def work() -> int:
-        from tipchain.parity.names import SCRIPTS
-
-        stages = SCRIPTS[number]
-        parser = Parser(
-            description=f"Align the stages of script {number}: {', '.join(stages)}.", allow_abbrev=False
-        )
-        parser.add_argument("--case", type=Path, default=Path(DEFAULT_CASE), help=f"default {DEFAULT_CASE}")
-        add_run_arguments(parser)
-        return align_case(parser.parse_args(argv), stages)
-
-    return guarded(work)
-
-
-def align_case(args: argparse.Namespace, stages: Sequence[str]) -> int:
-    """Align the case that ``args`` names; without ``stages`` all that the case and the mode have."""
-    from tipchain.parity.align import Request, check_dumps
-    from tipchain.parity.case import load_case
-    from tipchain.parity.publish import LATEST
-    from tipchain.parity.stage_judge import Rules
+    With ``show_metrics`` the metrics of both sides are printed before they are compared.
+    """
     from tipchain.report.write import write_report
     from tipchain.runs import prune
 
     check_targets(args)
+    request, out = make_request(args, stages)
+    try:
+        # Where the report goes to standard output, it must stand there alone.
+        stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+        report = run_request(request, out, stream, show_metrics=show_metrics)
+    except OSError as error:
+        raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
+    if not os.environ.get(RUN_VARIABLE):
+        prune(out)
+    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Request, Path]:
+    """Return what ``args`` asks for, and the output folder; a new run is opened in it.
+
+    Raises:
+        UsageError: arguments that do not fit together, or the case.
+    """
+    from tipchain.parity.align import Request, check_dumps
+    from tipchain.parity.case import load_case
+    from tipchain.parity.publish import LATEST
+    from tipchain.parity.stage_judge import Rules
+
     mode, device = parse_mode(args.mode), parse_device(args.device)
-    case = load_case(_from_root(args.case))
+    case = load_case(from_root(args.case))
     chosen = choose_stages(case, mode, stages)
     dumps = {
         side: path for side in ("torch", "paddle") if (path := getattr(args, f"{side}_dump")) is not None
     }
     _check_use(args, dumps)
     check_dumps(dumps, chosen)
-    out = args.out or case.root / "test_tipc" / "output" / case.id / mode.value
-    run_folder = _run_folder(out)
+    out = out_folder(args, case, mode)
     request = Request(
-        case=case, mode=mode, stages=chosen, folder=run_folder / LATEST, device=str(device), dumps=dumps,
+        case=case, mode=mode, stages=chosen, folder=_run_folder(out) / LATEST, device=str(device), dumps=dumps,
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
         timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
     )  # fmt: skip
-    try:
-        # Where the report goes to standard output, it must stand there alone.
-        report = _align(request, out, sys.stderr if "-" in (args.json, args.junit) else sys.stdout)
-    except OSError as error:
-        raise OutputError(f"{run_folder}: the run cannot be written: {error}") from error
-    if not os.environ.get(RUN_VARIABLE):
-        prune(out)
-    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+    return request, out
 
 
-def _align(request: Request, out: Path, stream: TextIO) -> RunReport:
+def out_folder(args: argparse.Namespace, case: Case, mode: Mode) -> Path:
+    """Return where the case's runs in a mode go."""
+    return args.out or case.root / "test_tipc" / "output" / case.id / mode.value
+
+
+def run_request(request: Request, out: Path, stream: TextIO, *, show_metrics: bool = False) -> RunReport:
     """Run the stages and write down each of them."""
     from tipchain.parity.align import align
     from tipchain.parity.publish import LATEST, withdraw
 
-    scribe = _Scribe(request, out, stream)
+    scribe = _Scribe(request, out, stream, show_metrics=show_metrics)
     withdraw(out / LATEST, request.stages)
     try:
         align(request, scribe.stage)
@@ -166,7 +164,7 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
     return tuple(wanted) or tuple(possible)
 
 
-def _from_root(path: Path) -> Path:
+def from_root(path: Path) -> Path:
     """Return ``path`` as seen from here, else from the project's root (the scripts run from anywhere)."""
     here = Path(__file__).resolve().parents[2] / path
     return path if path.exists() or not here.exists() else here
@@ -210,12 +208,12 @@ def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
-    def __init__(self, request: Request, out: Path, stream: TextIO) -> None:
+    def __init__(self, request: Request, out: Path, stream: TextIO, *, show_metrics: bool = False) -> None:
         from tipchain.environment import installed_versions
         from tipchain.runs import append, commit, run_header
 
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
-        self.stream = stream
+        self.stream, self.sides, self.show_metrics = stream, request.sides, show_metrics
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions = installed_versions()
         self.judged: list[StageJudgement] = []
@@ -233,14 +231,26 @@ class _Scribe:
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
         print(f"== {judgement.stage}", file=self.stream, flush=True)
+        if self.show_metrics:
+            self._print_metrics(judgement.stage)
         write_diff_log(
             path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream
         )
-        publish(self.folder, self.out / LATEST, stage_files(judgement.stage))
+        publish(self.folder, self.out / LATEST, stage_files(judgement.stage, self.sides))
         append(
             self.out / "alignment.log",
             f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}",
         )
+
+    def _print_metrics(self, stage: str) -> None:
+        """Print the port's and the reference's metrics as two dictionaries, where both were recorded."""
+        from tipchain.parity.names import dump_name
+        from tipchain.parity.record import load_record
+
+        paths = [self.folder / dump_name(stage, side) for side in ("paddle", "torch")]
+        if all(path.is_file() for path in paths):
+            shown = [{k: v for k, v in load_record(path).arrays.items() if "/" not in k} for path in paths]
+            print(*shown, file=self.stream, flush=True)
 
     def refuse(self, message: str) -> None:
         """Note in ``alignment.log`` why nothing was run."""

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tipchain.parity.case_types import SIDES
 from tipchain.parity.names import dump_name, log_name, tensors_name
 from tipchain.parity.record import meta_path
 from tipchain.parity.stage_table import INFO, SOLO
@@ -37,11 +38,13 @@ def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
         os.replace(beside, target)  # noqa: PTH105
 
 
-def stage_files(stage: str) -> tuple[str, ...]:
-    """Return the names of all files that a stage may leave."""
-    dumps = [dump_name(stage, side) for side in ("torch", "paddle")]
-    tensors = [tensors_name(stage, side) for side in ("torch", "paddle")] if INFO[stage].tensors else []
-    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, log_name(stage))
+def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
+    """Return the names of all files that a stage may leave; of one side alone, no diff log is among them."""
+    roles = SIDES if stage in SOLO and "paddle" in sides else sides
+    dumps = [dump_name(stage, side) for side in roles]
+    tensors = [tensors_name(stage, side) for side in roles] if INFO[stage].tensors else []
+    logs = [log_name(stage)] if len(roles) == len(SIDES) else []
+    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, *logs)
 
 
 def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:

@@ -1,16 +1,17 @@
-"""How the numbered scripts enter the engine, or say how to enter the environment."""
+"""How the documents' scripts enter the engine, or say how to enter the environment."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def main(number: str) -> int:
-    """Run the stages of script ``number`` ("01" to "05") and return the exit code."""
+def enter() -> None:
+    """Put the project's root on the import path; end the program where the environment lacks what it needs."""
     sys.path.insert(0, str(ROOT))
     missing = [
         name
@@ -24,7 +25,13 @@ def main(number: str) -> int:
             "  or make it first:                 bash prepare.sh --env-only",
             file=sys.stderr,
         )
-        return 2
-    from tipchain.commands.align import script_main
+        raise SystemExit(2)
 
-    return script_main(number)
+
+def main(name: str, *args: Any) -> int:
+    """Call the function ``name`` of ``tipchain.commands.scripts`` with ``args``; return the exit code."""
+    enter()
+    from tipchain.commands import scripts
+
+    code: int = getattr(scripts, name)(*args)
+    return code

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Record five training iterations of AlexNet's paddle side on fake data; further options go to the script.
+exec "${TIPCHAIN_PYTHON:-python}" "$(dirname "$0")/../../../step4/paddle_train.py" --case configs/alexnet.yaml "$@"

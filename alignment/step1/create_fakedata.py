@@ -1,0 +1,11 @@
+"""Make the fake inputs of a case: --case, --mode, --device; --help says more."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+from enter import main
+
+if __name__ == "__main__":
+    raise SystemExit(main("create_fake_data"))

@@ -1,0 +1,11 @@
+"""The same as torch_val.py, under the name that the documents also use."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+from enter import main
+
+if __name__ == "__main__":
+    raise SystemExit(main("record_side", "metric", "torch"))
