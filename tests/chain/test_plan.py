@@ -122,6 +122,31 @@ def test_a_null_case_is_no_alignment_and_a_step_is_planned_once():
     ]
 
 
+def test_stages_without_a_script_share_one_command_that_stands_in_the_files_order():
+    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimizer|lr|05|inference")))
+    aligned = [command for command in plan.commands if command.step == "align"]
+    assert [command.id for command in aligned] == [
+        "align[01]", "align[optimizer+lr]", "align[05]", "align[inference]",
+    ]  # fmt: skip
+    assert aligned[1].argv[1:] == (
+        "-m", "tipchain", "align", "configs/net.yaml", "--stages", "optimizer,lr", "--mode", LITE.value,
+        "--device", "cpu",
+    )  # fmt: skip
+
+
+def test_without_training_only_the_stages_that_need_none_remain():
+    plan = make(
+        edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|04|lr|inference|distributed")), Mode.WHOLE_INFER
+    )
+    aligned = [command.id for command in plan.commands if command.step == "align"]
+    assert aligned == ["align[01]", "align[inference]"]
+
+
+def test_an_unknown_step_is_refused_with_the_names_there_are():
+    with pytest.raises(ParamsError, match="unknown step 'optimiser'.*(?s:.)*did you mean 'optimizer'"):
+        make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimiser")))
+
+
 # whole_infer
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from tipchain.chain.plan import Command, Options, Plan
-from tipchain.chain.slots import SCRIPTS
 from tipchain.chain.spec import ChainSpec
 from tipchain.chain.training import Training
 from tipchain.chain.untrained import Untrained
 from tipchain.devices import parse_device
-
-ALIGNED_WITHOUT_TRAINING = ("01", "02", "03")
+from tipchain.stage_table import INFO, SCRIPTS
 
 
 def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan:
@@ -54,15 +54,27 @@ class _Expander(Training, Untrained):
         device = self.device()
         steps = alignment.steps
         if not self.spec.mode.trains:
-            steps = tuple(step for step in steps if step in ALIGNED_WITHOUT_TRAINING)
+            steps = tuple(step for step in steps if not needs_training(step))
         if not steps:
             self.tell("default", f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")
-        for step in steps:
-            argv = (*self.python, f"test_tipc/{SCRIPTS[step]}", "--case", alignment.case)
-            argv += ("--mode", self.spec.mode.value, "--device", device)
+        for together in groupby(steps, key=lambda step: SCRIPTS.get(step, ("", ()))[0]):
+            program, names = together[0], tuple(together[1])
+            where = ("--mode", self.spec.mode.value, "--device", device)
+            argv = (*self.python, f"test_tipc/{program}", "--case", alignment.case, *where)
+            if not program:
+                # Stages that have no script run in one command, which imports each framework once.
+                argv = (*self.python, "-m", "tipchain", "align", alignment.case)
+                argv += ("--stages", ",".join(names), *where)
             gpus = (device.partition(":")[2],) if device != "cpu" else ()
             self.add(
-                Command(id=step, step="align", argv=argv, on_gpu=device != "cpu", leg="align", gpus=gpus)
+                Command(
+                    id="+".join(names),
+                    step="align",
+                    argv=argv,
+                    on_gpu=device != "cpu",
+                    leg="align",
+                    gpus=gpus,
+                )
             )
 
     def device(self) -> str:
@@ -71,3 +83,9 @@ class _Expander(Training, Untrained):
             return str(parse_device(self.options.device))
         gpus = self.spec.legs[0].gpus if self.spec.legs else ()
         return f"gpu:{int(gpus[0])}" if gpus else "cpu"
+
+
+def needs_training(step: str) -> bool:
+    """Tell whether a step, a script's number or a stage's name, makes sense only in modes that train."""
+    _, stages = SCRIPTS.get(step, ("", (step,)))
+    return all(INFO[stage].trains for stage in stages)

@@ -14,6 +14,7 @@ from tipchain.chain.params import Param, ParamFile, split_lines
 from tipchain.chain.suites import SlotRule, Suite
 from tipchain.chain.words import Slot
 from tipchain.errors import ParamsError, did_you_mean
+from tipchain.stage_table import SCRIPTS, STAGES
 
 Slots = Mapping[str, Slot]
 ALIGNMENT_SECTION = "alignment_params"
@@ -227,19 +228,10 @@ def _echoed(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """What a file's ``alignment_params`` asks for: the case file and the numbers of the scripts."""
+    """What a file's ``alignment_params`` asks for: the case file, and numbers of scripts or names of stages."""
 
     case: str
     steps: tuple[str, ...]
-
-
-SCRIPTS: Mapping[str, str] = {
-    "01": "01_test_forward.py",
-    "02": "02_test_data.py",
-    "03": "03_test_metric.py",
-    "04": "04_test_loss.py",
-    "05": "05_test_train.py",
-}
 
 
 def alignment_params(file: ParamFile) -> Alignment | None:
@@ -268,7 +260,11 @@ def alignment_params(file: ParamFile) -> Alignment | None:
             )  # fmt: skip
     steps = _slot(file, "steps", found["steps"])
     for step in steps.values:
-        if step not in SCRIPTS:
-            raise steps.error(f"unknown step {step!r}", expected="|".join(SCRIPTS))
+        if step not in SCRIPTS and step not in STAGES:
+            raise steps.error(
+                f"unknown step {step!r}",
+                expected="|".join((*SCRIPTS, *STAGES)),
+                hint=did_you_mean(step, STAGES),
+            )
     case = _slot(file, "alignment", found["alignment"])
     return None if case.absent else Alignment(case=case.value, steps=tuple(dict.fromkeys(steps.values)))

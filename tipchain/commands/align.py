@@ -153,7 +153,7 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
     Raises:
         UsageError: a wanted stage is not in the case.
     """
-    from tipchain.parity.stage_table import INFO
+    from tipchain.stage_table import INFO
 
     possible = [stage for stage in case.stages if mode.trains or not INFO[stage].trains]
     missing = [stage for stage in wanted if stage not in case.stages]

@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.names import parse_stages
     from tipchain.parity.publish import LATEST
-    from tipchain.parity.stage_table import STAGES
     from tipchain.report.model import RunReport
     from tipchain.report.write import write_report
+    from tipchain.stage_table import STAGES
 
     started, clock = datetime.now().astimezone(), time.perf_counter()
     folder = args.run / LATEST if (args.run / LATEST).is_dir() else args.run

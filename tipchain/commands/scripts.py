@@ -30,9 +30,9 @@ def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
 
     def work() -> int:
-        from tipchain.parity.names import SCRIPTS
+        from tipchain.stage_table import SCRIPTS
 
-        stages = SCRIPTS[number]
+        _, stages = SCRIPTS[number]
         parser = _parser(f"Align the stages of script {number}: {', '.join(stages)}.", NUMBERED_CASE)
         add_run_arguments(parser)
         return align_case(parser.parse_args(argv), stages, show_metrics=number == "03")

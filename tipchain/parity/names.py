@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from tipchain.errors import UsageError, did_you_mean
-from tipchain.parity.stage_table import INFO, STAGES
-
-SCRIPTS: dict[str, tuple[str, ...]] = {
-    "01": ("forward",),
-    "02": ("data",),
-    "03": ("metric",),
-    "04": ("loss",),
-    "05": ("backward", "train"),
-}
+from tipchain.stage_table import INFO, SCRIPTS, STAGES
 
 
 def prefix(stage: str) -> str:
@@ -45,7 +37,7 @@ def parse_stages(text: str) -> tuple[str, ...]:
     for word in text.replace("|", ",").split(","):
         name = word.strip()
         if name.isdigit() and f"{int(name):02d}" in SCRIPTS:
-            chosen.update(SCRIPTS[f"{int(name):02d}"])
+            chosen.update(SCRIPTS[f"{int(name):02d}"][1])
         elif name in STAGES:
             chosen.add(name)
         else:
