@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("tipchain.commands.diff", "compare two reprod_log dumps"),
     "align": ("tipchain.commands.align", "run the alignment stages of a case"),
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
+    "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
     "report": ("tipchain.commands.report", "render a finished run again"),
     "convert-weights": ("tipchain.commands.convert_weights", "convert torch weights for the Paddle port"),
     "lint": ("tipchain.commands.lint", "explain parameter files and say what is wrong in them"),

@@ -1,0 +1,219 @@
+"""``tipchain pack``: put a case's acceptance files, with logs, configuration and versions, into one archive.
+
+Source: the reproduction guide, sections 2.2.3 (ten dumps, five logs) and 3 (what to submit after each step).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tipchain.errors import OutputError
+from tipchain.modes import Mode, parse_mode
+from tipchain.outcome import ExitCode, Outcome, worst
+
+if TYPE_CHECKING:
+    from tipchain.parity.case_types import Case
+
+ACCEPTANCE = ("forward", "metric", "loss", "backward", "train")
+"""The guide's five acceptance points."""
+SPELLINGS = ("log", "acceptance")
+Entries = dict[str, Path | bytes]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    mode = Mode.LITE_TRAIN_LITE_INFER.value
+    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
+    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"TIPC mode (default {mode})")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the runs are (default test_tipc/output/CASE/MODE)"
+    )
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"
+    )
+    parser.add_argument(
+        "--names",
+        choices=SPELLINGS,
+        default="log",
+        help="how files are spelt: forward_torch.npy and forward_diff.log (log, the default), or forward_pytorch.npy "
+        "and forward_diff_log.txt (acceptance)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check what is to be submitted, write the archive, and return the exit code.
+
+    Raises:
+        OutputError: the archive cannot be written.
+    """
+    from tipchain.commands.align import from_root, out_folder
+    from tipchain.parity.case import load_case
+    from tipchain.parity.publish import LATEST
+
+    mode, case = parse_mode(args.mode), load_case(from_root(args.case))
+    out = out_folder(args, case, mode)
+    states, problems = _check(case, out / LATEST)
+    if problems:
+        print(f"{case.id}: nothing was packed", file=sys.stderr)
+        for problem in problems:
+            print(f"  {problem}", file=sys.stderr)
+        print(f"  hint: tipchain align {args.case} --mode {mode.value} makes them", file=sys.stderr)
+        return ExitCode.FAILED
+    entries = _entries(case, out, states, args.names)
+    entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
+    archive = args.archive or out / f"{case.id}_{mode.value}.zip"
+    try:
+        _write(archive, f"{case.id}_{mode.value}", entries)
+    except OSError as error:
+        raise OutputError(f"{archive}: cannot be written: {error.strerror or error}") from error
+    for stage, state in states.items():
+        print(f"{state:<15} {stage}")
+    print(f"wrote {archive}: {len(entries)} files")
+    return ExitCode.PASSED
+
+
+def _check(case: Case, latest: Path) -> tuple[dict[str, str], list[str]]:
+    """Judge every stage anew from its dumps; return how each stands, and what forbids to pack.
+
+    A stage of the five that the case leaves out is not applicable; any other must be there and pass.
+    """
+    from tipchain.parity.names import log_name
+    from tipchain.parity.stage_judge import Rules, judge_stage
+
+    states, problems = {}, []
+    for stage in dict.fromkeys((*ACCEPTANCE, *case.stages)):
+        if stage not in case.stages:
+            states[stage] = "not applicable"
+            continue
+        judged = judge_stage(stage, latest, Rules.of(case))
+        outcome = worst(verdict.outcome for verdict in judged.verdicts)
+        if outcome not in (Outcome.PASS, Outcome.SKIP):
+            bad = next(verdict for verdict in judged.verdicts if verdict.outcome is outcome)
+            problems.append(f"{outcome.value} {bad.subject}: {bad.reason}")
+        elif outcome is Outcome.SKIP and stage in ACCEPTANCE:
+            problems.append(f"SKIP {stage}: nothing was compared: {judged.verdicts[0].reason}")
+        else:
+            problems += _log_problems(latest / log_name(stage))
+        states[stage] = outcome.value
+    if all(stage not in case.stages for stage in ACCEPTANCE):
+        problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
+    return states, problems
+
+
+def _log_problems(log: Path) -> list[str]:
+    """Return what is wrong with a diff log: it may be missing, or tell of another comparison than the dumps do."""
+    from tipchain.parity.difflog import PASSED
+
+    if not log.is_file():
+        return [f"missing {log}"]
+    lines = log.read_text().splitlines() or [""]
+    return [] if lines[-1].endswith(PASSED) else [f"{log} ends with {lines[-1]!r}, not with {PASSED!r}"]
+
+
+def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
+    """Return what goes into the archive, by name."""
+    from tipchain.parity.publish import LATEST
+
+    entries: Entries = {}
+    for stage, state in states.items():
+        if state != "not applicable":
+            entries |= {
+                f"log_reprod/{name}": path for name, path in _stage_files(out / LATEST, stage, spelling)
+            }
+    for name in ("alignment.log", "results_python.log"):
+        if (out / name).is_file():
+            entries[f"logs/{name}"] = out / name
+    entries |= _chain_files(case, out)
+    entries[f"configs/{case.path.name}"] = case.path
+    for side in case.sides.values():
+        for spec in filter(None, (side.model, side.loss, side.optimizer, side.dataset, side.metric)):
+            path = Path(*spec.partition(":")[0].split(".")).with_suffix(".py")
+            if (case.root / path).is_file():
+                entries[f"code/{path.as_posix()}"] = case.root / path
+    return entries
+
+
+def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
+    """Yield the names in the archive, and the files, of a stage's dumps and log."""
+    from tipchain.parity.names import dump_name, log_name
+    from tipchain.parity.record import meta_path
+
+    for side in ("torch", "paddle"):
+        path = latest / dump_name(stage, side)
+        name = path.name.replace("_torch.npy", "_pytorch.npy") if spelling == "acceptance" else path.name
+        yield name, path
+        if meta_path(path).is_file():
+            yield meta_path(Path(name)).name, meta_path(path)
+    log = log_name(stage)
+    yield log.replace("_diff.log", "_diff_log.txt") if spelling == "acceptance" else log, latest / log
+
+
+def _chain_files(case: Case, out: Path) -> Entries:
+    """Return the logs and the report of the latest chain that was run to its end, and its parameter file."""
+    from tipchain.report.json_ import FILE_NAME
+
+    for run in sorted((out / "runs").glob("*/"), reverse=True):
+        report = run / FILE_NAME
+        if not report.is_file():
+            continue
+        files: Entries = {f"logs/chain/{path.name}": path for path in sorted(run.glob("*.log"))}
+        files[f"logs/chain/{FILE_NAME}"] = report
+        try:
+            params = case.root / json.loads(report.read_text())["title"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return files  # the report is submitted as it is
+        return files | ({f"configs/{params.name}": params} if params.is_file() else {})
+    return {}
+
+
+def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
+    """Return what the archive says about itself, as JSON."""
+    from tipchain import __version__
+    from tipchain.environment import installed_versions
+    from tipchain.parity.names import dump_name
+    from tipchain.parity.record import load_record
+    from tipchain.runs import commit
+
+    dumps: dict[str, Any] = {}
+    for stage, state in states.items():
+        if state == "not applicable":
+            continue
+        for side in ("torch", "paddle"):
+            name = dump_name(stage, side)
+            meta = load_record(latest / name).meta
+            dumps[name] = {
+                key: meta.get(key) for key in ("versions", "device", "commit", "created", "inputs")
+            }
+    found = {
+        "case": case.id,
+        "mode": mode.value,
+        "stages": dict(states),
+        "tipchain": __version__,
+        "versions": installed_versions(),
+        "commit": commit(case.root),
+        "packed": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "dumps": dumps,
+        "sha256": {name: hashlib.sha256(_content(entry)).hexdigest() for name, entry in entries.items()},
+    }
+    return (json.dumps(found, indent=1) + "\n").encode()
+
+
+def _content(entry: Path | bytes) -> bytes:
+    return entry if isinstance(entry, bytes) else entry.read_bytes()
+
+
+def _write(archive: Path, folder: str, entries: Entries) -> None:
+    """Write the archive, whole or not at all; everything in it stands in ``folder``."""
+    from tipchain.runs import replacing_path
+
+    with replacing_path(archive) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, entry in entries.items():
+            file.writestr(f"{folder}/{name}", _content(entry))
