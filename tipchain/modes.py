@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from tipchain.errors import UsageError, did_you_mean
 
 DATA_FOLDER = PurePosixPath("test_tipc/data")
+DIGITS, MINI_UCF, OWN = "digits", "mini_ucf", "own"
+DATA_SETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        DIGITS: {"lite": "lite_data", "whole": "whole_data"},
+        MINI_UCF: {"lite": "mini_ucf", "whole": "whole_ucf"},
+        OWN: {"lite": "own_data", "whole": "own_data"},
+    }
+)
+"""Folders of the lite and the whole data below `DATA_FOLDER`, by data set: images of digits in class folders, videos in
+UCF-101's raw-frames layout, and data of the user's own in any layout, for which nothing is made."""
 
 
 class Mode(Enum):
@@ -50,6 +62,6 @@ def parse_mode(text: str) -> Mode:
     )
 
 
-def data_folder(kind: str) -> PurePosixPath:
-    """Return the folder of the ``"lite"`` or ``"whole"`` data, relative to the project's root."""
-    return DATA_FOLDER / f"{kind}_data"
+def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
+    """Return the folder of the ``"lite"`` or ``"whole"`` data of a data set, relative to the project's root."""
+    return DATA_FOLDER / DATA_SETS[data_set][kind]

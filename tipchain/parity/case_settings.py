@@ -5,6 +5,7 @@ Each function raises `CaseError` with file, line and key for a value that cannot
 
 from __future__ import annotations
 
+from tipchain.modes import DATA_SETS, DIGITS
 from tipchain.parity.case_types import BackwardSettings, DataSettings, TrainSettings
 from tipchain.yaml_lines import Reader
 
@@ -53,6 +54,8 @@ def read_data(reader: Reader) -> DataSettings:
     settings = DataSettings(
         batch_size=data.integer("batch_size", 4, least=1),
         max_batches=data.integer("max_batches", 100, least=1),
+        set=data.choice("set", tuple(DATA_SETS), default=DIGITS),
+        args=data.args("args"),
     )
     data.done()
     return settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tipchain.modes import Mode
+from tipchain.modes import DIGITS, Mode
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
@@ -92,10 +92,19 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSettings:
-    """Evaluation loader: samples per batch, and how many batches the data stage keeps at most."""
+    """The data, and the evaluation loader.
+
+    Attributes:
+        batch_size: samples per batch.
+        max_batches: how many batches the data stage keeps at most.
+        set: the data set, a name in ``tipchain.modes.DATA_SETS``.
+        args: more arguments of both ``build_dataset``.
+    """
 
     batch_size: int = 4
     max_batches: int = 100
+    set: str = DIGITS
+    args: Args = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

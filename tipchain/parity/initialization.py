@@ -61,7 +61,7 @@ def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
     if spec is None:
         raise WeightsError("needs the torch side's dataset", file=case.path, key="sides.torch.dataset",
                            hint="name one, or leave out fit_head and BatchNorm")  # fmt: skip
-    dataset = resolve(spec, case.root)(train_data, "train")
+    dataset = resolve(spec, case.root)(train_data, "train", **case.data.args)
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
@@ -100,12 +100,25 @@ def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
             labels.append(label)
     handle.remove()
     weight, bias = ridge_head(
-        torch.cat(features).numpy(), torch.cat(labels).numpy(), int(head.out_features), penalty=RIDGE
-    )
+        _per_sample(torch.cat(features).numpy(), len(torch.cat(labels)), case), torch.cat(labels).numpy(),
+        int(head.out_features), penalty=RIDGE,
+    )  # fmt: skip
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         if head.bias is not None:
             head.bias.copy_(torch.from_numpy(bias))
+
+
+def _per_sample(features: Any, samples: int, case: Case) -> Any:
+    """Return one row for each sample: the mean of its rows, where the model averages what comes after the head."""
+    rows, left = divmod(len(features), samples)
+    if left or features.ndim != 2:
+        raise WeightsError(
+            "the last Linear cannot be fitted", file=case.path, key="weights.fit_head",
+            found=f"inputs of shape {features.shape} for {samples} samples",
+            expected="as many rows for every sample",
+        )  # fmt: skip
+    return features.reshape(samples, rows, -1).mean(axis=1)
 
 
 def ridge_head(features: Any, labels: Any, classes: int, *, penalty: float) -> tuple[Any, Any]:

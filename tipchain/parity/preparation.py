@@ -10,11 +10,12 @@ from pathlib import Path
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
 from tipchain.parity.case import Case
+from tipchain.parity.data_digest import data_digest
 from tipchain.parity.fake_inputs import arrays_digest, make_inputs
 from tipchain.parity.record import save_record
 from tipchain.parity.recorder import Needs
 from tipchain.parity.stage_table import INFO
-from tipchain.parity.weights import WeightFiles, data_digest, data_roots, prepare_weights
+from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 
 NO_SETTINGS = {
     *("id", "path", "root", "digest", "sides", "stages", "modes", "variant", "overrides"),  # whose case it is
@@ -125,12 +126,13 @@ class _Work:
         if name == "weights":
             weights = prepare_weights(case, self.mode, data_path=self.data_path, sides=self.sides)
             return weights.digest, weights
-        return _folder_digest(self.train_data if name == "train_data" else self.eval_data, self.mode), None
+        folder = self.train_data if name == "train_data" else self.eval_data
+        return _folder_digest(folder, case.data.set, self.mode), None
 
 
-def _folder_digest(folder: Path, mode: Mode) -> str:
+def _folder_digest(folder: Path, data_set: str, mode: Mode) -> str:
     try:
-        return data_digest(folder)
+        return data_digest(folder, data_set)
     except DataError as error:
         if not folder.exists():
             raise DataError(

@@ -20,17 +20,16 @@ from typing import Any
 import numpy as np
 
 import tipchain
-from tipchain.errors import DataError, MissingFrameworkError, TipchainError, WeightsError
+from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity import initialization
 from tipchain.parity.builders import blame, is_users
 from tipchain.parity.case import SIDES, Case, load_case, resolve
+from tipchain.parity.data_digest import data_digest
 from tipchain.runs import atomic_write, replacing_path
 
 FORMAT = 2
-HASHED_BYTES = 64 << 20
-"""Data sets up to this size are known by their content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,10 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
     """Return the folders of the training and the evaluation data."""
     if data_path is not None:
         return data_path, data_path
-    return case.root / data_folder(case.train_data(mode)), case.root / data_folder(case.eval_data(mode))
+    train, evaluation = (
+        case.root / data_folder(kind, case.data.set) for kind in (case.train_data(mode), case.eval_data(mode))
+    )
+    return train, evaluation
 
 
 def prepare_weights(
@@ -108,7 +110,8 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "inputs": repr(dict(case.inputs)) if weights.calibrate == "inputs" else None,
         "dataset": case.sides["torch"].dataset if from_data else None,
         "maker": _file_hash(Path(initialization.__file__)),
-        "data": data_digest(train_data) if from_data else None,
+        "dataset_args": repr(dict(case.data.args)) if from_data else None,
+        "data": data_digest(train_data, case.data.set) if from_data else None,
     }
     package = Path(tipchain.__file__).parent
     converters = [package / "paddle_weights.py", package / "layer_types.py"]
@@ -119,32 +122,6 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "converter": [_file_hash(path) for path in converters],
     }
     return {"torch": torch_recipe, "paddle": paddle_recipe}
-
-
-def data_digest(folder: Path) -> str:
-    """Return a SHA-256 of the images in ``train/`` and ``val/`` of ``folder``, by name and content.
-
-    Of more than `HASHED_BYTES` only names and sizes count: reading ImageNet would take minutes.
-
-    Raises:
-        DataError: there is no such folder, or it has no images.
-    """
-    files = [
-        path for split in ("train", "val") for path in sorted((folder / split).rglob("*")) if path.is_file()
-    ]
-    if not files:
-        raise DataError(
-            "has no images", file=folder, expected="train/<class>/ and val/<class>/ with images",
-            hint="bash prepare.sh PARAMS MODE makes the shipped data; --data-path names your own",
-        )  # fmt: skip
-    sizes = [path.stat().st_size for path in files]
-    small = sum(sizes) <= HASHED_BYTES
-    digest = hashlib.sha256()
-    for path, size in zip(files, sizes, strict=True):
-        digest.update(f"{path.relative_to(folder).as_posix()} {size}\n".encode())
-        if small:
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def _identity(path: Path, root: Path) -> list[str]:

@@ -101,9 +101,9 @@ class Bench:
     def dataset(self, split: str) -> Any:
         """Return the ``"train"`` or ``"val"`` data set."""
         root = self.train_data if split == "train" else self.eval_data
-        dataset = self.builder("dataset")(root, split)
+        dataset = self.builder("dataset")(root, split, **self.case.data.args)
         if len(dataset) == 0:
-            raise DataError("has no samples", file=root / split, expected="at least one image")
+            raise DataError(f"has no samples in {split}", file=root, expected="at least one")
         return dataset
 
 
