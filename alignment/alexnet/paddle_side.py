@@ -7,21 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import paddle
 from paddle import Tensor, nn
-from paddle.io import Dataset
-from paddle.vision import transforms
-from paddle.vision.datasets import DatasetFolder
-from PIL import Image
 
-from tipchain.errors import DataError
-from tipchain.images import SUFFIXES, read_image
+from alignment.digits import paddle_data
 
-Pixels = npt.NDArray[np.float32]
+RESIZE, CROP = 256, 224
+"""Length in pixels that an image's shorter side is scaled to, and of the square that is cut from it."""
 
 
 class AlexNet(nn.Layer):
@@ -95,80 +88,26 @@ def build_scheduler(
     return paddle.optimizer.lr.StepDecay(learning_rate, step_size=step_size, gamma=gamma)
 
 
-def build_transform() -> Callable[[Image.Image], Pixels]:
-    """Return what makes an RGB image the model's input, float32 ``[3, 224, 224]``, for all splits.
+def build_transform() -> paddle_data.Transform:
+    """Return what makes an RGB image the model's input, float32 ``[3, 224, 224]``.
 
-    Training, evaluation and inference all take their images through here.
+    Evaluation and inference, and training without augmentation, take their images through here.
     """
-    steps = transforms.Compose(
-        [
-            transforms.Resize(256, interpolation="bilinear"),
-            transforms.CenterCrop(224),
-            transforms.Transpose(),
-            transforms.Normalize(
-                # ImageNet's means and standard deviations, for pixels in 0..255
-                mean=[123.675, 116.28, 103.53],
-                std=[58.395, 57.12, 57.375],
-                data_format="CHW",
-            ),
-        ]
-    )
-
-    def transform(image: Image.Image) -> Pixels:
-        return np.ascontiguousarray(steps(image), dtype=np.float32)
-
-    return transform
+    return paddle_data.build_transform(RESIZE, CROP)
 
 
-class ImageFolder(Dataset):  # type: ignore[misc]
-    """Images of ``folder/split/<class>/``; labels number the sorted class names.
+def build_dataset(root: str | Path, split: str, augment: bool = False) -> paddle_data.ImageFolder:
+    """Return the images below ``root/split`` as (image float32 ``[3, 224, 224]``, label, file name).
 
-    Raises:
-        DataError: the split, its class folders or their images are missing.
+    Args:
+        root: folder of the splits.
+        split: ``"train"`` or ``"val"``.
+        augment: cut training images at random; those of other splits always come whole.
     """
-
-    def __init__(self, folder: Path, split: str) -> None:
-        super().__init__()
-        self.folder = folder
-        base = folder / split
-        if not base.is_dir():
-            raise DataError(
-                "is missing",
-                file=base,
-                expected="class folders with images",
-                hint="bash prepare.sh PARAMS MODE makes it",
-            )
-        try:
-            found = DatasetFolder(str(base), loader=read_image, extensions=SUFFIXES)
-        except RuntimeError as error:
-            raise DataError("has no images in class folders", file=base) from error
-        self.classes = tuple(found.classes)
-        self.samples = [(Path(path), int(label)) for path, label in found.samples]
-        self.transform = build_transform()
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[Pixels, int, str]:
-        path, label = self.samples[index]
-        return self.transform(read_image(path)), label, path.relative_to(self.folder).as_posix()
+    transform = paddle_data.build_transform(RESIZE, CROP, augment=augment and split == "train")
+    return paddle_data.ImageFolder(Path(root), split, transform)
 
 
-def build_dataset(root: str | Path, split: str) -> ImageFolder:
-    """Return the images below ``root/split`` as (image float32 ``[3, 224, 224]``, label, file name)."""
-    return ImageFolder(Path(root), split)
-
-
-def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:
-    """Return top-1 and top-5 accuracy in percent of logits ``[n, c]``; top-c where c < 5."""
-    _, ranked = paddle.topk(output, min(5, output.shape[1]), axis=1)
-    hits = (ranked == label.reshape([-1, 1])).numpy()
-    return {
-        "acc_top1": 100.0 * int(hits[:, 0].sum()) / len(hits),
-        "acc_top5": 100.0 * int(hits.sum()) / len(hits),
-    }
-
-
-def build_metric() -> Callable[[Any, Any], dict[str, float]]:
-    """Return `measure_accuracy`."""
-    return measure_accuracy
+def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:
+    """Return the accuracies of logits ``[n, c]`` and labels ``[n]``, in percent."""
+    return paddle_data.measure_accuracy

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from tipchain.errors import DataError
+from alignment.digits import torch_data
 
-MEAN = (0.485, 0.456, 0.406)
-"""ImageNet's channel means (RGB, of values in [0, 1])."""
-STD = (0.229, 0.224, 0.225)
-"""ImageNet's channel standard deviations."""
-SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+RESIZE, CROP = 256, 224
+"""Length in pixels that an image's shorter side is scaled to, and of the square that is cut from it."""
 
 
 class AlexNet(nn.Module):
@@ -86,87 +80,23 @@ def build_scheduler(
     return torch.optim.lr_scheduler.StepLR(optimizer, step_size=step_size, gamma=gamma)
 
 
-def resize_short_side(image: Image.Image, size: int) -> Image.Image:
-    """Scale ``image`` bilinearly so that its shorter side is ``size``."""
-    width, height = image.size
-    short = min(width, height)
-    scaled = (int(size * width / short), int(size * height / short))
-    return image.resize(scaled, Image.Resampling.BILINEAR)
+def build_transform() -> torch_data.Transform:
+    """Return what makes an RGB image the model's input, float32 ``[3, 224, 224]``."""
+    return torch_data.build_transform(RESIZE, CROP)
 
 
-def crop_centre(image: Image.Image, size: int) -> Image.Image:
-    """Cut the square of ``size`` from the middle of ``image``."""
-    left, top = round((image.width - size) / 2), round((image.height - size) / 2)
-    return image.crop((left, top, left + size, top + size))
+def build_dataset(root: str | Path, split: str, augment: bool = False) -> torch_data.ImageFolder:
+    """Return the images below ``root/split`` as (image float32 ``[3, 224, 224]``, label, file name).
 
-
-def to_normalized_tensor(image: Image.Image) -> Tensor:
-    """Return ``(image / 255 - MEAN) / STD`` as float32 ``[3, h, w]``."""
-    pixels = torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).to(torch.float32)
-    mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (MEAN, STD))
-    return ((pixels / 255 - mean) / std).contiguous()
-
-
-def transform_image(image: Image.Image) -> Tensor:
-    """Return an RGB image as the model's input, float32 ``[3, 224, 224]``."""
-    return to_normalized_tensor(crop_centre(resize_short_side(image, 256), 224))
-
-
-class ImageFolder(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
-    """Images of ``folder/split/<class>/``; labels number the sorted class names.
-
-    Raises:
-        DataError: the split, its class folders or their images are missing.
+    Args:
+        root: folder of the splits.
+        split: ``"train"`` or ``"val"``.
+        augment: cut training images at random; those of other splits always come whole.
     """
-
-    def __init__(self, folder: Path, split: str) -> None:
-        self.folder = folder
-        base = folder / split
-        if not base.is_dir():
-            raise DataError(
-                "is missing",
-                file=base,
-                expected="class folders with images",
-                hint="bash prepare.sh PARAMS MODE makes it",
-            )
-        self.classes = tuple(sorted(entry.name for entry in base.iterdir() if entry.is_dir()))
-        self.samples = [
-            (path, label)
-            for label, name in enumerate(self.classes)
-            for path in sorted((base / name).rglob("*"))
-            if path.suffix.lower() in SUFFIXES
-        ]
-        if not self.samples:
-            raise DataError("has no images in class folders", file=base)
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int, str]:
-        path, label = self.samples[index]
-        try:
-            with Image.open(path) as file:
-                image = file.convert("RGB")
-        except (OSError, Image.DecompressionBombError) as error:
-            raise DataError("cannot be read as an image", file=path, found=error) from error
-        return transform_image(image), label, path.relative_to(self.folder).as_posix()
+    transform = torch_data.build_transform(RESIZE, CROP, augment=augment and split == "train")
+    return torch_data.ImageFolder(Path(root), split, transform)
 
 
-def build_dataset(root: str | Path, split: str) -> ImageFolder:
-    """Return the images below ``root/split`` as (image float32 ``[3, 224, 224]``, label, file name)."""
-    return ImageFolder(Path(root), split)
-
-
-def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:
-    """Return top-1 and top-5 accuracy in percent of logits ``[n, c]``; top-c where c < 5."""
-    ranked = output.topk(min(5, output.shape[1]), dim=1).indices
-    hits = ranked == label.reshape(-1, 1)
-    return {
-        "acc_top1": 100.0 * hits[:, :1].sum().item() / len(hits),
-        "acc_top5": 100.0 * hits.sum().item() / len(hits),
-    }
-
-
-def build_metric() -> Callable[[Any, Any], dict[str, float]]:
-    """Return `measure_accuracy`."""
-    return measure_accuracy
+def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:
+    """Return the accuracies of logits ``[n, c]`` and labels ``[n]``, in percent."""
+    return torch_data.measure_accuracy

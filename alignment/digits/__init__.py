@@ -1,0 +1,1 @@
+"""The shipped cases' data, once in PyTorch and once in PaddlePaddle: image folders, transforms, accuracies."""

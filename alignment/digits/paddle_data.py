@@ -1,0 +1,121 @@
+"""The port's data: image folders, transforms and accuracies in PaddlePaddle, for any input size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import paddle
+from paddle import Tensor, nn
+from paddle.io import Dataset
+from paddle.vision import transforms
+from paddle.vision.datasets import DatasetFolder
+from PIL import Image
+
+from tipchain.errors import DataError
+from tipchain.images import SUFFIXES, read_image
+
+Pixels = npt.NDArray[np.float32]
+Transform = Callable[[Image.Image], Pixels]
+
+
+def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transform:
+    """Return what makes an RGB image a model's input, float32 ``[3, crop, crop]``.
+
+    Args:
+        resize: length in pixels that the shorter side is scaled to.
+        crop: height and width in pixels of the square cut out.
+        augment: whether the square is a random part of the image, scaled to ``crop``, instead of its middle.
+            There are no flips: a mirrored digit is no digit. Paddle draws from the generators of NumPy and of
+            Python's ``random``.
+    """
+    cut = (
+        transforms.RandomResizedCrop(crop, scale=(0.6, 1.0), ratio=(0.8, 1.25), interpolation="bilinear")
+        if augment
+        else transforms.CenterCrop(crop)
+    )
+    steps = transforms.Compose(
+        [
+            transforms.Resize(resize, interpolation="bilinear"),
+            cut,
+            transforms.Transpose(),
+            transforms.Normalize(
+                # ImageNet's means and standard deviations, for pixels in 0..255
+                mean=[123.675, 116.28, 103.53],
+                std=[58.395, 57.12, 57.375],
+                data_format="CHW",
+            ),
+        ]
+    )
+
+    def transform(image: Image.Image) -> Pixels:
+        return np.ascontiguousarray(steps(image), dtype=np.float32)
+
+    return transform
+
+
+class ImageFolder(Dataset):  # type: ignore[misc]
+    """Images of ``folder/split/<class>/`` as (image, label, file name); labels number the sorted class names.
+
+    Raises:
+        DataError: the split, its class folders or their images are missing.
+    """
+
+    def __init__(self, folder: Path, split: str, transform: Transform) -> None:
+        super().__init__()
+        self.folder, self.transform = folder, transform
+        base = folder / split
+        if not base.is_dir():
+            raise DataError(
+                "is missing",
+                file=base,
+                expected="class folders with images",
+                hint="bash prepare.sh PARAMS MODE makes it",
+            )
+        try:
+            found = DatasetFolder(str(base), loader=read_image, extensions=SUFFIXES)
+        except RuntimeError as error:
+            raise DataError("has no images in class folders", file=base) from error
+        self.classes = tuple(found.classes)
+        self.samples = [(Path(path), int(label)) for path, label in found.samples]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[Pixels, int, str]:
+        path, label = self.samples[index]
+        return self.transform(read_image(path)), label, path.relative_to(self.folder).as_posix()
+
+
+def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:
+    """Return accuracies in percent.
+
+    Args:
+        output: logits ``[n, c]``.
+        label: class numbers ``[n]``, integers.
+
+    Returns:
+        ``acc_top1`` and ``acc_top5`` (top-c where c < 5) over all samples, and ``mean_class_accuracy``, the top-1
+        accuracy of each class that has samples, averaged over those classes.
+    """
+    _, ranked = paddle.topk(output, min(5, output.shape[1]), axis=1)
+    hits = (ranked == label.reshape([-1, 1])).numpy()
+    right, samples = count_classes(output, label)
+    present = samples > 0
+    return {
+        "acc_top1": 100.0 * int(hits[:, 0].sum()) / len(hits),
+        "acc_top5": 100.0 * int(hits.sum()) / len(hits),
+        "mean_class_accuracy": 100.0 * float((right[present] / samples[present]).mean()),
+    }
+
+
+def count_classes(output: Tensor, label: Tensor) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many samples of each class were classified right, and how many there are, int64 ``[c]`` each."""
+    _, ranked = paddle.topk(output, 1, axis=1)
+    members = nn.functional.one_hot(label, output.shape[1])
+    hits = (ranked == label.reshape([-1, 1])).astype(members.dtype)
+    # Sums of ones in float32 are exact up to 2^24.
+    right, samples = (members * hits).sum(axis=0), members.sum(axis=0)
+    return right.numpy().astype(np.int64), samples.numpy().astype(np.int64)
