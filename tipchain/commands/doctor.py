@@ -20,8 +20,9 @@ from tipchain.environment import (
     check_threads,
 )
 from tipchain.errors import DataError
-from tipchain.modes import DATA_FOLDER, data_folder
+from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome
+from tipchain.prepare.sets import KINDS, PARAMS, way_out
 
 WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "MISSING", Outcome.ERROR: "MISSING", Outcome.SKIP: "-"}
 
@@ -85,18 +86,19 @@ def _check_project(start: Path) -> list[Finding]:
     made = sorted(path.parent for path in weights.glob("*/*/manifest.json"))
     remedy = "bash prepare.sh PARAMS MODE makes them"
     return [
-        _check_data(root, "lite"),
-        _check_data(root, "whole"),
+        *(_check_data(root, data_set, kind) for data_set in PARAMS for kind in KINDS),
         *(check_folder("weights", folder, remedy) for folder in made or [weights]),
     ]
 
 
-def _check_data(root: Path, kind: str) -> Finding:
-    from tipchain.prepare.data import WAY_OUT, check_data
+def _check_data(root: Path, data_set: str, kind: str) -> Finding:
+    from tipchain.prepare.data import check_data
 
-    folder, subject = root / data_folder(kind), f"{kind} data"
-    if kind == "whole" and not folder.exists():
-        return Finding(subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=WAY_OUT[kind])
+    folder = root / data_folder(kind, data_set)
+    subject = f"{kind} data" if data_set == DIGITS else folder.name
+    if (data_set, kind) != (DIGITS, "lite") and not folder.exists():
+        remedy = way_out(folder.name)
+        return Finding(subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=remedy)
     try:
         check_data(folder)
     except DataError as error:

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.errors import ParamsError, UsageError, WeightsError
-from tipchain.modes import Mode, parse_mode
+from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
+from tipchain.modes import DIGITS, OWN, Mode, data_folder, parse_mode
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--force", action="store_true", help="make again what is there")
     own.add_argument(
         "--data-path", type=Path, metavar="PATH",
-        help="use this folder (train/<class>/, val/<class>/) instead of the shipped data",
+        help="use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
     )  # fmt: skip
     suite = parser.add_argument_group(
         "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."
@@ -91,7 +91,9 @@ def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
     case = load_case(case_file)
     if args.dry_run:
         data = (
-            [str(args.data_path)] if args.data_path else [f"{kind} data" for kind in _data_kinds(case, mode)]
+            [str(args.data_path)]
+            if args.data_path
+            else [f"{kind} data" + _called(case) for kind in _data_kinds(case, mode)]
         )
         print("\n".join(f"would prepare: {name}" for name in data))
         if not args.data_only:
@@ -135,14 +137,37 @@ def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
 
 def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
     from tipchain.prepare.data import prepare_data
-    from tipchain.prepare.image_folder import check_image_folder
+    from tipchain.prepare.own_data import check_own_data
 
+    if data_path is None and case.data.set == OWN:
+        data_path = case.root / data_folder("lite", OWN)
+        if not data_path.exists():
+            raise DataError(
+                "this case brings its own data, and they are not there", file=data_path,
+                hint="--data-path names their folder; or put it, or a link to it, there",
+            )  # fmt: skip
     if data_path is not None:
-        classes = check_image_folder(data_path)
-        print(f"{data_path}: ready, {len(classes)} classes")
+        classes = check_own_data(data_path, case.data.set)
+        _check_classes(case, data_path, len(classes))
+        print(f"{data_path}: ready" + (f", {len(classes)} classes" if classes else ""))
     else:
         for kind in _data_kinds(case, mode):
-            prepare_data(case.root, kind, force=force, say=print)
+            prepare_data(case.root, kind, case.data.set, force=force, say=print)
+
+
+def _check_classes(case: Case, data_path: Path, classes: int) -> None:
+    """Refuse data with more classes than the case's model tells apart, where it says how many it does."""
+    outputs = case.model_args.get("num_classes")
+    if isinstance(outputs, int) and classes > outputs:
+        raise DataError(
+            "has more classes than the model", file=data_path, found=classes,
+            expected=f"at most {outputs}: {case.path}, model_args.num_classes",
+            hint=f"a copy of the case with num_classes: {classes}, and of the parameter file that names it",
+        )  # fmt: skip
+
+
+def _called(case: Case) -> str:
+    return "" if case.data.set == DIGITS else f" of {case.data.set}"
 
 
 def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> ExitCode:

@@ -2,7 +2,8 @@
 
 A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
 ``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
-again, but only if nothing in it is anybody else's.
+again, but only if nothing in it is anybody else's. Beside the folder of a packed data set stands an archive; a folder
+that is missing or damaged is unpacked from it, and an archive that is damaged is made again.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tipchain.errors import DataError, UsageError
-from tipchain.modes import data_folder
+from tipchain.modes import DIGITS, data_folder
+from tipchain.prepare.archive import archive_of, check_archive, pack, read_archive
+from tipchain.prepare.sets import KINDS, Recipe, recipe_of, way_out
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-KINDS = ("lite", "whole")
-_COMMAND = "bash prepare.sh test_tipc/configs/alexnet/train_infer_python.txt"
-WAY_OUT = {
-    "lite": f"{_COMMAND} lite_train_lite_infer --data-only",
-    "whole": f"{_COMMAND} whole_train_whole_infer --data-only",
-}
 Say = Callable[[str], None]
 
 
-def prepare_data(root: Path, kind: str, *, force: bool = False, say: Say = lambda _: None) -> Path:
+def prepare_data(
+    root: Path, kind: str, data_set: str = DIGITS, *, force: bool = False, say: Say = lambda _: None
+) -> Path:
     """Return the folder of the ``kind`` data below the project's ``root``, made if missing or damaged.
 
     Args:
         root: the project's root.
         kind: ``"lite"`` or ``"whole"``.
+        data_set: one of ``tipchain.prepare.sets.PARAMS``.
         force: make it again even where it is whole.
         say: called with one line on what was done.
 
@@ -45,9 +46,9 @@ def prepare_data(root: Path, kind: str, *, force: bool = False, say: Say = lambd
         DataError: it cannot be made (full disk, read-only folder, scikit-learn missing), or a file in it is
             not ours; nothing half-made stays.
     """
-    folder = root / data_folder(kind)
     if kind not in KINDS:
         raise UsageError(f"unknown data {kind!r}, expected one of: {', '.join(KINDS)}")
+    folder = root / data_folder(kind, data_set)
     problem = "--force was given" if force else _problem(folder)
     if problem is None:
         say(f"{folder}: ready")
@@ -57,7 +58,7 @@ def prepare_data(root: Path, kind: str, *, force: bool = False, say: Say = lambd
             if not force:
                 problem = _problem(folder)  # another preparation may have made it in the meantime
             if problem is not None:
-                _make(folder, kind, say, problem)
+                _make(folder, recipe_of(data_set, kind), say, problem, anew=force)
     except OSError as error:
         raise DataError(
             f"cannot be made: {error.strerror or error}",
@@ -74,8 +75,7 @@ def check_data(folder: Path) -> None:
     Raises:
         DataError: the message says what is wrong and how to make it good.
     """
-    kind = folder.name.removesuffix("_data")
-    hint = WAY_OUT.get(kind, WAY_OUT["lite"])
+    hint = way_out(folder.name)
     if not folder.is_dir():
         raise DataError("there is no such data folder", file=folder, hint=hint)
     manifest = _read_manifest(folder)
@@ -152,31 +152,45 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make(folder: Path, kind: str, say: Say, problem: str) -> None:
-    from tipchain.prepare.digits import choose, load_scans
-
-    scans, labels = load_scans()
-    images = choose(kind, labels)
+def _make(folder: Path, recipe: Recipe, say: Say, problem: str, *, anew: bool) -> None:
     existed = folder.exists()
     if existed:
-        _refuse_foreign(folder, {image.path for image in images})
+        _refuse_foreign(folder, recipe.names)
         say(f"{folder}: {problem}; making it again")
     beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
+    archive, new = archive_of(folder), beside / "new"
     try:
-        new = beside / "new"
-        _fill(new, folder.name, kind, scans, images)
+        unpacked = recipe.packed and archive.exists() and not anew and _unpack(archive, new, say)
+        if not unpacked:
+            _fill(new, recipe, folder.name)
+            if recipe.packed:
+                pack(new, archive, workshop=beside)
         if existed:
             folder.rename(beside / "old")
         new.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    say(f"{folder}: made, {len(images)} images")
+    say(f"{folder}: {f'unpacked from {archive.name}' if unpacked else 'made'}, {recipe.said}")
 
 
-def _refuse_foreign(folder: Path, ours: set[str]) -> None:
+def _unpack(archive: Path, folder: Path, say: Say) -> bool:
+    """Fill ``folder`` from an archive; say why and leave none if that cannot be done."""
+    try:
+        check_archive(archive)
+        for name, content in read_archive(archive):
+            _write(folder / name, content)
+        check_data(folder)
+    except DataError as error:
+        say(f"{archive}: {error.message}; making it again")
+        shutil.rmtree(folder, ignore_errors=True)
+        return False
+    return True
+
+
+def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
     """Raise if ``folder`` holds a file that no version of us made: it would be lost."""
     manifest = _read_manifest(folder) or {"files": {}}
-    ours = ours | set(manifest["files"]) | {MANIFEST, f"{folder.name}.txt"}
+    ours = ours | set(manifest["files"]) | {MANIFEST}
     foreign = [name for name in _contents(folder) if name not in ours] if folder.is_dir() else [folder.name]
     if foreign or folder.is_symlink():
         raise DataError(
@@ -187,23 +201,11 @@ def _refuse_foreign(folder: Path, ours: set[str]) -> None:
         )
 
 
-def _fill(folder: Path, name: str, kind: str, scans: Any, images: tuple[Any, ...]) -> None:
-    from tipchain.prepare.digits import SEED, encode_png
-
-    files: dict[str, dict[str, Any]] = {}
-    for image in _with_progress(images, f"{kind} data"):
-        files[image.path] = _write(folder / image.path, encode_png(scans[image.number]))
-    listing = "".join(f"{image.path} {image.label}\n" for image in images)
-    files[f"{name}.txt"] = _write(folder / f"{name}.txt", listing.encode())
-    recipe = {
-        "source": "scikit-learn load_digits",
-        "kind": kind,
-        "seed": SEED,
-        "image": "8x8 grayscale PNG, 0..16 scaled to 0..255",
-        "train": sum(image.path.startswith("train/") for image in images),
-        "val": sum(image.path.startswith("val/") for image in images),
-    }
-    manifest = {"format": FORMAT, "recipe": recipe, "files": files}
+def _fill(folder: Path, recipe: Recipe, name: str) -> None:
+    files = {}
+    for path, content in _with_progress(recipe.make(), len(recipe.names), name):
+        files[path] = _write(folder / path, content)
+    manifest = {"format": FORMAT, "recipe": dict(recipe.facts), "files": files}
     _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
@@ -213,12 +215,12 @@ def _write(path: Path, data: bytes) -> dict[str, Any]:
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _with_progress(images: tuple[Any, ...], title: str) -> Iterator[Any]:
-    """Yield the images; long work shows a bar on a terminal."""
-    if len(images) < 200 or not os.isatty(2):
-        yield from images
+def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files; long work shows a bar on a terminal."""
+    if total < 200 or not os.isatty(2):
+        yield from files
         return
     from rich.console import Console
     from rich.progress import track
 
-    yield from track(images, description=title, console=Console(stderr=True))
+    yield from track(files, description=title, total=total, console=Console(stderr=True))
