@@ -275,6 +275,38 @@ def test_evaluation_agrees_with_training(data, trained, capsys):
     assert capsys.readouterr().out.startswith("[Eval] acc_top1")
 
 
+def test_the_metric_is_that_of_the_whole_set_not_the_average_of_the_batches(data, trained):
+    """Were it averaged, a metric such as mean class accuracy would depend on the batch size."""
+    from tipchain.paddle_tools.evaluate import evaluate
+    from tipchain.paddle_tools.program import open_bench
+    from tipchain.paddle_weights import load_paddle_weights
+
+    seen = []
+
+    class Watched:
+        def __init__(self, bench):
+            self.bench = bench
+
+        def __getattr__(self, name):
+            return getattr(self.bench, name)
+
+        def builder(self, name):
+            build = self.bench.builder(name)
+            return (lambda: self.measure) if name == "metric" else build
+
+        def measure(self, output, label):
+            seen.append((tuple(output.shape), label.tolist()))
+            return {"classes": len(set(label.tolist()))}
+
+    bench = Watched(open_bench(CASE, data, "cpu"))
+    model = bench.model()
+    load_paddle_weights(model, trained / "latest.pdparams")
+    result = evaluate(bench, model, bench.dataset("val"), batch_size=3, num_workers=0)
+    assert seen == [((10, 10), list(range(10)))]
+    assert result.metric == {"classes": 10.0}
+    assert result.samples == 10
+
+
 def test_data_comes_from_the_chain(data, trained, capsys, monkeypatch):
     monkeypatch.setenv(DATA_VARIABLE, str(data))
     flags = ["--case", str(CASE), "--pretrained", str(trained / "latest.pdparams")]

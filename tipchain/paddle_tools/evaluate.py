@@ -21,11 +21,13 @@ from tipchain.paddle_tools.program import (
     positive,
 )
 from tipchain.paddle_weights import load_paddle_weights
+from tipchain.parity.frameworks import load_framework
+from tipchain.parity.frameworks.base import concat_outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Means over samples: the metric's values in percent, and the loss."""
+    """The metric's values over the whole set, in percent, and the mean loss of its samples."""
 
     metric: Mapping[str, float]
     loss: float
@@ -64,12 +66,13 @@ def run(args: argparse.Namespace) -> int:
 def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
     """Return metric and loss of ``model`` in eval mode over the whole of ``dataset``.
 
+    The metric sees all outputs at once: that of a set need not be the average of those of its batches.
+
     Raises:
         ProgramError: the loss is NaN or infinite, or an image cannot be read.
     """
     loss, metric = bench.builder("loss")(), bench.builder("metric")()
-    totals: dict[str, float] = {}
-    total_loss, samples = 0.0, 0
+    outputs, labels, total_loss, samples = [], [], 0.0, 0
     model.eval()
     batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers))
     with bench.paddle.no_grad():
@@ -78,9 +81,11 @@ def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_wor
             value = float(loss(output, label))
             if not abs(value) < float("inf"):
                 raise ProgramError(f"evaluation: the loss of batch {number} is {value}")
-            for key, percent in metric(output, label).items():
-                totals[key] = totals.get(key, 0.0) + percent * len(label)
+            outputs.append(output)
+            labels.append(label)
             total_loss += value * len(label)
             samples += len(label)
-    means = {key: total / samples for key, total in totals.items()}
+        framework = load_framework("paddle")
+        measured = metric(concat_outputs(framework, outputs), concat_outputs(framework, labels))
+    means = {key: float(value) for key, value in measured.items()}
     return Evaluation(metric=means, loss=total_loss / samples, samples=samples)
