@@ -17,7 +17,8 @@ import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.outcome import ExitCode
-from tipchain.paddle_tools.predictor import PROGRAMS, STEM, Array, ModelCard, Predictor
+from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
+from tipchain.paddle_tools.predictor import ModelCard
 from tipchain.paddle_tools.program import (
     Bench,
     ProgramError,
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     model.eval()
     try:
         with _beside(args.output_dir) as folder:
-            _save(bench, model, folder / STEM)
+            _save(bench, model, folder)
             worst, classes = check_export(bench, model, folder)
             _write_card(bench, folder, classes)
             _put_in_place(folder, args.output_dir)
@@ -77,21 +78,11 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(bench: Bench, model: Any, prefix: Path) -> None:
-    specs = [
-        bench.paddle.static.InputSpec([None, *spec.shape[1:]], spec.dtype, spec.name)
-        for spec in bench.case.inputs.values()
-        if spec.name != "label"
-    ]
-    if not specs:
+def _save(bench: Bench, model: Any, folder: Path) -> None:
+    inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
+    if not inputs:
         raise CaseError("has no model input", file=bench.case.path, key="inputs")
-    static = bench.paddle.jit.to_static(model, input_spec=specs, full_graph=True)
-    try:
-        bench.paddle.jit.save(static, str(prefix))
-    finally:
-        # to_static changes the model itself; the check must run the plain one.
-        if hasattr(model.forward, "rollback"):
-            model.forward.rollback()
+    save_program(model, inputs, folder)
 
 
 def check_export(bench: Bench, model: Any, folder: Path) -> tuple[float, int]:
@@ -130,9 +121,7 @@ def _fake_inputs(case: Case, batch: int) -> list[Array]:
 
 
 def _arrays(output: Any) -> list[Array]:
-    if isinstance(output, dict):
-        output = list(output.values())
-    return [one.numpy() for one in (output if isinstance(output, list | tuple) else [output])]
+    return [one.numpy() for one in output_tensors(output)]
 
 
 def _difference(expected: Array, actual: Array, what: str) -> float:

@@ -18,8 +18,9 @@ from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
 from tipchain.images import find_images, read_image
 from tipchain.outcome import ExitCode
+from tipchain.paddle_export import Array, Predictor
 from tipchain.paddle_tools.export import transform_spec
-from tipchain.paddle_tools.predictor import Array, ModelCard, Predictor, read_card
+from tipchain.paddle_tools.predictor import ModelCard, read_card
 from tipchain.paddle_tools.program import (
     DEFAULT_CASE,
     ProgramError,
