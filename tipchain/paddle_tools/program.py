@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -139,7 +140,8 @@ class Bench:
             raise CaseError(
                 "is missing", file=self.case.path, key=f"sides.paddle.{name}", expected="'module:callable'"
             )
-        return resolve(spec, self.case.root)
+        built = resolve(spec, self.case.root)
+        return partial(built, **self.case.loss.args) if name == "loss" and self.case.loss.args else built
 
     def model(self) -> Any:
         """Build the model."""

@@ -13,10 +13,8 @@ from tipchain.parity.builders import find_root, resolve
 from tipchain.parity.case_settings import read_backward, read_data, read_train
 from tipchain.parity.case_types import (
     BUILDERS,
-    DTYPES,
     SIDES,
     Case,
-    InputSpec,
     KnownDeviation,
     ModeSettings,
     Override,
@@ -24,6 +22,8 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
+from tipchain.parity.settings import loss
+from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
 from tipchain.yaml_lines import Reader, load_yaml
@@ -57,12 +57,13 @@ def _case(reader: Reader, file: Path) -> Case:
         sides=_sides(reader, stages),
         model_args=reader.args("model_args"),
         weights=_weights(reader, root),
-        inputs=_inputs(reader, stages),
+        inputs=read_inputs(reader, stages),
         outputs=_outputs(reader),
         stages=stages,
         backward=read_backward(reader),
         train=read_train(reader),
         data=read_data(reader),
+        loss=loss.read(reader),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
         tolerances=_tolerances(reader),
@@ -169,42 +170,10 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
         result[stage] = Override(
             model_args=one.args("model_args") if "model_args" in one.data else None,
             weights=_weights(one, root) if "weights" in one.data else None,
-            inputs=_inputs(one, [stage]) if "inputs" in one.data else None,
+            inputs=read_inputs(one, [stage]) if "inputs" in one.data else None,
             outputs=_outputs(one) if "outputs" in one.data else None,
         )
         one.done()
-    return MappingProxyType(result)
-
-
-def _inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
-    inputs = reader.mapping("inputs", default={})
-    assert inputs is not None
-    result = {}
-    for name in inputs.data:
-        one = inputs.mapping(name)
-        assert one is not None
-        shape = one.items("shape")
-        if not shape or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape):
-            raise one.error(
-                "shape", "is not a shape", found=shape, expected="whole numbers > 0, such as [4, 3, 224, 224]"
-            )
-        dtype = one.choice("dtype", DTYPES, default="float32")
-        low, high = one.integer("low", 0), one.integer("high", 2, least=1)
-        if high <= low:
-            raise one.error("high", "is not above low", found=high, expected=f"> {low}")
-        result[name] = InputSpec(
-            name=name, shape=tuple(shape), dtype=dtype, seed=one.integer("seed", 0), low=low, high=high
-        )
-        one.done()
-    needs = [stage for stage in stages if "fake" in INFO[stage].uses]
-    if needs and not [name for name in result if name != "label"]:
-        raise reader.error(
-            "inputs",
-            f"has no model input; the {needs[0]} stage needs one",
-            expected="e.g. image: {shape: ...}",
-        )
-    if "label" not in result and any("loss" in INFO[stage].builders for stage in needs):
-        raise reader.error("inputs", "has no 'label'", expected="label: {shape: [4], dtype: int64, high: 10}")
     return MappingProxyType(result)
 
 

@@ -54,6 +54,7 @@ def read_data(reader: Reader) -> DataSettings:
     settings = DataSettings(
         batch_size=data.integer("batch_size", 4, least=1),
         max_batches=data.integer("max_batches", 100, least=1),
+        transform_samples=data.integer("transform_samples", 2, least=1),
         set=data.choice("set", tuple(DATA_SETS), default=DIGITS),
         args=data.args("args"),
     )

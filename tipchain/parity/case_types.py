@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
+from tipchain.parity.settings.loss import LossSettings
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
-BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric")
+BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric")
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
+LABEL = "label"
+"""The input that goes to the loss instead of the model."""
 Args = Mapping[str, Any]
 
 
@@ -25,19 +28,28 @@ class Side:
     optimizer: str | None = None
     scheduler: str | None = None
     dataset: str | None = None
+    transforms: str | None = None
     metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """One fake input: standard normal for floats, uniform integers in ``[low, high)`` otherwise."""
+    """One fake input: floats as ``values`` says, uniform integers in ``[low, high)`` otherwise.
+
+    Attributes:
+        shape: the shape wherever one is needed.
+        shapes: all shapes that the forward stage tries, ``shape`` first; empty stands for ``shape`` alone.
+        values: ``"normal"`` (standard normal) or ``"probabilities"`` (positive, summing to 1 along the last axis).
+    """
 
     name: str
     shape: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...] = ()
     dtype: str = "float32"
     seed: int = 0
     low: int = 0
     high: int = 2
+    values: str = "normal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +109,14 @@ class DataSettings:
     Attributes:
         batch_size: samples per batch.
         max_batches: how many batches the data stage keeps at most.
+        transform_samples: of how many samples the data stage keeps what each named transform makes.
         set: the data set, a name in ``tipchain.modes.DATA_SETS``.
         args: more arguments of both ``build_dataset``.
     """
 
     batch_size: int = 4
     max_batches: int = 100
+    transform_samples: int = 2
     set: str = DIGITS
     args: Args = field(default_factory=dict)
 
@@ -162,6 +176,7 @@ class Case:
     backward: BackwardSettings
     train: TrainSettings
     data: DataSettings
+    loss: LossSettings
     optimizer_args: Args
     scheduler_args: Args
     tolerances: Mapping[str, Mapping[str, Tolerance]]

@@ -8,19 +8,50 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.case_types import Case
+from tipchain.parity.case_types import LABEL, Case, InputSpec
 
 
-def make_inputs(case: Case) -> dict[str, Any]:
-    """Return the case's fake inputs: standard normal floats, uniform integers, from NumPy's seeded generator."""
+def make_inputs(case: Case, number: int = 0) -> dict[str, Any]:
+    """Return the case's fake inputs: standard normal floats, uniform integers, from NumPy's seeded generator.
+
+    Args:
+        case: the case.
+        number: which of the shapes to take, for inputs that have several; the label comes with the first alone.
+    """
     arrays: dict[str, Any] = {}
     for name, spec in case.inputs.items():
-        generator = np.random.default_rng(spec.seed)
-        if np.dtype(spec.dtype).kind == "f":
-            arrays[name] = generator.standard_normal(spec.shape).astype(spec.dtype)
-        else:
-            arrays[name] = generator.integers(spec.low, spec.high, spec.shape).astype(spec.dtype)
+        if name != LABEL or number == 0:
+            arrays[name] = _make(spec, number)
     return arrays
+
+
+def make_all_inputs(case: Case) -> dict[str, dict[str, Any]]:
+    """Return the fake inputs of every set of shapes: the usual ones under ``""``, others under what `suffix` says."""
+    count = max((len(spec.shapes) for spec in case.inputs.values()), default=1)
+    sets = {"": make_inputs(case)}
+    return sets | {suffix(case, number): make_inputs(case, number) for number in range(1, count)}
+
+
+def suffix(case: Case, number: int) -> str:
+    """Return what tells the outputs of the ``number``-th shapes from others', such as ``@1x3x256x256``."""
+    shapes = [spec.shapes[number] for spec in case.inputs.values() if len(spec.shapes) > 1]
+    return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
+
+
+def _make(spec: InputSpec, number: int) -> Any:
+    shape = spec.shapes[number] if number < len(spec.shapes) else spec.shape
+    # The first shape keeps the plain seed; the others must not repeat its values.
+    generator = np.random.default_rng([spec.seed, number] if number else spec.seed)
+    if np.dtype(spec.dtype).kind != "f":
+        return generator.integers(spec.low, spec.high, shape).astype(spec.dtype)
+    values = generator.standard_normal(shape)
+    return (softmax(values) if spec.values == "probabilities" else values).astype(spec.dtype)
+
+
+def softmax(values: Any) -> Any:
+    """Return positive numbers that sum to 1 along the last axis."""
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def arrays_digest(arrays: Mapping[str, Any]) -> str:

@@ -11,11 +11,11 @@ from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
 from tipchain.parity.case import Case
 from tipchain.parity.data_digest import data_digest
-from tipchain.parity.fake_inputs import arrays_digest, make_inputs
-from tipchain.parity.record import save_record
+from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
+from tipchain.parity.record import flatten, save_record
 from tipchain.parity.recorder import Needs
-from tipchain.parity.stage_table import INFO
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
+from tipchain.stage_table import INFO
 
 NO_SETTINGS = {
     *("id", "path", "root", "digest", "sides", "stages", "modes", "variant", "overrides"),  # whose case it is
@@ -119,10 +119,11 @@ class _Work:
         if name == "settings":
             return _settings_digest(case, self.mode), None
         if name == "fake":
-            arrays = make_inputs(case)
+            sets = make_all_inputs(case)
+            arrays = {**sets.pop(""), **sets}
             path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
             save_record(path, arrays)
-            return arrays_digest(arrays), path
+            return arrays_digest(dict(flatten(arrays))), path
         if name == "weights":
             weights = prepare_weights(case, self.mode, data_path=self.data_path, sides=self.sides)
             return weights.digest, weights

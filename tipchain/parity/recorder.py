@@ -28,9 +28,9 @@ from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.names import dump_name, tensors_name
 from tipchain.parity.record import load_record, save_record
-from tipchain.parity.stage_table import INFO
 from tipchain.parity.stages import Bench, Recording, record
 from tipchain.runs import replacing_path
+from tipchain.stage_table import INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +112,13 @@ def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench]
     needs, seen = job.needs[stage], case.for_stage(stage)
     bench = benches.get(seen.variant)
     if bench is None or (needs.inputs and not bench.inputs) or (needs.weights and bench.weights is None):
+        inputs = load_record(Path(needs.inputs)).arrays if needs.inputs else {}
         bench = benches[seen.variant] = Bench(
             framework=framework,
             case=seen,
             weights=Path(needs.weights) if needs.weights else None,
-            inputs=load_record(Path(needs.inputs)).arrays if needs.inputs else {},
+            inputs={name: array for name, array in inputs.items() if not name.startswith("@")},
+            other_inputs={name: array for name, array in inputs.items() if name.startswith("@")},
             train_data=Path(job.train_data),
             eval_data=Path(job.eval_data),
             epochs=job.epochs,

@@ -69,6 +69,9 @@ class Framework(Protocol):
     def tensor(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device."""
 
+    def leaf(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device whose ``grad`` is filled when something of it runs backward."""
+
     def array(self, tensor: Any) -> Array:
         """Return a tensor's values as an array of its own."""
 
@@ -96,27 +99,62 @@ class Framework(Protocol):
 
 
 def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) -> dict[str, Any]:
-    """Return a model's output tensors by name: a dict's own keys, else ``names`` in order.
+    """Return a model's output tensors by name, whatever their structure.
+
+    A dict's tensors are called after its keys. Those of a tuple, a list or a single tensor take ``names`` in order:
+    one for each tensor, however deep, or one for each item; then the tensors of an item that holds several are
+    called ``name/key`` or ``name/index``. An item that is None is no output.
 
     Raises:
-        UsageError: the number of outputs is not that of ``names``, or one is no tensor.
+        UsageError: the number of outputs is not that of ``names``, one is no tensor, or two have one name.
     """
+    leaves = list(_leaves(framework, output, ""))
     if isinstance(output, Mapping):
-        named = {str(key): value for key, value in output.items()}
+        pairs = leaves
+    elif len(leaves) == len(names):
+        pairs = [(name, value) for name, (_, value) in zip(names, leaves, strict=True)]
     else:
         values = list(output) if isinstance(output, tuple | list) else [output]
-        if len(values) != len(names):
+        items = [value for value in values if value is not None]
+        if len(items) != len(names):
             raise UsageError(
-                f"the {framework.name} model returned {len(values)} outputs, the case names {len(names)}: "
+                f"the {framework.name} model returned {len(items)} outputs, the case names {len(names)}: "
                 f"{', '.join(names)}\n  expected: `outputs:` in the case lists one name for each"
             )
-        named = dict(zip(names, values, strict=True))
-    for key, value in named.items():
-        if not framework.is_tensor(value):
-            raise UsageError(
-                f"output {key!r} of the {framework.name} model is a {type(value).__name__}, not a tensor"
-            )
+        pairs = [
+            leaf for name, item in zip(names, items, strict=True) for leaf in _leaves(framework, item, name)
+        ]
+    if not pairs:
+        raise UsageError(f"the {framework.name} model returned no tensor")
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise UsageError(
+            f"two outputs of the {framework.name} model have one name: {', '.join(n for n, _ in pairs)}"
+        )
     return named
+
+
+def _leaves(framework: Framework, output: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors of a nested output with their paths."""
+    if isinstance(output, Mapping | tuple | list):
+        fields = getattr(output, "_fields", range(len(output)))  # a namedtuple's have names
+        items = output.items() if isinstance(output, Mapping) else zip(fields, output, strict=True)
+        for key, value in items:
+            yield from _leaves(framework, value, f"{path}/{key}" if path else str(key))
+    elif framework.is_tensor(output):
+        yield path, output
+    elif output is not None:
+        what = f"output {path!r}" if path else "the output"
+        raise UsageError(f"{what} of the {framework.name} model is a {type(output).__name__}, not a tensor")
+
+
+def map_outputs(change: Callable[[Any], Any], output: Any) -> Any:
+    """Return an output of the same structure, with ``change`` applied to everything that is no dict, tuple or list."""
+    if isinstance(output, Mapping):
+        return {key: map_outputs(change, value) for key, value in output.items()}
+    if isinstance(output, tuple | list):
+        return _like(output, [map_outputs(change, value) for value in output])
+    return change(output)
 
 
 def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
@@ -125,8 +163,14 @@ def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         return {key: concat_outputs(framework, [one[key] for one in outputs]) for key in first}
     if isinstance(first, tuple | list):
-        return type(first)(concat_outputs(framework, list(ones)) for ones in zip(*outputs, strict=True))
-    return framework.concat(outputs)
+        return _like(first, [concat_outputs(framework, list(ones)) for ones in zip(*outputs, strict=True)])
+    return framework.concat(outputs) if framework.is_tensor(first) else first
+
+
+def _like(sequence: object, values: list[Any]) -> Any:
+    """Return ``values`` as a sequence of the kind of ``sequence``; a namedtuple takes them one by one."""
+    kind: Any = type(sequence)
+    return kind(*values) if hasattr(kind, "_fields") else kind(values)
 
 
 def scalar(array: Array) -> Array:

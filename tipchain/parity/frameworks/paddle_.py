@@ -109,6 +109,10 @@ class PaddleFramework:
         """Return ``array`` as a tensor on the device."""
         return self.paddle.to_tensor(array, place=self.place)
 
+    def leaf(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device that collects its gradient."""
+        return self.paddle.to_tensor(array, place=self.place, stop_gradient=False)
+
     def array(self, tensor: Any) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
         tensor = tensor.detach()

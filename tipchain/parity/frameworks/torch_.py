@@ -106,6 +106,10 @@ class TorchFramework:
         """Return ``array`` as a tensor on the device."""
         return self.torch.from_numpy(np.array(array)).to(self.device)
 
+    def leaf(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device that collects its gradient."""
+        return self.tensor(array).requires_grad_()
+
     def array(self, tensor: Any) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32."""
         tensor = tensor.detach()

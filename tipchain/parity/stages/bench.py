@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Bench:
         case: the case as this stage sees it, overrides applied.
         folder: where the stage may put files of its own.
         inputs: fake inputs by name, in the case's order.
+        other_inputs: those of other shapes, as ``@SHAPE/name``; the forward stage tries them too.
         train_data: folder of the training data.
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
@@ -50,12 +52,14 @@ class Bench:
     eval_data: Path
     epochs: int
     folder: Path
+    other_inputs: Mapping[str, Array] = field(default_factory=dict)
     _built: list[Any] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:
-        """Return this side's builder called ``name``."""
+        """Return this side's builder called ``name``; the loss's comes with the case's arguments."""
         spec = getattr(self.case.sides[self.framework.name], name)
-        return resolve(spec, self.case.root)
+        built = resolve(spec, self.case.root)
+        return partial(built, **self.case.loss.args) if name == "loss" and self.case.loss.args else built
 
     def optional_builder(self, name: str) -> Callable[..., Any] | None:
         """Return this side's builder called ``name``, or None where the case names none."""
@@ -86,6 +90,13 @@ class Bench:
     def fake_inputs(self) -> list[Any]:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
+
+    def inputs_of_other_shapes(self) -> dict[str, list[Any]]:
+        """Return the model's fake inputs of every shape but the first, as tensors, by a suffix such as ``@1x3x9x9``."""
+        sets: dict[str, list[Any]] = {}
+        for path, array in self.other_inputs.items():
+            sets.setdefault(path.rpartition("/")[0], []).append(self.framework.tensor(array))
+        return sets
 
     def fake_label(self) -> Any:
         """Return the fake label as a tensor."""

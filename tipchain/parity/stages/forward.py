@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from tipchain.parity.frameworks.base import flatten_outputs
+from typing import Any
+
+from tipchain.parity.frameworks.base import Array, flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 
 
 def record(bench: Bench) -> Recording:
-    """Outputs on the fake input, in eval mode."""
+    """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``."""
     model = bench.eval_model()
+    arrays = _outputs(bench, model, bench.fake_inputs(), "")
+    for suffix, inputs in bench.inputs_of_other_shapes().items():
+        arrays |= _outputs(bench, model, inputs, suffix)
+    return Recording(arrays=arrays)
+
+
+def _outputs(bench: Bench, model: Any, inputs: list[Any], suffix: str) -> dict[str, Array]:
     with bench.framework.inference():
-        output = model(*bench.fake_inputs())
+        output = model(*inputs)
     named = flatten_outputs(bench.framework, output, bench.case.outputs)
-    return Recording(arrays={key: bench.framework.array(value) for key, value in named.items()})
+    return {f"{name}{suffix}": bench.framework.array(value) for name, value in named.items()}
