@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -65,3 +66,22 @@ def parse_mode(text: str) -> Mode:
 def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
     """Return the folder of the ``"lite"`` or ``"whole"`` data of a data set, relative to the project's root."""
     return DATA_FOLDER / DATA_SETS[data_set][kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFolders:
+    """The data folders of a chain, relative to the project's root: of training, and of all other commands."""
+
+    train: str
+    other: str
+
+    def of(self, step: str) -> str:
+        """Return the folder of a command's step."""
+        return self.train if step == "train" else self.other
+
+
+def data_folders(mode: Mode, data_set: str = DIGITS, kind: str | None = None) -> DataFolders:
+    """Return the folders of a data set in ``mode``; ``kind`` is ``"lite"`` or ``"whole"`` for both of them."""
+    kinds = (kind, kind) if kind else (mode.train_data, mode.eval_data)
+    train, other = (str(data_folder(one, data_set)) for one in kinds)
+    return DataFolders(train=train, other=other)

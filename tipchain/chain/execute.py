@@ -31,7 +31,7 @@ from tipchain.chain.plan import Command
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call
 from tipchain.chain.result import Result
 from tipchain.chain.workers import VARIABLE, names_folder, worker_error, worker_folder
-from tipchain.modes import Mode, data_folder
+from tipchain.modes import DataFolders, Mode, data_folders
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
@@ -52,21 +52,23 @@ class Place:
         run: the run's folder; absolute.
         mode: the mode.
         data: a data folder of the user's instead of the mode's; absolute.
+        folders: the data folders, relative to ``root``; None for the mode's own.
     """
 
     root: Path
     run: Path
     mode: Mode
     data: Path | None = None
+    folders: DataFolders | None = None
 
     def environment(self, command: Command) -> dict[str, str]:
         """Return what ``command`` gets besides the parent's environment."""
-        kind = self.mode.train_data if command.step == "train" else self.mode.eval_data
+        folder = (self.folders or data_folders(self.mode)).of(command.step)
         return {
             **command.env,
             RUN_VARIABLE: str(self.run),
             MODE_VARIABLE: self.mode.value,
-            DATA_VARIABLE: str(self.data or self.root / data_folder(kind)),
+            DATA_VARIABLE: str(self.data or self.root / folder),
         }
 
     def log(self, command: Command) -> Path:

@@ -45,6 +45,7 @@ class _Expander(Training, Untrained):
             results_log=self.suite.results_log,
             results_head=self.filler.fill(self.suite.results_head, facts),
             redirected=self.suite.redirected,
+            data=self.options.data,
         )
 
     def align(self) -> None:

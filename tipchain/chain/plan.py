@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.chain.fixes import Finding
-from tipchain.modes import Mode
+from tipchain.modes import DataFolders, Mode
 
 PLACEHOLDER = "RUN"
 LITE_TIMEOUT_S = 3600.0
@@ -112,6 +112,7 @@ class Plan:
         results_head: line that the suite writes there at the start of a run, "" for none.
         redirected: steps whose status lines show the redirection to the log.
         findings: all that is to be said about the file; the notes are the more important ones.
+        data: the data folders, relative to where the plan was made; None for the mode's own.
     """
 
     params: str
@@ -128,6 +129,7 @@ class Plan:
     results_head: str = ""
     redirected: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
+    data: DataFolders | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,7 @@ class Options:
         device: device of the alignment instead of the first gpu_list entry's.
         root: absolute folder that the plan is made in, for suites that name it in their commands.
         workdir: folder for the output instead of ``test_tipc/output``; "" for that.
+        data: data folders instead of the mode's own.
     """
 
     run: str = PLACEHOLDER
@@ -151,6 +154,7 @@ class Options:
     workdir: str = ""
     gpu_id: str | None = None
     device: str | None = None
+    data: DataFolders | None = None
 
 
 def default_timeout(mode: Mode) -> float | None:

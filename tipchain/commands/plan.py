@@ -10,8 +10,8 @@ from pathlib import Path
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import Options, Plan, plan_json
 from tipchain.chain.selection import select
-from tipchain.errors import UsageError
-from tipchain.modes import parse_mode
+from tipchain.errors import ParamsError, UsageError
+from tipchain.modes import DataFolders, parse_mode
 from tipchain.outcome import ExitCode
 
 
@@ -81,8 +81,21 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         device=args.device,
         root=str(Path.cwd()),
         workdir=args.workdir,
+        data=_data_folders(args.params, args.mode),
         **extra,
     )
+
+
+def _data_folders(params: Path, mode: str) -> DataFolders | None:
+    """Return the data folders of the case that the file names; None where it names none, or is no parameter file."""
+    from tipchain.commands.prepare import alignment_case
+    from tipchain.parity.case_data import case_folders
+
+    try:
+        case = alignment_case(params)
+    except ParamsError:  # the plan says what is wrong with the file
+        return None
+    return case_folders(case, parse_mode(mode)) if case else None
 
 
 def run(args: argparse.Namespace) -> int:

@@ -125,8 +125,9 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 def _data_folder(path: Path | None) -> Path | None:
     if path is not None and not path.is_dir():
         raise DataError(
-            "is not a folder", file=path, expected="ImageNet's layout: train/<class>/, val/<class>/"
-        )
+            "is not a folder", file=path,
+            expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
+        )  # fmt: skip
     return path.resolve() if path is not None else None
 
 
@@ -142,7 +143,7 @@ def _new_folder(plan: Plan) -> Path:
 def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
     from tipchain.chain.execute import Place
 
-    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data)
+    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data, folders=plan.data)
 
 
 def _earlier_run(plan: Plan) -> Path | None:

@@ -13,7 +13,7 @@ from posixpath import dirname, normpath
 
 from tipchain.chain.finds import SUFFIXES
 from tipchain.chain.plan import Command, Find, Plan
-from tipchain.modes import data_folder
+from tipchain.modes import DataFolders, data_folders
 from tipchain.report.terminal import clean
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
@@ -132,7 +132,7 @@ def render_script(plan: Plan) -> str:
     if any(command.finds for command in plan.commands):
         head.append(NEWEST)
     head.append(f"mkdir -p {shlex.quote(plan.run)}")
-    data = _here(str(data_folder(plan.mode.eval_data)))
+    data = _here(_folders(plan).other)
     run = shlex.quote(plan.run) if plan.run.startswith("/") else _here(plan.run)
     head.append(f"export {RUN_VARIABLE}={run} {MODE_VARIABLE}={plan.mode.value} {DATA_VARIABLE}={data}")
     body = []
@@ -142,6 +142,10 @@ def render_script(plan: Plan) -> str:
         if not reason:
             body += _guarded(command, plan, numbers)
     return "\n".join([*head, *body, 'exit "$failed"', ")"])
+
+
+def _folders(plan: Plan) -> DataFolders:
+    return plan.data or data_folders(plan.mode)
 
 
 def _here(path: str) -> str:
@@ -176,8 +180,9 @@ def _guarded(command: Command, plan: Plan, numbers: Mapping[str, int]) -> Iterat
     words = [_late_word(word, late) for word in command.argv]
     env = dict(command.env)
     prefix = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
-    if command.step == "train" and plan.mode.train_data != plan.mode.eval_data:
-        prefix = f"{DATA_VARIABLE}={_here(str(data_folder(plan.mode.train_data)))} {prefix}".strip()
+    folders = _folders(plan)
+    if command.step == "train" and folders.train != folders.other:
+        prefix = f"{DATA_VARIABLE}={_here(folders.train)} {prefix}".strip()
     parts.append(_call(command, f"{prefix} {' '.join(words)}".strip()))
     if command.id in numbers:
         yield f"ok{numbers[command.id]}="

@@ -1,0 +1,34 @@
+"""The data folders that a case means, read from its file alone: a plan needs no more of the case, and needs it soon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import CaseError
+from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
+from tipchain.yaml_lines import load_yaml
+
+
+def case_folders(case: Path, mode: Mode) -> DataFolders:
+    """Return the data folders of the case in ``case`` in ``mode``, relative to the project's root.
+
+    What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
+    """
+    try:
+        document = load_yaml(case).data
+    except CaseError:
+        return data_folders(mode)
+    data_set = _mapping(document, "data").get("set", DIGITS)
+    kind = _mapping(_mapping(document, "modes"), mode.value).get("data")
+    return data_folders(
+        mode,
+        data_set if data_set in tuple(DATA_SETS) else DIGITS,
+        kind if kind in ("lite", "whole") else None,
+    )
+
+
+def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = document.get(key)
+    return found if isinstance(found, dict) else {}
