@@ -26,6 +26,7 @@ from tipchain.paddle_tools.program import (
     add_device_argument,
     open_bench,
 )
+from tipchain.paddle_tools.samples import sample_spec
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
 
@@ -150,24 +151,10 @@ def _write_card(bench: Bench, folder: Path, classes: int) -> None:
             if spec.name != "label"
         ],
         class_names=_class_names(bench, classes),
-        transform=transform_spec(bench.case),
+        transform=sample_spec(bench.case),
         paddle=str(bench.paddle.__version__),
     )
     (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
-
-
-def transform_spec(case: Case) -> str:
-    """Return ``module:build_transform`` of the module that holds the case's Paddle data set.
-
-    Raises:
-        CaseError: the case names no data set.
-    """
-    dataset = case.sides["paddle"].dataset
-    if dataset is None:
-        raise CaseError(
-            "is missing", file=case.path, key="sides.paddle.dataset", expected="'module:callable'"
-        )
-    return f"{dataset.partition(':')[0]}:build_transform"
 
 
 def _class_names(bench: Bench, classes: int) -> Sequence[str]:

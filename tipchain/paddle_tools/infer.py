@@ -1,4 +1,4 @@
-"""Classify images with an exported model, through Paddle Inference."""
+"""Classify images, or a case's other samples, with an exported model, through Paddle Inference."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
-from tipchain.images import find_images, read_image
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Array, Predictor
-from tipchain.paddle_tools.export import transform_spec
 from tipchain.paddle_tools.predictor import ModelCard, read_card
 from tipchain.paddle_tools.program import (
     DEFAULT_CASE,
@@ -29,7 +26,8 @@ from tipchain.paddle_tools.program import (
     positive,
     true_or_false,
 )
-from tipchain.parity.case import load_case, resolve
+from tipchain.paddle_tools.samples import Samples, open_samples
+from tipchain.parity.case import load_case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="case whose transform images go through (default %(default)s)",
     )
     add("--model-dir", type=Path, required=True, help="folder that tools/export_model.py wrote")
-    add("--image-dir", type=Path, help="an image, or a folder with images (default: val/ of the mode's data)")
+    add(
+        "--image-dir",
+        type=Path,
+        help="an image, or a folder with images; for a case of videos a folder of frames, or of such folders "
+        "(default: the validation split of the mode's data)",
+    )
     add("--batch-size", type=positive, default=1, help="default %(default)s")
     add("--use-gpu", type=true_or_false, default=False, metavar="True|False", help="default False")
     add(
@@ -71,7 +74,7 @@ class Times:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the likeliest classes of every image."""
+    """Print the likeliest classes of every sample."""
     if args.precision == "fp16" and not args.use_gpu:
         raise UsageError("--precision fp16 needs --use-gpu True: on a CPU this model runs in fp32 only")
     if args.use_gpu and args.enable_mkldnn:
@@ -80,62 +83,61 @@ def run(args: argparse.Namespace) -> int:
     card = read_card(args.model_dir)
     if card.case != case.id:
         raise UsageError(f"{args.model_dir} was exported from case {card.case}, but --case is {case.id}")
-    images = find_images(args.image_dir or find_data(case, None, os.environ)[0] / "val")
     framework = import_paddle()
+    samples = open_samples(case, args.image_dir, find_data(case, None, os.environ)[0])
     device = parse_device("gpu" if args.use_gpu else "cpu")
     described = framework.configure(device, case.seed, threads=args.cpu_threads)
     predictor = Predictor(
         args.model_dir, device=device, mkldnn=args.enable_mkldnn, threads=args.cpu_threads,
         half=args.precision == "fp16",
     )  # fmt: skip
-    transform = resolve(transform_spec(case), case.root)()
-    times = classify(predictor, transform, card, images, args)
+    times = classify(predictor, samples, card, args)
     if args.benchmark:
         print("\n".join(report(times, args, described, framework.versions())))
     return ExitCode.PASSED
 
 
-def classify(
-    predictor: Predictor, transform: Any, card: ModelCard, images: Sequence[Path], args: argparse.Namespace
-) -> Times:
-    """Print one line for each image; return how long the parts took.
+def classify(predictor: Predictor, samples: Samples, card: ModelCard, args: argparse.Namespace) -> Times:
+    """Print one line for each sample; return how long the parts took.
 
     The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
     """
     if args.benchmark:
-        predictor(_load(images[: args.batch_size], transform))
+        predictor(_load(samples, range(min(args.batch_size, len(samples))))[0])
     times = Times()
-    for paths in _batches(images, args.batch_size):
+    for numbers in _batches(len(samples), args.batch_size):
         start = time.perf_counter()
-        batch = _load(paths, transform)
+        batch, names = _load(samples, numbers)
         loaded = time.perf_counter()
         logits = predictor(batch)[0]
         computed = time.perf_counter()
         lines = [
-            _line(path, row, card.class_names, args.top_k) for path, row in zip(paths, logits, strict=True)
+            _line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)
         ]
         times.postprocess_s += time.perf_counter() - computed
         times.preprocess_s += loaded - start
         times.inference_s += computed - loaded
         times.batches += 1
-        times.samples += len(paths)
+        times.samples += len(names)
         print("\n".join(lines), flush=True)
     return times
 
 
-def _batches(images: Sequence[Path], size: int) -> Iterator[Sequence[Path]]:
-    for start in range(0, len(images), size):
-        yield images[start : start + size]
+def _batches(length: int, size: int) -> Iterator[range]:
+    for start in range(0, length, size):
+        yield range(start, min(start + size, length))
 
 
-def _load(paths: Sequence[Path], transform: Any) -> Array:
+def _load(samples: Samples, numbers: range) -> tuple[Array, list[str]]:
+    """Return the inputs of some samples, stacked, and their names."""
     try:
-        return np.stack([transform(read_image(path)) for path in paths])
+        loaded = [samples[number] for number in numbers]
     except DataError as error:
         raise ProgramError(str(error)) from error
+    return np.stack([one[0] for one in loaded]), [one[2] for one in loaded]
 
 
-def _line(path: Path, logits: Array, names: Sequence[str], top_k: int) -> str:
+def _line(path: str, logits: Array, names: Sequence[str], top_k: int) -> str:
     shifted = np.exp(logits.astype(np.float64) - logits.max())
     scores = shifted / shifted.sum()
     if not np.isfinite(scores).all():

@@ -18,7 +18,8 @@ def train_batches(
 ) -> Any:
     """Return the batches of this rank's share of one epoch, and their number.
 
-    The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen.
+    The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen. A data set
+    that takes other samples in every epoch has a ``set_epoch``, as torch's samplers do.
 
     Args:
         dataset: of (image, label, file name).
@@ -36,6 +37,8 @@ def train_batches(
         def __iter__(self) -> Iterator[list[int]]:
             return islice(super().__iter__(), skip, None)
 
+    if hasattr(dataset, "set_epoch"):
+        dataset.set_epoch(epoch)
     sampler = Rest(dataset, batch_size=batch_size, shuffle=True)
     sampler.set_epoch(mix_seed(seed, epoch))
     return load_batches(dataset, sampler, num_workers=num_workers), len(sampler)

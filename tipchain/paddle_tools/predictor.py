@@ -21,7 +21,7 @@ class ModelCard:
         case: id of the case it was exported from.
         inputs: name, shape (None: any) and dtype of each input, in order.
         class_names: by label.
-        transform: builder of the transform that images go through.
+        transform: builder of what makes the model's inputs of images, or of other samples.
         paddle: version that exported it.
     """
 

@@ -70,7 +70,7 @@ def add_case_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-path",
         type=Path,
-        help=f"folder with train/<class>/ and val/<class>/ (default ${DATA_VARIABLE}, else the lite data)",
+        help=f"data folder, laid out as the case's data set is (default ${DATA_VARIABLE}, else the lite data)",
     )
 
 
@@ -153,7 +153,7 @@ class Bench:
         Raises:
             DataError: the folder lacks it.
         """
-        return self.builder("dataset")(self.data, split)
+        return self.builder("dataset")(self.data, split, **self.case.data.args)
 
 
 def open_bench(case: Path, data_path: Path | None, device: str, seed: int | None = None) -> Bench:
@@ -175,7 +175,7 @@ def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]
         return data_path, True
     if environment.get(DATA_VARIABLE):
         return Path(environment[DATA_VARIABLE]), True
-    return case.root / data_folder("lite"), False
+    return case.root / data_folder("lite", case.data.set), False
 
 
 def import_paddle() -> Any:
