@@ -36,6 +36,7 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
+from tipchain.parity.optimizers import make_optimizer
 from tipchain.runs import MODE_VARIABLE
 
 AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
@@ -270,7 +271,8 @@ def _optimizer(bench: Bench, model: Any, settings: Settings) -> tuple[Any, Any]:
     if bench.case.sides["paddle"].scheduler is not None:
         schedule = bench.builder("scheduler")(None, learning_rate=rate, **bench.case.scheduler_args)
         rate = schedule
-    return bench.builder("optimizer")(model.parameters(), rate, **bench.case.optimizer_args), schedule
+    optimizer = make_optimizer(bench.builder("optimizer"), model, rate, bench.case.optimizer_args)
+    return optimizer, schedule
 
 
 @dataclass(slots=True, kw_only=True)

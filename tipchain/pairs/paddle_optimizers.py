@@ -1,0 +1,138 @@
+"""The optimizers in Paddle: ``paddle.optimizer``'s own where their formulas are torch's, else `paddle_formulas`'.
+
+https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import paddle
+
+from tipchain.layer_types import rule_for
+from tipchain.pairs.optimizer_settings import (
+    OptimizerSettings,
+    Parameter,
+    Treatment,
+    kinds_of,
+    needs_model,
+    read_settings,
+    treat,
+)
+from tipchain.pairs.paddle_formulas import TorchAdamax, TorchClipByGlobalNorm, TorchClipByNorm, TorchRMSProp
+
+__all__ = ["build_optimizer"]
+
+
+def build_optimizer(
+    parameters: Iterable[paddle.Tensor],
+    learning_rate: float | paddle.optimizer.lr.LRScheduler,
+    *,
+    name: str,
+    weight_decay: float = 0.0,
+    decay: str | None = None,
+    clip_value: float | None = None,
+    clip_norm: float | None = None,
+    clip_global_norm: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_multipliers: Mapping[str, float] | None = None,
+    model: Any = None,
+    **options: Any,
+) -> paddle.optimizer.Optimizer:
+    """Return an optimizer whose ``step()`` clips, decays and updates as its torch twin does.
+
+    The arguments are those of ``tipchain.pairs.torch_optimizers.build_optimizer``; ``learning_rate`` may be a schedule.
+
+    Rules become attributes of the parameters, what ``ParamAttr(regularizer=..., learning_rate=...)`` sets, instead of
+    parameter groups: Paddle would clip every group by a global norm of its own. With ``no_decay`` or
+    ``lr_multipliers`` the attributes that the model's layers declare are replaced; without them they hold.
+
+    Raises:
+        CaseError: an argument that cannot be, or a rule that fits no parameter.
+    """
+    settings = read_settings(
+        name=name, weight_decay=weight_decay, decay=decay, no_decay=no_decay, lr_multipliers=lr_multipliers,
+        clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
+        options=options,
+    )  # fmt: skip
+    given = list(parameters)
+    treatments = _treatments(settings, given, model)
+    rate = (
+        learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
+    )
+    built: paddle.optimizer.Optimizer = _kind(settings)(
+        learning_rate=rate, parameters=given, grad_clip=_clip(settings), **_decay(settings, treatments),
+        **_options(settings),
+    )  # fmt: skip
+    return built
+
+
+def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> list[Treatment]:
+    """Return what the rules say, with the learning-rate multipliers already set; nothing without rules."""
+    if not settings.has_rules:
+        return []
+    if model is None:
+        raise needs_model(settings)
+    ids = {id(one) for one in given}
+    treatments = treat(settings, (one for one in _named(model) if id(one.tensor) in ids))
+    if settings.lr_multipliers:
+        for one in treatments:
+            one.parameter.tensor.optimize_attr["learning_rate"] = one.multiplier
+    return treatments
+
+
+def _named(model: Any) -> Iterator[Parameter]:
+    """Yield every parameter under torch's name."""
+    seen: set[int] = set()
+    for path, layer in model.named_sublayers(include_self=True):
+        rule = rule_for(layer, "paddle")
+        renamed = {} if rule is None else {paddle_leaf: leaf for leaf, paddle_leaf in rule.renamed.items()}
+        for leaf, tensor in layer.named_parameters(include_sublayers=False):
+            if id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            known = renamed.get(leaf, leaf)
+            name = f"{path}.{known}" if path else known
+            yield Parameter(name=name, tensor=tensor, kinds=kinds_of(layer, known, tensor.ndim))
+
+
+def _decay(settings: OptimizerSettings, treatments: list[Treatment]) -> dict[str, Any]:
+    """Return the optimizer's arguments for weight decay; with rules, set the regularizers of the parameters."""
+    chosen = {one.parameter.tensor.name for one in treatments if one.decays}
+    if settings.decay == "decoupled":
+        only = {"apply_decay_param_fun": chosen.__contains__} if settings.no_decay else {}
+        return {"weight_decay": settings.weight_decay, **only}
+    kind = paddle.regularizer.L1Decay if settings.decay == "l1" else paddle.regularizer.L2Decay
+    regularizer = kind(settings.weight_decay) if settings.weight_decay else None
+    if not settings.no_decay:
+        return {"weight_decay": regularizer}
+    for one in treatments:
+        one.parameter.tensor.regularizer = regularizer if one.decays else None
+    return {"weight_decay": None}
+
+
+def _clip(settings: OptimizerSettings) -> Any:
+    if not settings.clip:
+        return None
+    kinds = {
+        "clip_value": paddle.nn.ClipGradByValue,
+        "clip_norm": TorchClipByNorm,
+        "clip_global_norm": TorchClipByGlobalNorm,
+    }
+    return kinds[settings.clip](settings.limit)
+
+
+def _kind(settings: OptimizerSettings) -> Any:
+    own = paddle.optimizer
+    return {
+        "sgd": own.SGD, "momentum": own.Momentum, "adam": own.Adam, "adamw": own.AdamW, "rmsprop": TorchRMSProp,
+        "adagrad": own.Adagrad, "adamax": TorchAdamax,
+    }[settings.name]  # fmt: skip
+
+
+def _options(settings: OptimizerSettings) -> dict[str, Any]:
+    known = dict(settings.options)
+    if "nesterov" in known:
+        known["use_nesterov"] = known.pop("nesterov")
+    return known

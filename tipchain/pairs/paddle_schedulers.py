@@ -1,0 +1,63 @@
+"""The schedules in Paddle: ``paddle.optimizer.lr``'s own.
+
+https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paddle.optimizer import lr
+
+from tipchain.pairs.scheduler_settings import SchedulerSettings, read_settings
+
+__all__ = ["build_scheduler"]
+
+
+def build_scheduler(
+    optimizer: None,  # noqa: ARG001  (Paddle's schedules stand before the optimizer)
+    learning_rate: float,
+    *,
+    name: str,
+    warmup_steps: int = 0,
+    warmup_start: float = 0.0,
+    **options: Any,
+) -> lr.LRScheduler:
+    """Return the schedule; the arguments are those of ``tipchain.pairs.torch_schedulers.build_scheduler``.
+
+    Raises:
+        CaseError: an argument that cannot be.
+    """
+    settings = read_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    main = _main(float(learning_rate), settings)
+    if not settings.warmup_steps:
+        return main
+    first = float(main())
+    return lr.LinearWarmup(main, settings.warmup_steps, start_lr=settings.warmup_start * first, end_lr=first)
+
+
+def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:  # noqa: PLR0911  (one for each)
+    """Return the schedule without its warm-up."""
+    args = settings.options
+    match settings.name:
+        case "constant":
+            return lr.LambdaDecay(rate, lambda _: 1.0)
+        case "step":
+            return lr.StepDecay(rate, **args)
+        case "multistep":
+            return lr.MultiStepDecay(rate, **args)
+        case "exponential":
+            return lr.ExponentialDecay(rate, **args)
+        case "cosine":
+            return lr.CosineAnnealingDecay(rate, args["total_steps"], eta_min=float(args["end_rate"]))
+        case "polynomial":
+            return lr.PolynomialDecay(
+                rate, args["total_steps"], end_lr=args["end_rate"], power=args["power"], cycle=args["cycle"]
+            )
+        case _:
+            return lr.OneCycleLR(
+                rate, args["total_steps"], divide_factor=args["div_factor"], phase_pct=float(args["pct_start"]),
+                # torch divides the first rate, Paddle takes the last one itself.
+                end_learning_rate=rate / args["div_factor"] / args["final_div_factor"],
+                anneal_strategy=args["anneal_strategy"], three_phase=args["three_phase"],
+            )  # fmt: skip

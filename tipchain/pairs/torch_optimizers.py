@@ -1,0 +1,158 @@
+"""The optimizers in torch: ``torch.optim``'s own, with clipping and L1 decay as hooks that run before each step.
+
+https://pytorch.org/docs/stable/optim.html; the twins stand in ``tipchain.pairs.paddle_optimizers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tipchain.pairs.optimizer_settings import (
+    OptimizerSettings,
+    Parameter,
+    kinds_of,
+    needs_model,
+    read_settings,
+    treat,
+)
+
+__all__ = ["build_optimizer", "clip_gradients"]
+
+
+def build_optimizer(
+    parameters: Iterable[torch.Tensor],
+    learning_rate: float,
+    *,
+    name: str,
+    weight_decay: float = 0.0,
+    decay: str | None = None,
+    clip_value: float | None = None,
+    clip_norm: float | None = None,
+    clip_global_norm: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_multipliers: Mapping[str, float] | None = None,
+    model: Any = None,
+    **options: Any,
+) -> torch.optim.Optimizer:
+    """Return an optimizer whose ``step()`` clips, decays and updates as its Paddle twin does.
+
+    Args:
+        parameters: what to update.
+        learning_rate: the rate; parameter groups get their multiples of it.
+        name: sgd, momentum, adam, adamw, rmsprop, adagrad or adamax.
+        weight_decay: coefficient of the decay.
+        decay: ``l2`` (the default but for adamw) adds ``weight_decay * p`` to the gradient, ``l1``
+            ``weight_decay * sign(p)``, both after clipping; ``decoupled`` is AdamW's own.
+        clip_value: largest absolute value of a gradient's elements (``clip_grad_value_``).
+        clip_norm: largest L2 norm of each tensor's gradient, one by one.
+        clip_global_norm: largest L2 norm of all gradients together (``clip_grad_norm_``).
+        no_decay: which parameters are not decayed: ``bias``, ``norm`` (of a normalization layer), ``vector`` (one
+            dimension), or fnmatch patterns of their names.
+        lr_multipliers: factors of the learning rate by such rules; the first that fits holds.
+        model: the module; the rules need it.
+        **options: the optimizer's own: momentum, nesterov · beta1, beta2, epsilon, amsgrad · rho, epsilon, momentum,
+            centered · epsilon, initial_accumulator_value. Defaults are torch's.
+
+    Raises:
+        CaseError: an argument that cannot be, or a rule that fits no parameter.
+    """
+    settings = read_settings(
+        name=name, weight_decay=weight_decay, decay=decay, no_decay=no_decay, lr_multipliers=lr_multipliers,
+        clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
+        options=options,
+    )  # fmt: skip
+    optimizer = _bare(settings, _groups(settings, parameters, learning_rate, model), learning_rate)
+    if settings.clip:
+        optimizer.register_step_pre_hook(
+            lambda stepping, *_: clip_gradients(_trained(stepping), settings.clip, settings.limit)
+        )
+    if settings.decay == "l1" and settings.weight_decay:
+        optimizer.register_step_pre_hook(_add_signs)
+    return optimizer
+
+
+def clip_gradients(parameters: Iterable[torch.Tensor], clip: str, limit: float) -> None:
+    """Clip the gradients of ``parameters`` in place; ``clip`` is a name of `CLIPS`."""
+    known = [one for one in parameters if one.grad is not None]
+    if clip == "clip_value":
+        torch.nn.utils.clip_grad_value_(known, limit)
+    elif clip == "clip_global_norm":
+        torch.nn.utils.clip_grad_norm_(known, limit)
+    else:
+        for one in known:
+            torch.nn.utils.clip_grad_norm_([one], limit)
+
+
+def _trained(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _add_signs(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Add the gradient of L1 decay, which no torch optimizer has."""
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            if one.grad is not None:
+                one.grad.add_(one.sign(), alpha=group["l1_decay"])
+
+
+def _groups(
+    settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: Any
+) -> list[dict[str, Any]]:
+    """Return parameter groups, the ordinary one first: its rate is the one that is shown."""
+    given = list(parameters)
+    wanted = settings.weight_decay
+    if not settings.has_rules:
+        return [_group(settings, given, learning_rate, wanted)]
+    if model is None:
+        raise needs_model(settings)
+    ids = {id(one) for one in given}
+    known = (one for one in _named(model) if id(one.tensor) in ids)
+    groups: dict[tuple[float, bool], list[torch.Tensor]] = {}
+    for one in treat(settings, known):
+        groups.setdefault((one.multiplier, one.decays), []).append(one.parameter.tensor)
+    ordered = sorted(groups, key=lambda key: (key[0] != 1.0, not key[1]))
+    return [
+        _group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered
+    ]
+
+
+def _group(
+    settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float
+) -> dict[str, Any]:
+    signs = settings.decay == "l1"
+    return {"params": tensors, "lr": rate, "weight_decay": 0.0 if signs else decay,
+            **({"l1_decay": decay} if signs else {})}  # fmt: skip
+
+
+def _named(model: torch.nn.Module) -> Iterator[Parameter]:
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        for leaf, tensor in module.named_parameters(recurse=False):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                name = f"{path}.{leaf}" if path else leaf
+                yield Parameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
+
+
+def _bare(
+    settings: OptimizerSettings, groups: list[dict[str, Any]], learning_rate: float
+) -> torch.optim.Optimizer:
+    """Return torch's optimizer, without hooks."""
+    optim, known = torch.optim, dict(settings.options)
+    if "beta1" in known:
+        known["betas"] = (known.pop("beta1"), known.pop("beta2"))
+    if "epsilon" in known:
+        known["eps"] = known.pop("epsilon")
+    if "rho" in known:
+        known["alpha"] = known.pop("rho")
+    kinds: dict[str, Any] = {
+        "sgd": optim.SGD, "momentum": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW,
+        "rmsprop": optim.RMSprop, "adagrad": optim.Adagrad, "adamax": optim.Adamax,
+    }  # fmt: skip
+    built: torch.optim.Optimizer = kinds[settings.name](groups, lr=learning_rate, **known)
+    return built

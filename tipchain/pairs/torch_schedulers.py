@@ -1,0 +1,88 @@
+"""The schedules in torch: ``torch.optim.lr_scheduler``'s own; Polynomial with an end or cycles as a LambdaLR.
+
+https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch.optim import Optimizer, lr_scheduler
+
+from tipchain.errors import CaseError
+from tipchain.pairs.scheduler_settings import SchedulerSettings, read_settings
+
+__all__ = ["build_scheduler"]
+
+
+def build_scheduler(
+    optimizer: Optimizer, *, name: str, warmup_steps: int = 0, warmup_start: float = 0.0, **options: Any
+) -> lr_scheduler.LRScheduler:
+    """Return the schedule over ``optimizer``, whose rate is the one that the schedule is built for.
+
+    Args:
+        optimizer: the optimizer; of OneCycle its rate is the largest one.
+        name: constant; step (step_size, gamma); multistep (milestones, gamma); exponential (gamma); cosine
+            (total_steps, end_rate); polynomial (total_steps, power, end_rate, cycle); onecycle (total_steps, pct_start,
+            div_factor, final_div_factor, anneal_strategy, three_phase; the momentum is left alone).
+        warmup_steps: steps of a linear warm-up: rate t of them is start + (first - start) t / warmup_steps, and the
+            schedule's own first rate follows at t = warmup_steps.
+        warmup_start: the warm-up's first rate as a share of the schedule's first.
+        **options: the schedule's own arguments, as named above.
+
+    Raises:
+        CaseError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
+            rate and Paddle at multiples of it.
+    """
+    settings = read_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    rates = {group["lr"] for group in optimizer.param_groups}
+    if settings.options.get("end_rate") and len(rates) > 1:
+        raise CaseError(
+            "cannot stand beside learning-rate multipliers: torch ends all groups at it, Paddle at its multiples",
+            key="scheduler.end_rate", found=settings.options["end_rate"], expected="0",
+        )  # fmt: skip
+    main = _main(optimizer, settings)
+    if not settings.warmup_steps:
+        return main
+    steps, start = settings.warmup_steps, settings.warmup_start
+    # LinearLR, made for this, refuses to start at 0.
+    warmup = lr_scheduler.LambdaLR(optimizer, lambda step: start + (1 - start) * min(step, steps) / steps)
+    return lr_scheduler.SequentialLR(optimizer, [warmup, main], milestones=[steps])
+
+
+def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRScheduler:  # noqa: PLR0911  (one for each)
+    """Return the schedule without its warm-up."""
+    args = settings.options
+    match settings.name:
+        case "constant":
+            return lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
+        case "step":
+            return lr_scheduler.StepLR(optimizer, **args)
+        case "multistep":
+            return lr_scheduler.MultiStepLR(optimizer, **args)
+        case "exponential":
+            return lr_scheduler.ExponentialLR(optimizer, **args)
+        case "cosine":
+            return lr_scheduler.CosineAnnealingLR(optimizer, args["total_steps"], eta_min=args["end_rate"])
+        case "polynomial":
+            return _polynomial(optimizer, **args)
+        case _:
+            peaks = [group["lr"] for group in optimizer.param_groups]
+            return lr_scheduler.OneCycleLR(optimizer, max_lr=peaks, cycle_momentum=False, **args)
+
+
+def _polynomial(
+    optimizer: Optimizer, total_steps: int, power: float, end_rate: float, cycle: bool
+) -> lr_scheduler.LRScheduler:
+    """Return torch's PolynomialLR, or, since it can neither end above 0 nor cycle, Paddle's formula as a LambdaLR."""
+    if not end_rate and not cycle:
+        return lr_scheduler.PolynomialLR(optimizer, total_iters=total_steps, power=power)
+    end = end_rate / optimizer.param_groups[0]["lr"]
+
+    def factor(step: int) -> float:
+        length = total_steps * max(1, math.ceil(step / total_steps)) if cycle else total_steps
+        left: float = (1 - min(step, length) / length) ** power
+        return float((1 - end) * left + end)
+
+    return lr_scheduler.LambdaLR(optimizer, factor)
