@@ -134,7 +134,7 @@ def test_the_environment_is_made_under_the_constraints(project, option):
     assert venv == "venv"
     assert pip.endswith("-c constraints.txt --upgrade pip")
     assert "--dry-run --no-deps" in dry
-    assert "-c constraints.txt --build-constraint constraints.txt -e .[cpu,cases]" in install
+    assert "-c constraints.txt --build-constraint constraints.txt -e .[cpu,cases,onnx]" in install
     assert install.endswith("--group dev") == bool(option)
     assert "CUDA" not in done.stderr
     assert not (project.root / "test_tipc/data").exists()

@@ -80,7 +80,7 @@ make_environment() {
   write_state started
   pip_install --upgrade pip
   warn_about_cuda
-  pip_install --build-constraint constraints.txt -e '.[cpu,cases]' "${group[@]}"
+  pip_install --build-constraint constraints.txt -e '.[cpu,cases,onnx]' "${group[@]}"
   write_state "$(fingerprint) $( ((${#group[@]})) && printf dev || printf plain)"
   say "environment ready"
 }

@@ -123,7 +123,7 @@ def _plain_needs(torch: Sequence[Mapping[str, Mapping[str, object]]]) -> list[st
 def _project_needs() -> list[str]:
     # pip reads the tables itself, but torch must stay out; one regular expression spares a TOML parser on 3.10.
     text = (ROOT / "pyproject.toml").read_text()
-    tables = re.findall(r"^(?:dependencies|cpu|cases) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE)
+    tables = re.findall(r"^(?:dependencies|cpu|cases|onnx) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE)
     needs = [need for table in tables for need in re.findall(r'"([^"]+)"', table)]
     return [need for need in needs if re.split(r"[<>=!~ ]", need)[0] not in ("torch", "paddlepaddle")]
 
