@@ -52,4 +52,5 @@ def test_the_projects_needs_come_without_the_frameworks():
     needs = lock._project_needs()
     assert any(need.startswith("numpy") for need in needs)
     assert any(need.startswith("scikit-learn") for need in needs)
-    assert not any(need.startswith(("torch", "paddle")) for need in needs)
+    assert any(need.startswith("paddle2onnx") for need in needs)
+    assert not any(need.startswith(("torch", "paddlepaddle")) for need in needs)
