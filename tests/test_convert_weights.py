@@ -47,7 +47,7 @@ def models(sides):
 
 
 def test_square_linear_is_transposed_by_type(models):
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
 
     reference, port = models
     state = reference.state_dict()
@@ -60,7 +60,8 @@ def test_square_linear_is_transposed_by_type(models):
 
 
 def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
-    from tipchain.paddle_weights import convert_file, load_paddle_weights
+    from tipchain.conversion.convert import convert_file
+    from tipchain.paddle_weights import load_paddle_weights
 
     torch, paddle, _, tiny_paddle = sides
     reference, port = models
@@ -75,7 +76,7 @@ def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
 
 
 def test_all_misfits_are_listed(models):
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
 
     reference, port = models
     state = reference.state_dict()
@@ -97,7 +98,7 @@ def test_all_misfits_are_listed(models):
 
 
 def test_keys_that_the_port_lacks_are_named(sides, models):
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
 
     _, paddle, _, _ = sides
     reference, port = models
@@ -108,8 +109,8 @@ def test_keys_that_the_port_lacks_are_named(sides, models):
 
 
 def test_names_rename_layers_and_tensors(sides, models):
-    from tipchain.layer_types import torch_view
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
+    from tipchain.conversion.paddle_side import torch_view
 
     reference, port = models
     port.fc, port.body = port.head, port.features
@@ -119,35 +120,36 @@ def test_names_rename_layers_and_tensors(sides, models):
     converted = convert_state(reference, reference.state_dict(), port, names)
     assert set(converted) == set(port.state_dict())
     expected = {key for key in reference.state_dict() if not key.endswith("num_batches_tracked")}
-    assert {view.torch_name for view in torch_view(port, names)} == expected
+    assert {slot.name for slot in torch_view(port, names)} == expected
 
 
 def test_torch_view_gives_torch_layout(models):
-    from tipchain.layer_types import torch_view
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
+    from tipchain.conversion.layouts import assemble
+    from tipchain.conversion.paddle_side import torch_view
 
     reference, port = models
     state = reference.state_dict()
     for name, array in convert_state(reference, state, port).items():
         port.state_dict()[name].set_value(array)
-    views = list(torch_view(port))
-    buffers = {view.torch_name for view in views if view.kind == "buffer"}
+    slots = list(torch_view(port))
+    buffers = {slot.name for slot in slots if slot.kind == "buffer"}
     assert buffers == {"features.1.running_mean", "features.1.running_var"}
-    for view in views:
-        array = view.tensor.numpy()
-        expected = state[view.torch_name].numpy()
-        np.testing.assert_array_equal(array.T if view.transpose else array, expected)
+    for slot in slots:
+        found = assemble([part.tensor.numpy() for part in slot.parts], slot)
+        np.testing.assert_array_equal(found, state[slot.name].numpy())
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "MultiheadAttention", "Bilinear"])
-def test_layers_that_pack_differently_are_refused(sides, kind):
-    from tipchain.paddle_weights import convert_state
+def test_paddle_layers_of_unknown_types_are_refused(sides):
+    from tipchain.conversion.convert import convert_state
+    from tipchain.conversion.paddle_side import torch_view
 
     torch, paddle, _, _ = sides
-    layer = getattr(torch.nn, kind)(*((4, 4, 4) if kind == "Bilinear" else (4, 4)))
-    reference = torch.nn.ModuleDict({"part": layer})
-    with pytest.raises(WeightsError, match=rf"not supported: part\.\S+ belongs to a {kind}"):
-        convert_state(reference, reference.state_dict(), paddle.nn.Linear(2, 2))
+    port = paddle.nn.LayerDict({"part": paddle.nn.SpectralNorm([2, 3])})
+    with pytest.raises(WeightsError, match=r"not supported: part\.weight_u belongs to a SpectralNorm"):
+        convert_state(torch.nn.Linear(2, 3), torch.nn.Linear(2, 3).state_dict(), port)
+    with pytest.raises(WeightsError, match="not supported"):
+        list(torch_view(port))
 
 
 def test_subclasses_and_own_parameters(sides):
@@ -163,8 +165,11 @@ def test_subclasses_and_own_parameters(sides):
 
     rule = rule_for(Mine(2, 2), "torch")
     assert rule is not None
-    assert rule.transposed == {"weight"}
-    assert rule_for(Recurrent(2, 2), "paddle") is None
+    assert rule.kind == "Linear"
+    rule = rule_for(Recurrent(2, 2), "paddle")
+    assert rule is not None
+    assert rule.kind == "LSTM"
+    assert rule_for(paddle.nn.SpectralNorm([2, 3]), "paddle") is None
     assert rule_for(tiny_torch.build_model(), "torch") is OWN
     assert rule_for(tiny_paddle.build_model(), "paddle") is OWN
 
@@ -181,7 +186,7 @@ def test_subclasses_and_own_parameters(sides):
     ],
 )
 def test_other_layers_go_straight(sides, torch_type, paddle_type, args):
-    from tipchain.paddle_weights import convert_state
+    from tipchain.conversion.convert import convert_state
 
     torch, paddle, _, _ = sides
     reference = getattr(torch.nn, torch_type)(*args)
@@ -204,7 +209,8 @@ class Bomb:
 def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_path):
     import pickle
 
-    from tipchain.paddle_weights import convert_file, load_paddle_weights
+    from tipchain.conversion.convert import convert_file
+    from tipchain.paddle_weights import load_paddle_weights
 
     torch, *_ = sides
     reference, port = models
@@ -229,7 +235,7 @@ def test_truncated_paddle_file(sides, models, tmp_path):
 
 
 def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
-    from tipchain.paddle_weights import convert_file
+    from tipchain.conversion.convert import convert_file
 
     torch, paddle, *_ = sides
     reference, port = models

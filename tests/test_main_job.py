@@ -113,7 +113,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     """The square Linear: its shape cannot tell, and the converted file's shapes all fit."""
     rules = clone / "tipchain" / "layer_types.py"
     text = rules.read_text()
-    sabotaged = text.replace('paddle=("Linear",), transposed=frozenset({"weight"})', 'paddle=("Linear",)', 1)
+    sabotaged = text.replace('transposed=frozenset({"weight", ', "transposed=frozenset({", 1)
     assert sabotaged != text
     rules.write_text(sabotaged)
     case = clone / "tests" / "cases" / "tiny"

@@ -55,7 +55,7 @@ def test_losses_agree(sides):
 
 
 def test_models_agree_with_converted_weights(sides):
-    from tipchain.weight_conversion import convert_state
+    from tipchain.conversion.convert import convert_state
 
     torch, paddle, torch_side, paddle_side = sides
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""``tipchain convert-weights``: make a Paddle weight file from a torch one."""
+"""``tipchain convert-weights``: make a Paddle weight file from a torch one, or a torch one from a Paddle one."""
 
 from __future__ import annotations
 
@@ -11,36 +11,67 @@ from typing import Any
 from tipchain.errors import InputError, UsageError
 from tipchain.outcome import ExitCode
 
+SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
+"""What files of either framework are called; both may also be ``.safetensors``."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--torch", type=Path, required=True, help="torch weight file (.pth, .safetensors)")
-    parser.add_argument("--paddle", type=Path, required=True, help="Paddle weight file to write (.pdparams)")
+    parser.add_argument(
+        "--torch", type=Path, required=True, help="torch weight file (.pth, .pt, .safetensors)"
+    )
+    parser.add_argument(
+        "--paddle", type=Path, required=True, help="Paddle weight file (.pdparams, .safetensors)"
+    )
+    parser.add_argument(
+        "--to", choices=("paddle", "torch"), default="paddle", help="which of the two is written (default: paddle)"
+    )  # fmt: skip
     parser.add_argument("--case", type=Path, help="case that names both models, such as configs/alexnet.yaml")
     parser.add_argument(
         "--torch-model", metavar="MODULE:CALLABLE", help="builds the torch model, without a case"
     )
     parser.add_argument("--paddle-model", metavar="MODULE:CALLABLE", help="builds the Paddle model")
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
-    parser.add_argument("--names", type=Path, help="YAML file: Paddle's name by torch's, where they differ")
+    parser.add_argument(
+        "--names", type=Path, help="YAML file: Paddle's name by torch's, of layers or tensors"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, verify, and say what was written.
+    """Convert, verify, and say what was written and what was matched by structure.
 
     Raises:
         UsageError: arguments that do not fit together.
-        WeightsError: a weight file that cannot be used or written.
+        WeightsError: a weight file that cannot be used or written, or tensors that could not be matched.
     """
+    _check_suffixes(args.torch, args.paddle)
     torch_model, paddle_model, names = _models(args)
     if args.names is not None:
         names = read_names(args.names)
-    from tipchain.paddle_weights import convert_file
+    from tipchain.conversion.convert import convert_file, convert_file_back
 
-    convert_file(torch_model, args.torch, paddle_model, args.paddle, names)
-    count = len(torch_model.state_dict())
-    print(f"wrote {args.paddle}: {count} torch tensors converted and verified by loading")
+    if args.to == "paddle":
+        done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names)
+        kept = "left behind, for Paddle has none"
+    else:
+        done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names)
+        kept = "as the torch model has it, for Paddle has none"
+    for old, new in done.match.by_structure:
+        print(f"matched by structure: {old or '(the model)'} -> {new or '(the model)'}")
+    for leaf in dict.fromkeys(name.rpartition(".")[2] for name in done.kept):
+        count = sum(name.rpartition(".")[2] == leaf for name in done.kept)
+        print(f"{leaf} ({count} times): {kept}")
+    written = args.paddle if args.to == "paddle" else args.torch
+    print(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading")
     return ExitCode.PASSED
+
+
+def _check_suffixes(torch: Path, paddle: Path) -> None:
+    """Refuse names that say the other framework: most likely the two were exchanged."""
+    for flag, path, other in (("--torch", torch, "paddle"), ("--paddle", paddle, "torch")):
+        if path.suffix in SUFFIXES[other]:
+            own = ", ".join((*SUFFIXES["torch" if other == "paddle" else "paddle"], ".safetensors"))
+            raise UsageError(f"{flag} {path}: {path.suffix} is a {other} file\n  expected: {own}")
 
 
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str]]:
@@ -91,16 +122,15 @@ def read_names(path: Path) -> dict[str, str]:
     """Return the mapping of names in a YAML file.
 
     Raises:
-        InputError: it cannot be read, or is no mapping of text to text.
+        InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
     """
-    import yaml
+    from tipchain.yaml_lines import load_yaml
 
-    try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError("cannot be read", file=path, found=error) from error
-    if not isinstance(found, dict) or not all(isinstance(x, str) for pair in found.items() for x in pair):
-        raise InputError(
-            "is no mapping of names", file=path, expected="lines such as  backbone.fc: classifier.0"
-        )
-    return found
+    document = load_yaml(path, InputError, "a mapping of names")
+    for key, value in document.data.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InputError(
+                "is no name", file=path, line=document.line((str(key),)), key=str(key), found=repr(value),
+                expected="text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)",
+            )  # fmt: skip
+    return dict(document.data)

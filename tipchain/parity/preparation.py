@@ -33,6 +33,7 @@ class Prepared:
         digests: by stage, what its result depends on, by the names in its ``uses``.
         inputs: by stage, the dump of the fake inputs, where it needs one.
         weights: by stage, the weights, where it needs them and they could be had.
+        names: by stage, Paddle's name by torch's, where the conversion of weights found some.
         failures: by stage, why it cannot run.
     """
 
@@ -41,6 +42,7 @@ class Prepared:
     digests: Mapping[str, Mapping[str, str]]
     inputs: Mapping[str, Path] = field(default_factory=dict)
     weights: Mapping[str, WeightFiles] = field(default_factory=dict)
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def needs(self, stage: str, side: str) -> Needs:
@@ -50,6 +52,7 @@ class Prepared:
             inputs=str(inputs.resolve()) if inputs else "",
             weights=str(weights.paths[side].resolve()) if weights else "",
             weights_sha256=weights.sha256.get(side, "") if weights else "",
+            names=self.names.get(stage, {}),
             digests=self.digests[stage],
         )
 
@@ -72,7 +75,8 @@ def prepare(
         work.prepare(stage)
     return Prepared(
         train_data=work.train_data, eval_data=work.eval_data, digests=work.digests, inputs=work.inputs,
-        weights=work.weights, failures=work.failures,
+        weights=work.weights, names={stage: work.names(stage) for stage in work.digests},
+        failures=work.failures,
     )  # fmt: skip
 
 
@@ -113,6 +117,11 @@ class _Work:
         self.digests[stage] = digests
         if reasons:
             self.failures[stage] = "\n".join(dict.fromkeys(reasons))
+
+    def names(self, stage: str) -> Mapping[str, str]:
+        """Return the names that converting weights found for the model of ``stage``, even if it uses no weights."""
+        made = self._made.get(("weights", self.case.for_stage(stage).variant))
+        return made[1].names if isinstance(made, tuple) and isinstance(made[1], WeightFiles) else {}
 
     def _make(self, name: str, case: Case) -> tuple[str, Path | WeightFiles | None]:
         """Return the digest of what a stage uses, with the file or files where there are some."""

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,14 @@ class Needs:
     Attributes:
         inputs: the dump of fake inputs; empty where the stage needs none.
         weights: weight file of this side, with its SHA-256; empty where the stage needs none.
+        names: Paddle's name by torch's, as the conversion of the weights found them.
         digests: what the result depends on, by the names in a stage's ``uses``.
     """
 
     inputs: str = ""
     weights: str = ""
     weights_sha256: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[str, str]
 
 
@@ -110,6 +112,8 @@ def run_job(job: Job, emit: Emit) -> None:
 def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
     """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
     needs, seen = job.needs[stage], case.for_stage(stage)
+    if needs.names:
+        seen = replace(seen, weights=replace(seen.weights, names=needs.names))
     bench = benches.get(seen.variant)
     if bench is None or (needs.inputs and not bench.inputs) or (needs.weights and bench.weights is None):
         inputs = load_record(Path(needs.inputs)).arrays if needs.inputs else {}

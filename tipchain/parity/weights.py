@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from tipchain.parity.case import SIDES, Case, load_case, resolve
 from tipchain.parity.data_digest import data_digest
 from tipchain.runs import atomic_write, replacing_path
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,13 @@ class WeightFiles:
         paths: weight file by side.
         sha256: checksum of each file, by side; "" where unknown.
         digest: SHA-256 of the torch file's tensors, the identity that dumps carry.
+        names: Paddle's name by torch's where they differ, with those that structure told.
     """
 
     paths: Mapping[str, Path]
     sha256: Mapping[str, str]
     digest: str
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Path]:
@@ -114,7 +116,10 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
     package = Path(tipchain.__file__).parent
-    converters = [package / "paddle_weights.py", package / "layer_types.py"]
+    converters = [
+        *(package / name for name in ("layer_types.py", "paddle_weights.py", "torch_weights.py")),
+        *sorted((package / "conversion").glob("*.py")),
+    ]
     paddle_recipe = {
         **torch_recipe,
         "paddle_model": case.sides["paddle"].model,
@@ -186,6 +191,7 @@ def _files(folder: Path) -> WeightFiles:
         paths={side: folder / entry["path"] for side, entry in entries.items()},
         sha256={side: entry["sha256"] for side, entry in entries.items()},
         digest=manifest["digest"],
+        names=entries.get("paddle", {}).get("names", {}),
     )
 
 
@@ -243,10 +249,11 @@ def make(job: _Job) -> None:
         ),
     }
     if "paddle" in job.sides:
-        _convert(case, model, torch_path, folder / "paddle.pdparams")
-        result["paddle"] = _entry(
-            folder / "paddle.pdparams", folder, job.recipe["paddle"], _sources(case.root)
-        )
+        names = _convert(case, model, torch_path, folder / "paddle.pdparams")
+        result["paddle"] = {
+            **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], _sources(case.root)),
+            "names": names,
+        }
     atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
 
 
@@ -287,20 +294,23 @@ def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
     return state
 
 
-def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) -> None:
-    from tipchain.paddle_weights import convert_file
+def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) -> dict[str, str]:
+    """Write the Paddle file; return the names under which the port's tensors are torch's."""
+    from tipchain.conversion.convert import convert_file
     from tipchain.parity.frameworks import load_framework
 
     paddle = load_framework("paddle")
     port = paddle.build(resolve(case.sides["paddle"].model, case.root), case.model_args)
-    convert_file(torch_model, torch_path, port, paddle_path, case.weights.names)
+    return dict(convert_file(torch_model, torch_path, port, paddle_path, case.weights.names).match.names)
 
 
 def state_digest(state: Mapping[str, Any]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
+    from tipchain.torch_weights import array_of
+
     digest = hashlib.sha256()
     for name in sorted(state):
-        array = np.ascontiguousarray(state[name].detach().cpu().numpy())
+        array = np.ascontiguousarray(array_of(state[name]))
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.conversion.layouts import Slot
+from tipchain.conversion.paddle_side import torch_view
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
 from tipchain.paddle_loading import load_batches
@@ -137,19 +139,30 @@ class PaddleFramework:
 
     def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout."""
-        for name, tensor, transposed in self._entries(model, names, "parameter"):
-            yield name, self._oriented(tensor, transposed)
+        for slot in self._slots(model, names, "parameter"):
+            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
     def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield the gradient of every parameter that has one."""
-        for name, tensor, transposed in self._entries(model, names, "parameter"):
-            if tensor.grad is not None:
-                yield name, self._oriented(tensor.grad, transposed)
+        """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero."""
+        for slot in self._slots(model, names, "parameter"):
+            found = [part.tensor.grad for part in slot.parts]
+            if any(one is not None for one in found):
+                zeros = self.paddle.zeros_like
+                yield (
+                    slot.name,
+                    self._whole(
+                        slot,
+                        [
+                            zeros(part.tensor) if one is None else one
+                            for part, one in zip(slot.parts, found, strict=True)
+                        ],
+                    ),
+                )
 
     def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer."""
-        for name, tensor, transposed in self._entries(model, names, "buffer"):
-            yield name, self._oriented(tensor, transposed)
+        for slot in self._slots(model, names, "buffer"):
+            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
     def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with Paddle's DataLoader."""
@@ -170,13 +183,15 @@ class PaddleFramework:
         for image, label, files in load_batches(dataset, Fixed()):
             yield image, label, [str(file) for file in files]
 
-    def _oriented(self, tensor: Any, transposed: bool) -> Array:
+    def _whole(self, slot: Slot, tensors: Sequence[Any]) -> Array:
+        """Return torch's array of a slot, given what Paddle keeps in its parts."""
         # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
-        return self.array(self.paddle.t(tensor.detach()).contiguous() if transposed else tensor)
+        pieces = [
+            self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
+            for part, tensor in zip(slot.parts, tensors, strict=True)
+        ]
+        whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return whole.reshape(slot.shape)
 
-    def _entries(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[tuple[str, Any, bool]]:
-        from tipchain.layer_types import torch_view
-
-        for entry in torch_view(model, names):
-            if entry.kind == kind:
-                yield entry.torch_name, entry.tensor, entry.transpose
+    def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[Slot]:
+        return (slot for slot in torch_view(model, names) if slot.kind == kind)

@@ -1,0 +1,226 @@
+"""The layers of a Paddle model, in torch's terms, and its live tensors under torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tipchain.conversion.layouts import UNSUPPORTED, LayerTensors, Part, Shape, Slot, TensorKind, dtype_name
+from tipchain.conversion.packed import cell_tensors, packed_tensors
+from tipchain.conversion.reparametrized import magnitude_shape
+from tipchain.errors import WeightsError
+from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
+
+
+def paddle_layers(
+    model: Any, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
+) -> list[LayerTensors]:
+    """Return the layers of a Paddle model that hold tensors, in torch's terms and in order of declaration.
+
+    Args:
+        model: a ``paddle.nn.Layer``.
+        names: Paddle's name by torch's, of tensors or of layers (a prefix; the longest wins), where they differ.
+            ``"a + b"`` names several tensors that torch keeps as one, joined along its first axis. Naming what
+            is inside a layer that torch packs otherwise (``attn.q_proj``) opens that layer.
+        open_: paths of further layers to open.
+    """
+    names = names or {}
+    joined = {torch: split_names(paddle) for torch, paddle in names.items() if "+" in paddle}
+    inverse = {paddle: torch for torch, paddle in names.items() if "+" not in paddle}
+    targets = {*inverse, *(one for many in joined.values() for one in many)}
+    walk = _PaddleWalk(model, inverse, targets, open_)
+    found = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
+    return _join_slots(found, joined) if joined else found
+
+
+def split_names(target: str) -> list[str]:
+    """Return the names in ``"a + b + c"``."""
+    return [one.strip() for one in target.split("+")]
+
+
+@dataclass(slots=True)
+class _PaddleWalk:
+    model: Any
+    inverse: Mapping[str, str]
+    targets: set[str]
+    open: frozenset[str]
+    names: dict[int, list[str]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.model.state_dict().items():
+            self.names.setdefault(id(tensor), []).append(name)
+
+    def layers(
+        self, layer: Any, path: str, torch_path: str, skip: frozenset[int] = frozenset()
+    ) -> Iterator[LayerTensors]:
+        """Yield the layer at ``path`` and those inside, without the tensors in ``skip``."""
+        rule = rule_for(layer, "paddle")
+        packed = packed_tensors(layer)
+        if packed is not None:
+            kind, tensors = packed
+            if not self._opened(path, [one.tensors for one in tensors]):
+                slots = [
+                    self._slot(
+                        torch_path, one.leaf, [(tensor, one.transpose) for tensor in one.tensors],
+                        "parameter", self._inside_names(path, one.tensors[0]), fixed=one.fixed,
+                    )
+                    for one in tensors
+                ]  # fmt: skip
+                yield LayerTensors(
+                    path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True
+                )
+                skip |= {id(tensor) for one in tensors for tensor in one.tensors}
+            else:  # the layer's own names for tensors of the layers inside
+                inside = {id(tensor) for child in layer.children() for tensor in child.state_dict().values()}
+                yield from self._inside(layer, path, torch_path, skip, OWN)
+                skip |= inside
+                yield self._plain(layer, path, torch_path, OWN, skip)
+                return
+            rule = OWN
+        yield self._plain(layer, path, torch_path, rule, skip)
+        yield from self._inside(layer, path, torch_path, skip, rule or OWN)
+
+    def _inside(
+        self, layer: Any, path: str, torch_path: str, skip: frozenset[int], rule: LayerRule
+    ) -> Iterator[LayerTensors]:
+        torch_names = {paddle: torch for torch, paddle in rule.children.items()}
+        for name, child in layer._sub_layers.items():  # noqa: SLF001
+            if child is not None:
+                here = join(path, name)
+                there = join(torch_path, torch_names.get(name, name))
+                there = self.inverse.get(here, there)
+                yield from self.layers(child, here, there, skip)
+
+    def _opened(self, path: str, tensors: Sequence[tuple[Any, ...]]) -> bool:
+        """Tell whether a name goes to a layer inside, or to a piece of a tensor that torch has whole."""
+        if path in self.open:
+            return True
+        start = f"{path}." if path else ""
+        for name in self.targets:
+            if name.startswith(start) and name != path:
+                inside = [ids for ids in tensors if any(self._below(name, one) for one in ids)]
+                if inside and (len(inside[0]) > 1 or name not in self._names(inside[0][0])):
+                    return True
+        return False
+
+    def _below(self, name: str, tensor: Any) -> bool:
+        return any(one == name or one.startswith(f"{name}.") for one in self._names(tensor))
+
+    def _names(self, tensor: Any) -> list[str]:
+        return self.names.get(id(tensor), [])
+
+    def _inside_names(self, path: str, tensor: Any) -> list[str]:
+        start = f"{path}." if path else ""
+        return [name for name in self._names(tensor) if name.startswith(start)]
+
+    def _plain(
+        self, layer: Any, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
+    ) -> LayerTensors:
+        """Return the tensors that the layer at ``path`` itself holds."""
+        held = [one for one in _own_tensors(layer) if id(one[2]) not in skip]
+        if rule is None:
+            kind, rule = f"{UNSUPPORTED}{type(layer).__name__}", OWN
+        else:
+            kind = rule.kind
+        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
+        leaves = {paddle: torch for torch, paddle in rule.renamed.items()}
+        slots = []
+        for own, tensor_kind, tensor in held:
+            leaf = leaves.get(own, own)
+            slot = self._slot(
+                torch_path, leaf, [(tensor, leaf in rule.transposed and tensor.ndim == 2)],
+                "buffer" if leaf in rule.buffers else tensor_kind, [join(path, own)], fixed=leaf in fixed,
+            )  # fmt: skip
+            slots.append(replace(slot, shape=_torch_shape(layer, rule.kind, leaf, slot)))
+        return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
+
+    def _slot(
+        self, torch_path: str, leaf: str, tensors: Sequence[tuple[Any, bool]],
+        kind: TensorKind, own: Sequence[str], *, fixed: bool,
+    ) -> Slot:  # fmt: skip
+        again = all(id(tensor) in self.seen for tensor, _ in tensors)
+        self.seen.update(id(tensor) for tensor, _ in tensors)
+        parts = tuple(
+            Part(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
+            for tensor, transpose in tensors
+        )
+        given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
+        return Slot(
+            name=given[0] if given else join(torch_path, leaf), leaf=leaf, shape=_stacked([part.shape for part in parts]),
+            dtype=dtype_name(parts[0].tensor), kind=kind, parts=parts, fixed=fixed, again=again,
+        )  # fmt: skip
+
+
+def _own_tensors(layer: Any) -> Iterator[tuple[str, TensorKind, Any]]:
+    for leaf, tensor in layer._parameters.items():  # noqa: SLF001
+        if tensor is not None:
+            yield leaf, "parameter", tensor
+    hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
+    for leaf, tensor in layer._buffers.items():  # noqa: SLF001
+        if tensor is not None and leaf not in hidden:
+            yield leaf, "buffer", tensor
+
+
+def _stacked(shapes: Sequence[Shape]) -> Shape:
+    if len(shapes) == 1:
+        return shapes[0]
+    return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+
+def _torch_shape(layer: Any, kind: str, leaf: str, slot: Slot) -> Shape:
+    """Return torch's shape of a tensor that Paddle keeps with other axes of the same size."""
+    if kind == "LayerNorm" and leaf in ("weight", "bias"):
+        return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
+    if kind == "Bilinear" and leaf == "bias":
+        return slot.shape[-1:]  # Paddle's is a row
+    found = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
+    return slot.shape if found is None else found
+
+
+def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Sequence[str]]) -> list[LayerTensors]:
+    """Return the layers with the slots that ``joined`` names made one."""
+    slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
+    made: list[LayerTensors] = []
+    used: set[int] = set()
+    for torch_name, targets in joined.items():
+        pieces = [slots[name] for name in targets if name in slots]
+        if len(pieces) < len(targets):
+            continue  # said where names are checked
+        whole = replace(
+            pieces[0], name=torch_name, leaf=torch_name, shape=_stacked([piece.shape for piece in pieces]),
+            parts=tuple(part for piece in pieces for part in piece.parts),
+        )  # fmt: skip
+        made.append(
+            LayerTensors(path=" + ".join(targets), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
+        )
+        used.update(id(piece) for piece in pieces)
+    kept = [
+        replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers
+    ]
+    return [layer for layer in kept if layer.slots] + made
+
+
+def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[Slot]:
+    """Yield every parameter and persistent buffer of a Paddle model as torch has it.
+
+    A tensor that several layers share comes once, under its first name; a bias that a recurrent layer of Paddle
+    keeps as a constant zero, and torch not at all, does not come.
+
+    Args:
+        model: a ``paddle.nn.Layer``.
+        names: as for `paddle_layers`.
+
+    Raises:
+        WeightsError: a layer's type decides about its tensors in a way not known here.
+    """
+    for layer in paddle_layers(model, names):
+        for slot in layer.slots:
+            if layer.kind.startswith(UNSUPPORTED):
+                raise WeightsError(
+                    "this layer's type is not supported: how it stores its tensors for torch is not known",
+                    key=slot.parts[0].names[0], found=f"paddle.nn.{layer.kind.removeprefix(UNSUPPORTED)}",
+                )  # fmt: skip
+            if not slot.fixed and not slot.again:
+                yield slot
