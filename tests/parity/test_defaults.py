@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.parity.defaults import DEFAULTS, is_looser, tolerance_for
-from tipchain.parity.stage_table import STAGES
+from tipchain.stage_table import STAGES
 from tipchain.parity.tolerance import Tolerance
 
 
