@@ -72,6 +72,7 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             reference="training",
             solo=True,
             trains=False,
+            judge="inference",
         ),
         "distributed": StageInfo(
             builders=("model", "loss", "optimizer"),
@@ -79,6 +80,8 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             prefix="distributed",
             reference="single",
             solo=True,
+            judge="distributed",
+            tensors=True,
         ),
     }
 )

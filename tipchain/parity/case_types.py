@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
+from tipchain.parity.settings.distributed import DistributedSettings
+from tipchain.parity.settings.inference import InferenceSettings
 from tipchain.parity.settings.loss import LossSettings
 from tipchain.parity.tolerance import Tolerance
 
@@ -184,6 +186,8 @@ class Case:
     known_deviations: tuple[KnownDeviation, ...]
     overrides: Mapping[str, Override]
     seed: int
+    inference: InferenceSettings = field(default_factory=InferenceSettings)
+    distributed: DistributedSettings = field(default_factory=DistributedSettings)
     variant: str = ""
 
     def for_stage(self, stage: str) -> Case:

@@ -30,7 +30,13 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "init": {"*": EXACT},
     "train": {"*": Tolerance(threshold=0.15)},
     "inference": {"*": Tolerance(threshold=1e-5)},
-    "distributed": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
+    "distributed": {
+        "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+        "loss_*": Tolerance(rtol=1e-5, atol=1e-7),
+        # Of the largest RMS update.
+        "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+        "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+    },
 }
 STRICT: Mapping[str, Mapping[str, Tolerance]] = {"forward": {"*": Tolerance(threshold=1e-6)}}
 

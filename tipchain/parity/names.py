@@ -18,8 +18,9 @@ def dump_name(stage: str, side: str) -> str:
 
 
 def tensors_name(stage: str, side: str) -> str:
-    """Return the name of the safetensors file beside the dump."""
-    return f"{prefix(stage)}_{side}.safetensors"
+    """Return the name of the safetensors file beside the dump; ``"torch"`` stands for the reference."""
+    role = INFO[stage].reference if side == "torch" and INFO[stage].solo else side
+    return f"{prefix(stage)}_{role}.safetensors"
 
 
 def log_name(stage: str) -> str:

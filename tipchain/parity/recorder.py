@@ -203,6 +203,8 @@ def save_recording(job: Job, bench: Bench, stage: str, recording: Recording, dev
     }
     save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)
     if recording.reference is not None:
+        if recording.reference_tensors:
+            save_tensors(folder / tensors_name(stage, "torch"), recording.reference_tensors)
         meta = {**meta, "side": INFO[stage].reference}
         save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
 

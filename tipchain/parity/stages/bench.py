@@ -22,12 +22,14 @@ class Recording:
         tensors: large captures, for the safetensors file beside it.
         details: facts for the JSON beside it.
         reference: the reference's dump, of a stage that holds the port against itself.
+        reference_tensors: its large captures.
     """
 
     arrays: Mapping[str, Array]
     tensors: Mapping[str, Array] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     reference: Mapping[str, Array] | None = None
+    reference_tensors: Mapping[str, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,143 @@
+"""Inference: one exported program, in Paddle Inference and in onnxruntime, held against the training engine.
+
+Keys are ``<engine>/<output>@batch=<n>`` with the engines ``paddle_inference`` and ``onnx``; the reference's dump has
+the training engine's outputs under the same keys.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import parse_device
+from tipchain.paddle_export import Array, EngineError, Predictor, output_tensors, save_program
+from tipchain.parity.case_types import LABEL
+from tipchain.parity.frameworks.base import flatten_outputs
+from tipchain.parity.onnx_engine import HOW_TO_INSTALL, Ended, OnnxProcess, missing_packages
+from tipchain.parity.stages.batches import fake_batch
+from tipchain.parity.stages.bench import Bench, Recording
+
+PADDLE, ONNX = "paddle_inference", "onnx"
+Batches = Mapping[str, Mapping[str, Array]]
+"""Inputs by name, by the batch's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the training engine makes of the batches.
+
+    Attributes:
+        outputs: by batch, the outputs in the exported program's order.
+        names: of these outputs.
+        repeats: whether the same batch gave the same outputs when it ran once more.
+    """
+
+    outputs: Mapping[str, Sequence[Array]]
+    names: Sequence[str]
+    repeats: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What an engine made of them: `Ended`, or why it was left out."""
+
+    ended: Ended = field(default_factory=Ended)
+    skipped: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the dump's JSON says about it."""
+        return {"skipped": self.skipped, "errors": self.ended.errors, "versions": self.ended.versions}
+
+
+def record(bench: Bench) -> Recording:
+    """Outputs of both engines as the port's dump, those of the eager model in eval mode as the reference's."""
+    settings, model = bench.case.inference, bench.eval_model()
+    batches = {f"batch={size}": _inputs(bench, size) for size in settings.batch_sizes}
+    expected = _run_model(bench, model, batches)
+    with tempfile.TemporaryDirectory(prefix="inference.", dir=bench.folder) as name:
+        folder = Path(name)
+        save_program(
+            model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder
+        )
+        engines = _run_engines(bench, folder, batches)
+    return _recording(expected, engines)
+
+
+def _inputs(bench: Bench, size: int) -> dict[str, Array]:
+    return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
+
+
+def _run_model(bench: Bench, model: Any, batches: Batches) -> Expected:
+    outputs: dict[str, list[Array]] = {}
+    names: list[str] = []
+    for batch, inputs in batches.items():
+        names, outputs[batch] = _eager(bench, model, inputs)
+    first = next(iter(batches))
+    _, again = _eager(bench, model, batches[first])
+    repeats = all(
+        np.array_equal(one, other, equal_nan=True) for one, other in zip(outputs[first], again, strict=True)
+    )
+    return Expected(outputs=outputs, names=names, repeats=repeats)
+
+
+def _eager(bench: Bench, model: Any, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
+    """Return names and values of the model's outputs, in the exported program's order."""
+    framework = bench.framework
+    with framework.inference():
+        output = model(*(framework.tensor(array) for array in inputs.values()))
+    named = flatten_outputs(framework, output, bench.case.outputs)
+    names: dict[int, list[str]] = {}
+    for name, tensor in named.items():
+        names.setdefault(id(tensor), []).append(name)  # a tensor returned twice has two names
+    ordered = output_tensors(output)
+    return [names[id(tensor)].pop(0) for tensor in ordered], [framework.array(tensor) for tensor in ordered]
+
+
+def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engine]:
+    if not bench.case.inference.onnx:
+        return {PADDLE: _run_paddle_inference(bench, folder, batches)}
+    missing = missing_packages()
+    if missing:
+        reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
+        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: Engine(skipped=reason)}
+    log = bench.folder / "inference_onnx.log"
+    with OnnxProcess(folder, opset=bench.case.inference.opset, batches=batches, log=log) as process:
+        engines = {PADDLE: _run_paddle_inference(bench, folder, batches)}
+        return {**engines, ONNX: Engine(ended=process.result())}
+
+
+def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engine:
+    device = parse_device(getattr(bench.framework, "place", "cpu"))
+    versions = bench.framework.versions()
+    try:
+        predictor = Predictor(folder, device=device, threads=int(os.environ.get("OMP_NUM_THREADS", "1")))
+    except EngineError as error:
+        return Engine(ended=Ended(errors={"": str(error)}, versions=versions))
+    outputs: dict[str, Sequence[Array]] = {}
+    errors: dict[str, str] = {}
+    for batch, inputs in batches.items():
+        try:
+            outputs[batch] = predictor.run(inputs)
+        except EngineError as error:  # noqa: PERF203  (the other batches still count)
+            errors[batch] = str(error)
+    return Engine(ended=Ended(outputs=outputs, errors=errors, versions=versions))
+
+
+def _recording(expected: Expected, engines: Mapping[str, Engine]) -> Recording:
+    """Put each engine's outputs beside the training engine's; what an engine could not run has no key."""
+    arrays: dict[str, Array] = {}
+    reference: dict[str, Array] = {}
+    for name, engine in engines.items():
+        for batch, outputs in engine.ended.outputs.items():
+            keys = [f"{name}/{output}@{batch}" for output in expected.names]
+            extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
+            reference |= dict(zip(keys, expected.outputs[batch], strict=True))
+            arrays |= dict(zip([*keys, *extra], outputs, strict=False))
+    facts = {"engines": {name: engine.facts() for name, engine in engines.items()}}
+    return Recording(arrays=arrays, reference=reference, details={**facts, "repeats": expected.repeats})
