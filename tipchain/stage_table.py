@@ -57,8 +57,10 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             judge="backward",
             tensors=True,
         ),
-        "train_data": StageInfo(builders=("dataset",), uses=("train_data", "settings"), prefix="train_data"),
-        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init"),
+        "train_data": StageInfo(
+            builders=("dataset",), uses=("train_data", "settings"), prefix="train_data", judge="train_data"
+        ),
+        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init", judge="init"),
         "train": StageInfo(
             builders=("model", "loss", "optimizer", "dataset", "metric"),
             uses=("train_data", "eval_data", "weights", "settings"),

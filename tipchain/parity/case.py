@@ -22,7 +22,7 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
-from tipchain.parity.settings import distributed, inference, loss
+from tipchain.parity.settings import distributed, inference, init, loss, train_data
 from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
@@ -64,6 +64,8 @@ def _case(reader: Reader, file: Path) -> Case:
         train=read_train(reader),
         data=read_data(reader),
         loss=loss.read(reader),
+        init=init.read(reader),
+        training_data=train_data.read(reader),
         inference=inference.read(reader),
         distributed=distributed.read(reader),
         optimizer_args=reader.args("optimizer"),

@@ -10,11 +10,13 @@ from typing import Any
 from tipchain.modes import DIGITS, Mode
 from tipchain.parity.settings.distributed import DistributedSettings
 from tipchain.parity.settings.inference import InferenceSettings
+from tipchain.parity.settings.init import InitSettings
 from tipchain.parity.settings.loss import LossSettings
+from tipchain.parity.settings.train_data import TrainDataSettings
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
-BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric")
+BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")  # fmt: skip
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 LABEL = "label"
 """The input that goes to the loss instead of the model."""
@@ -32,6 +34,8 @@ class Side:
     dataset: str | None = None
     transforms: str | None = None
     metric: str | None = None
+    loader: str | None = None
+    augmentation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +192,8 @@ class Case:
     seed: int
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     distributed: DistributedSettings = field(default_factory=DistributedSettings)
+    init: InitSettings = field(default_factory=InitSettings)
+    training_data: TrainDataSettings = field(default_factory=TrainDataSettings)
     variant: str = ""
 
     def for_stage(self, stage: str) -> Case:

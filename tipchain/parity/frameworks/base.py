@@ -50,6 +50,9 @@ class Framework(Protocol):
             MissingFrameworkError: no such device.
         """
 
+    def seed(self, seed: int) -> None:
+        """Seed every generator that user code may draw from: the framework's, numpy's and Python's."""
+
     def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
         """Return the model on the chosen device."""
 

@@ -80,10 +80,14 @@ class PaddleFramework:
             self.place = f"gpu:{device.index}"
             paddle.set_flags({"FLAGS_cudnn_deterministic": True})
         paddle.set_device(self.place)
-        paddle.seed(seed)
+        self.seed(seed)
+        return str(paddle.device.cuda.get_device_name(device.index)) if device.is_gpu else "cpu"
+
+    def seed(self, seed: int) -> None:
+        """Seed paddle's, numpy's and Python's generators."""
+        self.paddle.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
         random.seed(seed)
-        return str(paddle.device.cuda.get_device_name(device.index)) if device.is_gpu else "cpu"
 
     def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
         """Return the layer; it lives on the device that `configure` chose."""

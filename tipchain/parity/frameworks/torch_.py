@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -74,9 +75,14 @@ class TorchFramework:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False
-        torch.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        self.seed(seed)
         return torch.cuda.get_device_name(self.device) if device.is_gpu else "cpu"
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's, numpy's and Python's generators."""
+        self.torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
 
     def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
         """Return the module on the chosen device."""

@@ -11,13 +11,13 @@ from tipchain.parity.record import Record
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the arrays, then the file names in order."""
-    files = Judged(verdicts=tuple(_judge_files(dumps)), notes=tuple(_kept_batches(dumps.reference)))
+    files = Judged(verdicts=tuple(judge_files(dumps)), notes=tuple(_kept_batches(dumps.reference)))
     return plain.judge(dumps, rules) + files
 
 
-def _judge_files(dumps: Dumps) -> list[Verdict]:
+def judge_files(dumps: Dumps) -> list[Verdict]:
     """Compare the file names that both loaders gave, in order."""
-    subject = "data/files"
+    subject = f"{dumps.stage}/files"
     left, right = _files(dumps.reference), _files(dumps.port)
     if left is None or right is None:
         return []
