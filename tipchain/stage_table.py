@@ -66,6 +66,8 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             uses=("train_data", "eval_data", "weights", "settings"),
             prefix="train_align",
             reference="benchmark",
+            judge="train",
+            tensors=True,
         ),
         "inference": StageInfo(
             builders=("model",),

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tipchain.parity import recording_process
-from tipchain.parity.judging.backward import _Tensors
+from tipchain.parity.judging.tensor_file import TensorFile
 from tipchain.parity.stages import Bench
 
 
@@ -64,8 +64,8 @@ def test_asking_for_a_tensor_does_not_load_it(tmp_path, monkeypatch):
     def refuse(self, name):
         raise AssertionError(name)
 
-    monkeypatch.setattr(_Tensors, "__getitem__", refuse)
-    with _Tensors(tmp_path / "t.safetensors") as tensors:
+    monkeypatch.setattr(TensorFile, "__getitem__", refuse)
+    with TensorFile(tmp_path / "t.safetensors") as tensors:
         assert "gradient/w" in tensors
         assert "gradient/x" not in tensors
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.parity.builders import find_root, resolve
-from tipchain.parity.case_settings import read_backward, read_data, read_train
+from tipchain.parity.case_settings import read_data
 from tipchain.parity.case_types import (
     BUILDERS,
     SIDES,
@@ -22,7 +22,7 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
-from tipchain.parity.settings import distributed, inference, init, loss, train_data
+from tipchain.parity.settings import backward, distributed, inference, init, loss, train, train_data
 from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
@@ -60,8 +60,8 @@ def _case(reader: Reader, file: Path) -> Case:
         inputs=read_inputs(reader, stages),
         outputs=_outputs(reader),
         stages=stages,
-        backward=read_backward(reader),
-        train=read_train(reader),
+        backward=backward.read(reader),
+        train=train.read(reader),
         data=read_data(reader),
         loss=loss.read(reader),
         init=init.read(reader),

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
+from tipchain.parity.settings.backward import BackwardSettings
 from tipchain.parity.settings.distributed import DistributedSettings
 from tipchain.parity.settings.inference import InferenceSettings
 from tipchain.parity.settings.init import InitSettings
 from tipchain.parity.settings.loss import LossSettings
+from tipchain.parity.settings.train import TrainSettings
 from tipchain.parity.settings.train_data import TrainDataSettings
 from tipchain.parity.tolerance import Tolerance
 
@@ -77,35 +79,6 @@ class WeightsSpec:
     calibrate: str = "train_data"
     torch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackwardSettings:
-    """The backward stage: ``inputs`` is ``"fake"`` or ``"train_loader"``."""
-
-    iterations: int = 5
-    learning_rate: float = 1e-4
-    training: bool = False
-    inputs: str = "fake"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings:
-    """The training stage, and the defaults of ``tools/train.py``.
-
-    Attributes:
-        epochs: epochs where the mode names none.
-        batch_size: samples per step and device.
-        learning_rate: initial learning rate.
-        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
-        benchmark: published metric values; None where torch's own run is the benchmark.
-    """
-
-    epochs: int = 1
-    batch_size: int = 4
-    learning_rate: float = 1e-4
-    schedule_per: str = "epoch"
-    benchmark: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,15 @@ from tipchain.parity.tolerance import Tolerance
 
 EXACT = Tolerance(method="max", threshold=0.0)
 
+_BACKWARD: Mapping[str, Tolerance] = {
+    # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
+    "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+    "loss_*": Tolerance(threshold=1e-5),
+    "gradient": Tolerance(rtol=1e-4, atol=1e-9),
+    "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+    "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+}
+    # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
 # First match wins. Sources: the tutorial's scripts (1e-5), the reproduction guide (1e-6, 0.15 points).
 DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "forward": {"*": Tolerance(threshold=1e-5)},
@@ -18,15 +27,8 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "optimizer": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
     "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
     "regularization": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
-    "backward": {
-        # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
-        "lr_*": Tolerance(rtol=1e-6, atol=0.0),
-        "loss_*": Tolerance(threshold=1e-5),
-        "gradient": Tolerance(rtol=1e-4, atol=1e-9),
-        "parameter": Tolerance(rtol=1e-2, atol=1e-9),
-        "buffer": Tolerance(rtol=1e-5, atol=1e-7),
-    },
-    # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
+    # The keys of a second mode begin with its name: train/loss_0.
+    "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
     "train_data": {"length": EXACT, "label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
     # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.
     "init": {"*": Tolerance(rtol=1e-5, atol=1e-7)},

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tipchain.devices import Device
 from tipchain.errors import UsageError
+from tipchain.parity.frameworks.dropout import Masks
 
 Array = npt.NDArray[Any]
 Builder = Callable[..., Any]
@@ -65,6 +66,18 @@ class Framework(Protocol):
 
     def set_training(self, model: Any, training: bool) -> None:
         """Switch train mode, keeping random layers (dropout) off, or eval mode."""
+
+    def wake_dropout(self, model: Any) -> None:
+        """Switch the framework's own dropout layers to train mode."""
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``; None switches it off."""
+
+    def watch_variances(self, model: Any) -> None:
+        """From now on follow BatchNorm's running variances as Paddle defines them (biased)."""
+
+    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:
+        """Return a context in which a watched model itself has the running variances of that definition."""
 
     def inference(self) -> AbstractContextManager[Any]:
         """Return a context without gradients."""

@@ -6,7 +6,7 @@ import logging
 import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
 from tipchain.paddle_loading import load_batches
 from tipchain.parity.frameworks.base import Array, Batch, Builder
+from tipchain.parity.frameworks.dropout import Masks, replaced
+from tipchain.parity.optimizers import make_optimizer
 
 
 class PaddleTrainer:
@@ -106,6 +108,25 @@ class PaddleFramework:
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
 
+    def wake_dropout(self, model: Any) -> None:
+        """Switch Paddle's own dropout layers to train mode."""
+        names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
+        kinds = tuple(getattr(self.paddle.nn, name) for name in names if hasattr(self.paddle.nn, name))
+        for layer in model.sublayers(include_self=True):
+            if isinstance(layer, kinds):
+                layer.train()
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``; None switches it off."""
+        return replaced(self.paddle.nn.functional, self.tensor, masks)
+
+    def watch_variances(self, model: Any) -> None:
+        """Do nothing: Paddle's running variances are the definition."""
+
+    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """Return a context that changes nothing."""
+        return nullcontext()
+
     def inference(self) -> AbstractContextManager[Any]:
         """Return ``paddle.no_grad()``."""
         context: AbstractContextManager[Any] = self.paddle.no_grad()
@@ -139,7 +160,7 @@ class PaddleFramework:
         """Build the scheduler, then the optimizer over it."""
         schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
         rate = learning_rate if schedule is None else schedule
-        return PaddleTrainer(optimizer(model.parameters(), rate, **args), schedule)
+        return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
 
     def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout."""

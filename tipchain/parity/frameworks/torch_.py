@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,21 @@ import numpy as np
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.parity.frameworks.base import Array, Batch, Builder
+from tipchain.parity.frameworks.dropout import Masks, replaced
+from tipchain.parity.frameworks.torch_variances import RunningVariances
+from tipchain.parity.optimizers import make_optimizer
 from tipchain.torch_weights import read_torch_state
 
 
 class TorchTrainer:
-    """A torch optimizer and its scheduler."""
+    """A torch optimizer and its scheduler; of several parameter groups one shows its rate."""
 
-    def __init__(self, optimizer: Any, scheduler: Any) -> None:
-        self.optimizer, self.scheduler = optimizer, scheduler
+    def __init__(self, optimizer: Any, scheduler: Any, shown: int = 0) -> None:
+        self.optimizer, self.scheduler, self.shown = optimizer, scheduler, shown
 
     def learning_rate(self) -> float:
-        """Return the first parameter group's learning rate."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        """Return the rate of the first parameter group that was built with the given one, else of the first."""
+        return float(self.optimizer.param_groups[self.shown]["lr"])
 
     def step(self) -> None:
         """Update the parameters and clear their gradients."""
@@ -53,6 +56,7 @@ class TorchFramework:
             ) from error
         self.torch: Any = torch
         self.device: Any = torch.device("cpu")
+        self._variances: RunningVariances | None = None
 
     def versions(self) -> dict[str, str]:
         """Return torch's version, with the CUDA version of the build if it has one."""
@@ -103,6 +107,17 @@ class TorchFramework:
             if "drop" in type(module).__name__.lower():
                 module.eval()
 
+    def wake_dropout(self, model: Any) -> None:
+        """Switch torch's own dropout modules to train mode."""
+        kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
+        for module in model.modules():
+            if isinstance(module, kinds):
+                module.train()
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``; None switches it off."""
+        return replaced(self.torch.nn.functional, self.tensor, masks)
+
     def inference(self) -> AbstractContextManager[Any]:
         """Return ``torch.no_grad()``."""
         context: AbstractContextManager[Any] = self.torch.no_grad()
@@ -134,8 +149,10 @@ class TorchFramework:
     def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
                 scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> TorchTrainer:  # fmt: skip
         """Build the optimizer, then the scheduler over it."""
-        built = optimizer(model.parameters(), learning_rate, **args)
-        return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None)
+        built = make_optimizer(optimizer, model, learning_rate, args)
+        plain = (number for number, group in enumerate(built.param_groups) if group["lr"] == learning_rate)
+        shown = next(plain, 0)
+        return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
 
     def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
         """Yield every parameter."""
@@ -151,55 +168,23 @@ class TorchFramework:
     def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
         """Yield every persistent buffer but ``num_batches_tracked``, which Paddle does not have."""
         kept = set(model.state_dict(keep_vars=True))
-        corrections = getattr(self, "_variances", {})
         for name, buffer in model.named_buffers():
             if name in kept and not name.endswith("num_batches_tracked"):
-                value = self.array(buffer)
-                yield name, corrections[name].biased(value) if name in corrections else value
+                biased = self._variances.biased(name) if self._variances else None
+                yield name, self.array(buffer if biased is None else biased)
 
     def watch_variances(self, model: Any) -> None:
-        """From now on correct BatchNorm's running variances to Paddle's definition.
+        """From now on follow BatchNorm's running variances as Paddle defines them."""
+        if self._variances is not None:
+            self._variances.stop()
+        self._variances = RunningVariances(self.torch, model)
 
-        torch adds the unbiased batch variance to ``running_var``, Paddle the biased one. With n values
-        per channel they differ by n/(n-1), so a correct port would look wrong after training forwards.
-        """
-        batch_norm = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
-        self._variances: dict[str, _RunningVariance] = {}
-        for name, module in model.named_modules():
-            if (
-                isinstance(module, batch_norm)
-                and module.running_var is not None
-                and module.momentum is not None
-            ):
-                tracked = _RunningVariance(self.array(module.running_var), float(module.momentum))
-                module.register_forward_pre_hook(tracked.see)
-                self._variances[f"{name}.running_var" if name else "running_var"] = tracked
+    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """Return a context in which the watched model has Paddle's running variances."""
+        return nullcontext() if self._variances is None else self._variances.in_place()
 
     def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader."""
         loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
         for image, label, files in loader:
             yield image.to(self.device), label.to(self.device), [str(file) for file in files]
-
-
-class _RunningVariance:
-    """Follows one running variance v = (1 - m) v + m s n/(n-1), to give it without the n/(n-1)."""
-
-    def __init__(self, start: Array, momentum: float) -> None:
-        self.start, self.momentum = start.astype(np.float64), momentum
-        self.count, self.total = 0, 0
-
-    def see(self, module: Any, inputs: tuple[Any, ...]) -> None:
-        """Count the values per channel of one training forward."""
-        if module.training:
-            shape = inputs[0].shape
-            self.count = int(np.prod(shape)) // int(shape[1])
-            self.total += 1
-
-    def biased(self, value: Array) -> Array:
-        """Return the running variance as if biased variances had been added."""
-        if self.total == 0 or self.count < 2:
-            return value
-        kept = self.start * (1 - self.momentum) ** self.total
-        added = (value.astype(np.float64) - kept) * (self.count - 1) / self.count
-        return np.asarray(kept + added).astype(value.dtype)

@@ -1,12 +1,12 @@
-"""Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files."""
+"""Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files, mode by mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from math import isfinite
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,44 +14,114 @@ from tipchain.errors import RecordError
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging import plain
-from tipchain.parity.judging.base import Dumps, Judged, Rules
-from tipchain.parity.names import tensors_name
+from tipchain.parity.judging.backward_hints import add_hints
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.batches import judge_batches
+from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
+from tipchain.parity.settings.backward import MODES
 from tipchain.parity.tolerance import Tolerance
 
 ZERO_GRADIENT = 1e-6
 """A gradient whose RMS is below this share of the model's largest is zero by structure."""
+PREFIXES = tuple(f"{mode}/" for mode in MODES)
+"""What the keys of a second mode begin with."""
+STAGE = "backward"
+T = TypeVar("T")
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare losses and rates, then every gradient, parameter and buffer."""
-    verdicts, tolerances, notes = judge_tensors(dumps.reference_path, dumps.port_path, rules)
-    tensors = Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
-    return plain.judge(dumps, rules) + tensors
+    """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
+    judged, done = Judged(verdicts=()), list[Judged]()
+    with ExitStack() as stack:
+        wrong, tensors = "", None
+        try:
+            tensors = _open(dumps, stack)
+        except RecordError as error:
+            wrong = str(error)
+        for prefix, mode in _modes(dumps, tensors).items():
+            done.append(_judge_mode(dumps, rules, tensors, prefix))
+            judged += _named(add_hints(done[-1], mode, other=done[0] if prefix else None), prefix)
+    if tensors is None:
+        verdict = Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/tensors", reason=wrong)
+        judged += Judged(verdicts=(verdict,))
+    return judged + judge_batches(dumps)
 
 
-def judge_tensors(
-    reference: Path, port: Path, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance], list[str]]:
-    """Judge gradients, parameters and buffers from the safetensors files beside the dumps."""
-    paths = [
-        path.with_name(tensors_name("backward", side))
-        for side, path in (("torch", reference), ("paddle", port))
-    ]
+def _open(dumps: Dumps, stack: ExitStack) -> tuple[TensorFile, TensorFile]:
+    paths = tensor_paths(dumps)
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        subject = "backward/tensors"
-        reason = f"no such file: {', '.join(map(str, missing))}; gradients were not compared"
-        return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)], {}, []
-    try:
-        with _Tensors(paths[0]) as left, _Tensors(paths[1]) as right:
-            return _compare_tensors(left, right, rules)
-    except RecordError as error:
-        return [Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason=str(error))], {}, []
+        raise RecordError(f"no such file: {', '.join(map(str, missing))}; gradients were not compared")
+    left, right = (stack.enter_context(TensorFile(path)) for path in paths)
+    return left, right
 
 
-def _compare_tensors(
-    left: _Tensors, right: _Tensors, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance], list[str]]:
+def _modes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> dict[str, str]:
+    """Return the modes that either side recorded, by what their keys begin with; "" where a name is not known."""
+    told = details(dumps.reference).get("modes")
+    first = str(told[0]) if isinstance(told, list) and told else ""
+    keys = [key for names in (dumps.reference.arrays, dumps.port.arrays, *(tensors or ())) for key in names]
+    return {"": first, **{one: one[:-1] for one in PREFIXES if any(key.startswith(one) for key in keys)}}
+
+
+class _Part(Mapping[str, T]):
+    """What belongs to one mode, without the prefix of its keys; nothing is loaded before it is asked for."""
+
+    def __init__(self, values: Mapping[str, T], prefix: str) -> None:
+        self._values, self._prefix = values, prefix
+        others = () if prefix else PREFIXES
+        mine = [key for key in values if key.startswith(prefix) and not key.startswith(others)]
+        self._names = dict.fromkeys(key.removeprefix(prefix) for key in mine)
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._values[self._prefix + name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would load the tensor to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _judge_mode(
+    dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFile] | None, prefix: str
+) -> Judged:
+    """Judge one mode; its subjects come without the prefix."""
+    reference, port = (
+        replace(record, arrays=_Part(record.arrays, prefix)) for record in (dumps.reference, dumps.port)
+    )
+    # A rule that names the mode goes before one that names none.
+    own = rules.own.get(STAGE, {})
+    named = {**(_Part(own, prefix) if prefix else {})}
+    own = {**named, **{key: value for key, value in _Part(own, "").items() if key not in named}}
+    rules = replace(rules, own={**rules.own, STAGE: own})
+    judged = plain.judge_arrays(replace(dumps, reference=reference, port=port), rules)
+    if tensors is not None:
+        judged += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), rules)
+    return judged
+
+
+def _named(judged: Judged, prefix: str) -> Judged:
+    """Put the prefix of a mode into the subjects, and its name into the notes."""
+    if not prefix:
+        return judged
+
+    def name(subject: str) -> str:
+        return f"{STAGE}/{prefix}{subject.removeprefix(f'{STAGE}/')}"
+
+    return Judged(
+        verdicts=tuple(replace(verdict, subject=name(verdict.subject)) for verdict in judged.verdicts),
+        tolerances={name(subject): tolerance for subject, tolerance in judged.tolerances.items()},
+        notes=tuple(f"{prefix[:-1]} mode: {note}" for note in judged.notes),
+    )
+
+
+def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
@@ -76,17 +146,17 @@ def _compare_tensors(
         verdicts.append(
             Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason="no gradients were recorded")
         )
-    return verdicts, tolerances, notes
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
 
 
-def _one_sided(left: _Tensors, right: _Tensors, group: str) -> Iterator[Verdict]:
+def _one_sided(left: Mapping[str, Any], right: Mapping[str, Any], group: str) -> Iterator[Verdict]:
     for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
         for name in first:
             if name.startswith(f"{group}/") and name not in second:
                 yield Verdict(outcome=Outcome.FAIL, subject=f"backward/{name}", reason=words)
 
 
-def _scale(left: _Tensors, group: str, names: Iterable[str]) -> tuple[float, list[str]]:
+def _scale(left: Mapping[str, Any], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
     """Return what a group's tensors are measured by, and which gradients are zero by structure.
 
     Gradients: the largest RMS gradient in the reference model. Parameters: the largest RMS update.
@@ -104,7 +174,7 @@ def _scale(left: _Tensors, group: str, names: Iterable[str]) -> tuple[float, lis
     ]
 
 
-def _bound(left: _Tensors, group: str, name: str, base: Tolerance, scale: float) -> Tolerance:
+def _bound(left: Mapping[str, Any], group: str, name: str, base: Tolerance, scale: float) -> Tolerance:
     """Return max|difference| <= rtol * scale + atol as a tolerance of its own.
 
     A parameter is also allowed the rounding of its own value, four times float32's epsilon; a buffer
@@ -140,37 +210,3 @@ def _max_abs(array: Any) -> float:
     """Return the largest finite ``|value|``: a mask's infinity would make the bound infinite too."""
     largest = float(max(abs(float(np.max(array))), abs(float(np.min(array))))) if np.size(array) else 0.0
     return largest if isfinite(largest) else float(np.max(np.abs(array), initial=0, where=np.isfinite(array)))
-
-
-class _Tensors(Mapping[str, Any]):
-    """The tensors of a safetensors file, loaded one at a time."""
-
-    def __init__(self, path: Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        self.path = path
-        try:
-            self._file: Any = safe_open(path, framework="numpy")
-            self._names: dict[str, None] = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
-        except (SafetensorError, OSError) as error:
-            raise RecordError("is no complete safetensors file", file=path, found=error) from error
-
-    def __enter__(self) -> _Tensors:  # noqa: PYI034  (typing.Self is not in Python 3.10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        del self._file
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._file.get_tensor(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

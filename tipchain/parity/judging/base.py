@@ -10,6 +10,7 @@ from typing import Any
 
 from tipchain.parity.case_types import Case, KnownDeviation
 from tipchain.parity.defaults import EXACT, tolerance_for, tolerances_for
+from tipchain.parity.envelope import FACTOR
 from tipchain.parity.judge import Verdict
 from tipchain.parity.record import Record
 from tipchain.parity.tolerance import Tolerance
@@ -53,17 +54,27 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How to judge: the case's tolerances, or one for all float tensors of a stage."""
+    """How to judge: the case's tolerances, or one for all float tensors of a stage.
+
+    Attributes:
+        factor: how many times the envelope a loss of the training stage may be away.
+        margin: difference of the mean metrics of several trainings that does not matter.
+    """
 
     own: Mapping[str, Mapping[str, Tolerance]]
     deviations: tuple[KnownDeviation, ...] = ()
     strict: bool = False
     override: Tolerance | None = None
+    factor: float = FACTOR
+    margin: float = 0.15
 
     @classmethod
     def of(cls, case: Case, *, strict: bool = False, override: Tolerance | None = None) -> Rules:
         """Return the case's rules."""
-        return cls(own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override)
+        return cls(
+            own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override,
+            factor=case.train.envelope.factor, margin=case.train.margin,
+        )  # fmt: skip
 
     def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
         """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.

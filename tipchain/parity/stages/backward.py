@@ -1,4 +1,4 @@
-"""Step 8 of the guide, backward: some iterations on equal inputs."""
+"""Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both."""
 
 from __future__ import annotations
 
@@ -8,48 +8,70 @@ from typing import Any
 import numpy as np
 
 from tipchain.parity.frameworks.base import Array, scalar
+from tipchain.parity.settings.backward import TRAIN
+from tipchain.parity.stages.batch_log import BatchLog
 from tipchain.parity.stages.bench import Bench, Recording
 
 
 def record(bench: Bench) -> Recording:
-    """Losses and learning rates over n iterations, first gradients, last parameters and buffers."""
+    """Losses and learning rates over n iterations, first gradients, last parameters and buffers, in each mode.
+
+    The keys of the first mode are plain, those of the second begin with its name.
+    """
+    modes = bench.case.backward.modes
+    arrays: dict[str, Array] = {}
+    tensors: dict[str, Array] = {}
+    log = BatchLog(kept=bench.case.backward.iterations)
+    for number, mode in enumerate(modes):
+        prefix = f"{mode}/" if number else ""
+        more_arrays, more_tensors = _iterate(bench, mode, log if number == 0 else None)
+        arrays |= {prefix + key: value for key, value in more_arrays.items()}
+        tensors |= {prefix + key: value for key, value in more_tensors.items()}
+    facts = log.facts() if log.first else {}
+    return Recording(arrays=arrays, tensors=tensors, details={"modes": list(modes), **facts})
+
+
+def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return losses and rates, then gradients, parameters and buffers, of one mode."""
     settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
-    model = bench.model(training=settings.training)
-    if settings.training and hasattr(framework, "watch_variances"):
+    model = bench.model(training=mode == TRAIN)
+    if mode == TRAIN:
         framework.watch_variances(model)
     criterion, trainer = bench.builder("loss")(), bench.trainer(model, settings.learning_rate)
     before = dict(framework.parameters(model, names))
-    arrays: dict[str, Array] = {}
+    losses: dict[str, Array] = {}
+    rates: dict[str, Array] = {}
     tensors: dict[str, Array] = {}
-    batches = _backward_batches(bench, settings.iterations)
-    for number, (images, label) in enumerate(batches):
-        arrays[f"lr_{number}"] = np.array([trainer.learning_rate()])
-        loss = criterion(model(*images), label)
-        loss.backward()
-        if number == 0:
-            tensors |= {f"gradient/{name}": value for name, value in framework.gradients(model, names)}
-        trainer.step()
-        trainer.step_schedule()
-        arrays[f"loss_{number}"] = scalar(framework.array(loss))
+    with framework.dropout(None):
+        for number, (images, label) in enumerate(_batches(bench, log)):
+            rates[f"lr_{number}"] = np.array([trainer.learning_rate()])
+            loss = criterion(model(*images), label)
+            loss.backward()
+            if number == 0:
+                tensors |= {f"gradient/{name}": value for name, value in framework.gradients(model, names)}
+            trainer.step()
+            trainer.step_schedule()
+            losses[f"loss_{number}"] = scalar(framework.array(loss))
     for name, value in framework.parameters(model, names):
         tensors[f"parameter/{name}"] = value
         tensors[f"update_rms/{name}"] = np.array(_rms(value, before.pop(name)))
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
-    ordered = sorted(arrays, key=lambda key: (key.startswith("lr_"), int(key.rsplit("_", 1)[1])))
-    return Recording(arrays={key: arrays[key] for key in ordered}, tensors=tensors)
+    return {**losses, **rates}, tensors
 
 
-def _backward_batches(bench: Bench, iterations: int) -> Iterator[tuple[list[Any], Any]]:
-    if bench.case.backward.inputs == "fake":
-        for _ in range(iterations):
+def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
+    """Yield the inputs and the label of each iteration; ``log`` hears of the samples behind them."""
+    settings = bench.case.backward
+    if settings.inputs == "fake":
+        for _ in range(settings.iterations):
             yield bench.fake_inputs(), bench.fake_label()
         return
-    dataset = bench.dataset("train")
-    size = bench.case.train.batch_size
-    wanted = [
-        [(start + n) % len(dataset) for n in range(size)] for start in range(0, iterations * size, size)
-    ]
-    for image, label, _ in bench.framework.batches(dataset, wanted):
+    dataset, size = bench.dataset("train"), bench.case.train.batch_size
+    starts = range(0, settings.iterations * size, size)
+    wanted = [[(start + number) % len(dataset) for number in range(size)] for start in starts]
+    for image, label, files in bench.framework.batches(dataset, wanted):
+        if log is not None:
+            log.add(files, bench.framework.array(label))
         yield [image], label
 
 

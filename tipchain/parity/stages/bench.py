@@ -84,10 +84,14 @@ class Bench:
         if not self._built:
             self._built.append(self.model())
             return self._built[0]
-        assert self.weights is not None
-        self.framework.load_weights(self._built[0], self.weights)
+        self.restore(self._built[0])
         self.framework.set_training(self._built[0], training=False)
         return self._built[0]
+
+    def restore(self, model: Any) -> None:
+        """Give ``model`` the case's weights again."""
+        assert self.weights is not None
+        self.framework.load_weights(model, self.weights)
 
     def fake_inputs(self) -> list[Any]:
         """Return the model's fake inputs as tensors, in the case's order."""

@@ -1,0 +1,89 @@
+"""How far a loss curve may be from the reference's, measured on the reference itself.
+
+Runs of the reference whose initial parameters are one unit in the last place apart show how rounding alone grows while
+a model trains. The largest ``|difference|`` of their losses from the unperturbed run's, up to and with each step, is
+the envelope; a port's losses stay within a few times it, those of a wrong port soon do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tipchain.parity.frameworks.base import Array
+
+FACTOR = 10.0
+"""How many times the envelope a port may be away, where the case does not say."""
+FLOOR_ULPS = 8
+"""The envelope is never less than these units in the last place of a float32 loss."""
+BLUNT = 0.1
+"""A step whose allowance is above this share of the largest loss tells nothing: rounding alone reaches that far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A port's losses beside the reference's.
+
+    Attributes:
+        differences: ``|port - reference|`` step by step.
+        bounds: the envelope with its floor, before the factor.
+        ratios: differences by bounds; infinite where a loss is not finite on one side only.
+        told: steps that the envelope says something about, from the first on.
+        outside: the first of them whose ratio is above the factor, or None.
+    """
+
+    differences: Array
+    bounds: Array
+    ratios: Array
+    told: int
+    outside: int | None
+
+    @property
+    def worst(self) -> int:
+        """The step with the largest ratio, of those that tell something."""
+        return int(np.argmax(self.ratios[: self.told]))
+
+
+def envelope(reference: Array, runs: Array) -> Array:
+    """Return the envelope of ``runs``, float64 ``[steps]``.
+
+    Args:
+        reference: losses of the unperturbed run, ``[steps]``.
+        runs: losses of the perturbed ones, ``[runs, steps]``.
+    """
+    apart = np.abs(np.asarray(runs, np.float64) - np.asarray(reference, np.float64))
+    # A run that is not finite where the reference is has left all bounds.
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    return np.asarray(np.maximum.accumulate(apart.max(axis=0)))
+
+
+def bounds(reference: Array, runs: Array) -> Array:
+    """Return the envelope, nowhere less than `FLOOR_ULPS` of the losses, float64 ``[steps]``."""
+    losses = np.abs(np.asarray(reference, np.float64))
+    return np.asarray(np.maximum(envelope(reference, runs), FLOOR_ULPS * np.finfo(np.float32).eps * losses))
+
+
+def compare_curves(reference: Array, port: Array, runs: Array, factor: float) -> Curve:
+    """Hold a port's losses against the reference's.
+
+    Args:
+        reference: losses of the unperturbed run, ``[steps]``, all finite.
+        port: the port's, ``[steps]``.
+        runs: losses of the perturbed runs, ``[runs, steps]``.
+        factor: how many times the bounds a loss may be away.
+    """
+    left, right = np.asarray(reference, np.float64), np.asarray(port, np.float64)
+    limits = bounds(left, runs)
+    apart = np.abs(right - left)
+    apart = np.where(np.isnan(apart), np.inf, apart)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(apart > 0, apart / limits, 0.0)
+    ratios = np.where(np.isinf(apart), np.inf, ratios)
+    blunt = ~(factor * limits <= BLUNT * np.abs(left).max())
+    told = int(np.argmax(blunt)) if blunt.any() else len(left)
+    beyond = ~(ratios[:told] <= factor)
+    return Curve(
+        differences=apart, bounds=limits, ratios=ratios, told=told,
+        outside=int(np.argmax(beyond)) if beyond.any() else None,
+    )  # fmt: skip

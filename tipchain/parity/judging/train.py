@@ -1,0 +1,158 @@
+"""Judge training: the metrics, the losses against the reference's envelope, and the metrics of several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import RecordError
+from tipchain.outcome import Outcome
+from tipchain.parity.envelope import BLUNT, Curve, compare_curves
+from tipchain.parity.equivalence import Answer, Equivalence, grid_step, judge_runs
+from tipchain.parity.judge import Verdict
+from tipchain.parity.judging import plain
+from tipchain.parity.judging.base import BENCHMARK, Dumps, Judged, Rules, details
+from tipchain.parity.judging.batches import judge_batches
+from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
+
+CURVE = "train/loss_curve"
+SEEDS = "seeds/"
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the metrics, then the losses step by step, then what several seeds ended with."""
+    metrics = plain.judge_arrays(dumps, rules)
+    batches = judge_batches(dumps)
+    if dumps.reference.side == BENCHMARK:
+        note = "published numbers have no losses to compare the port's with"
+        return metrics + batches + Judged(verdicts=(), notes=(note,))
+    return metrics + batches + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
+
+
+def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
+    """Judge what stands in the safetensors files."""
+    paths = tensor_paths(dumps)
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
+        note = f"no such file: {', '.join(missing)}; the metrics alone were compared"
+        return Judged(verdicts=(), notes=(note,))
+    try:
+        with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
+            verdicts = [
+                _judge_curve(left, right, rules.factor),
+                *_judge_seeds(left, right, dumps, rules.margin),
+            ]
+    except (RecordError, KeyError) as error:
+        reason = f"the losses were not compared: {error}"
+        verdicts = [Verdict(outcome=Outcome.ERROR, subject=CURVE, reason=reason)]
+    return Judged(verdicts=tuple(verdicts))
+
+
+def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: float) -> Verdict:
+    def verdict(outcome: Outcome, reason: str) -> Verdict:
+        return Verdict(outcome=outcome, subject=CURVE, reason=reason)
+
+    reference, port, runs = left["loss"], right["loss"], left["envelope"]
+    if reference.shape != port.shape:
+        return verdict(Outcome.FAIL, f"{len(reference)} losses expected, actual {len(port)}")
+    if not np.isfinite(reference).all():
+        step = int(np.argmin(np.isfinite(reference)))
+        return verdict(
+            Outcome.ERROR, f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
+        )
+    curve = compare_curves(reference, port, runs, factor)
+    if curve.told == 0:
+        reason = f"proves nothing: {factor:g} times the envelope is more than {BLUNT:.0%} of the loss from the first step on"
+        return verdict(Outcome.ERROR, reason)
+    if curve.outside is not None:
+        return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor))
+    return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
+
+
+def _stayed(curve: Curve, runs: int, factor: float) -> str:
+    worst = curve.worst
+    text = (
+        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {runs} runs one ulp apart, allowed "
+        f"{factor:g}; furthest at step {worst}: |difference| {curve.differences[worst]:.3g}, envelope {curve.bounds[worst]:.3g}"
+    )
+    rest = len(curve.differences) - curve.told
+    if rest:
+        text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
+    return text
+
+
+def _left(curve: Curve, reference: Any, port: Any, runs: int, factor: float) -> str:
+    step = curve.outside
+    assert step is not None
+    where = (
+        "the first losses differ: look at forward and loss in train mode (BatchNorm's eps, dropout, the batches)"
+        if step == 0
+        else f"within it until step {step - 1}: look at the optimizer's arguments, the schedule and the backward pass"
+    )
+    worst = curve.worst
+    return (
+        f"leaves the envelope of {runs} runs one ulp apart at step {step}: expected {reference[step]:.9g}, actual "
+        f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
+        f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; {where}"
+    )
+
+
+def _judge_seeds(
+    left: Mapping[str, Any], right: Mapping[str, Any], dumps: Dumps, margin: float
+) -> Iterator[Verdict]:
+    """Yield a verdict about each metric that several seeds ended with."""
+    samples = details(dumps.reference).get("samples")
+    for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):
+        subject = f"train/{key}"
+        if key not in left or key not in right:
+            words = "missing in the port" if key in left else "not in the reference"
+            yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=words)
+            continue
+        reference, port = left[key].tolist(), right[key].tolist()
+        if not np.isfinite([*reference, *port]).all():
+            reason = f"a metric is not finite: expected {reference}, actual {port}"
+            yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)
+            continue
+        step = grid_step([*reference, *port], samples) if isinstance(samples, int) else 0.0
+        try:
+            found = judge_runs(reference, port, margin, step=step)
+        except ImportError as error:
+            reason = f"the runs were not compared: {error}; pip install 'tipchain[stats]'"
+            yield Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)
+            continue
+        yield _verdict_of_runs(subject, found, (reference, port), margin, step)
+
+
+def _verdict_of_runs(
+    subject: str, found: Equivalence, runs: tuple[list[float], list[float]], margin: float, step: float
+) -> Verdict:
+    means = [float(np.mean(side)) for side in runs]
+    facts = (
+        f"mean of {len(runs[0])} runs {means[0]:.4g}, of the port's {len(runs[1])} {means[1]:.4g}; difference "
+        f"{found.difference:+.3g}, 90 % interval {found.low:+.3g} to {found.high:+.3g}, margin {margin:g}"
+    )
+    match found.answer:
+        case Answer.EQUIVALENT:
+            return Verdict(outcome=Outcome.PASS, subject=subject, reason=f"equivalent: {facts}")
+        case Answer.DIFFERENT:
+            return Verdict(outcome=Outcome.FAIL, subject=subject, reason=f"different: {facts}")
+        case Answer.NOT_ENOUGH_RUNS:
+            more = f"{found.more:,} more" if found.more is not None else "too many more"
+            coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
+            reason = f"not enough runs: {more} a side needed; {facts}{coarse}"
+            return Verdict(outcome=Outcome.SKIP, subject=subject, reason=reason)
+
+
+def _coarse(dumps: Dumps, metrics: Judged) -> Judged:
+    """Remark where one sample of the evaluation set is more than the metrics' tolerance."""
+    samples = details(dumps.reference).get("samples")
+    allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
+    if not isinstance(samples, int) or samples <= 0 or not 100 / samples > allowed:
+        return Judged(verdicts=())
+    note = (
+        f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
+        "other seeds may well differ by more (train.seeds compares several)"
+    )
+    return Judged(verdicts=(), notes=(note,))

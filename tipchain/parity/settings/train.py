@@ -1,0 +1,118 @@
+"""What a case says about the stage ``train``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tipchain.parity.envelope import FACTOR
+from tipchain.yaml_lines import Reader
+
+DROPOUT = ("off", "equal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeSettings:
+    """How far the losses of a port may be from the reference's, measured on the reference itself.
+
+    Attributes:
+        runs: runs of the reference that start one unit in the last place apart.
+        iterations: first iterations whose losses are compared.
+        factor: how many times the envelope is allowed; no part of how a side runs.
+    """
+
+    runs: int = 3
+    iterations: int = 10
+    factor: float = field(default=FACTOR, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings:
+    """The training stage, and the defaults of ``tools/train.py``.
+
+    Attributes:
+        epochs: epochs where the mode names none.
+        batch_size: samples per step and device.
+        learning_rate: initial learning rate.
+        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
+        benchmark: published metric values; None where torch's own run is the benchmark.
+        dropout: in the run from equal weights on equal batches: ``"off"``, or ``"equal"`` masks on both sides.
+        envelope: how its losses are compared.
+        seeds: runs a side from different seeds, whose final metrics are compared as groups; 1 for none.
+        margin: difference of the mean metrics that does not matter, in their units; no part of how a side runs.
+    """
+
+    epochs: int = 1
+    batch_size: int = 4
+    learning_rate: float = 1e-4
+    schedule_per: str = "epoch"
+    benchmark: Mapping[str, float] | None = None
+    dropout: str = "off"
+    envelope: EnvelopeSettings = field(default_factory=EnvelopeSettings)
+    seeds: int = 1
+    margin: float = field(default=0.15, repr=False)
+
+
+def read(reader: Reader) -> TrainSettings:
+    """Read the mapping ``train`` of a case.
+
+    Raises:
+        CaseError: a value that cannot be; the message names file, line and key.
+    """
+    train = reader.mapping("train", default={})
+    assert train is not None
+    settings = TrainSettings(
+        epochs=train.integer("epochs", 1, least=1),
+        batch_size=train.integer("batch_size", 4, least=1),
+        learning_rate=train.positive("learning_rate", 1e-4),
+        schedule_per=train.choice("schedule_per", ("epoch", "iteration"), default="epoch"),
+        benchmark=_benchmark(train),
+        dropout=_dropout(train),
+        envelope=_envelope(train),
+        seeds=train.integer("seeds", 1, least=1),
+        margin=train.positive("margin", 0.15),
+    )
+    if settings.seeds > 1 and settings.benchmark is not None:
+        raise train.error(
+            "seeds", "cannot stand beside 'benchmark': torch is not run then", found=settings.seeds
+        )
+    train.done()
+    return settings
+
+
+def _benchmark(train: Reader) -> Mapping[str, float] | None:
+    benchmark = train.mapping("benchmark", default=None)
+    if benchmark is None:
+        return None
+    published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
+    if not published:
+        raise train.error("benchmark", "is empty", expected="metric values in percent, e.g. {acc_top1: 56.5}")
+    return published
+
+
+def _dropout(train: Reader) -> str:
+    # YAML 1.1 takes a plain `off` for false.
+    found = train.value("dropout", (str, bool), ", ".join(DROPOUT), default="off")
+    if found is False:
+        return "off"
+    if found not in DROPOUT:
+        raise train.error("dropout", "is not known", found=found, expected=", ".join(DROPOUT))
+    return str(found)
+
+
+def _envelope(train: Reader) -> EnvelopeSettings:
+    envelope = train.mapping("envelope", default={})
+    assert envelope is not None
+    settings = EnvelopeSettings(
+        runs=envelope.integer("runs", 3, least=1),
+        iterations=envelope.integer("iterations", 10, least=2),
+        factor=envelope.positive("factor", FACTOR),
+    )
+    reason = envelope.text("reason", default="")
+    envelope.done()
+    if settings.factor > FACTOR and not reason.strip():
+        raise envelope.error(
+            "factor", f"is above the usual {FACTOR:g} and gives no reason", found=settings.factor,
+            expected="reason: what was measured",
+        )  # fmt: skip
+    return settings
