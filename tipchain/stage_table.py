@@ -46,7 +46,9 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             prefix="metric",
             trains=False,
         ),
-        "loss": StageInfo(builders=("model", "loss"), uses=("fake", "weights"), prefix="loss"),
+        "loss": StageInfo(
+            builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss", judge="loss"
+        ),
         "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
         "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
         "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),

@@ -48,10 +48,34 @@ def _make(spec: InputSpec, number: int) -> Any:
     return (softmax(values) if spec.values == "probabilities" else values).astype(spec.dtype)
 
 
-def softmax(values: Any) -> Any:
-    """Return positive numbers that sum to 1 along the last axis."""
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+def softmax(values: Any, axis: int = -1) -> Any:
+    """Return positive numbers that sum to 1 along ``axis``."""
+    powers = np.exp(values - values.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def make_loss_label(label: Any, args: Mapping[str, Any], shape: tuple[int, ...], seed: int) -> Any:
+    """Return the label that a loss built with ``args`` is tried on.
+
+    It is the case's own, with two exceptions: for ``soft_label: true`` class numbers give way to seeded
+    probabilities of the output's shape, float32, classes on axis 1; for an ``ignore_index`` every third class
+    number, from the second on, becomes it, so that ignoring it can make a difference.
+
+    Args:
+        label: the case's label.
+        args: arguments of ``build_loss``.
+        shape: the shape of the model's first output.
+        seed: the label's seed.
+    """
+    if args.get("soft_label") and label.dtype.kind != "f" and len(shape) > 1:
+        values = np.random.default_rng([seed, 1]).standard_normal(shape)
+        return softmax(values, axis=1).astype(np.float32)
+    ignored = args.get("ignore_index")
+    if isinstance(ignored, int) and label.dtype.kind in "iu":
+        planted = label.copy().reshape(-1)
+        planted[1::3] = ignored
+        return planted.reshape(label.shape)
+    return label
 
 
 def arrays_digest(arrays: Mapping[str, Any]) -> str:

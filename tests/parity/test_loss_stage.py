@@ -1,0 +1,190 @@
+"""The loss stage: value and gradient of every variant, and the words for each planted fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from in_process import failed
+
+from tipchain.outcome import Outcome
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Rules
+from tipchain.parity.judging.loss_causes import explain_loss
+from tipchain.parity.record import Record
+from tipchain.parity.tolerance import Tolerance
+
+
+@pytest.fixture(scope="module")
+def sides(both_sides):
+    """Both sides, and what torch recorded."""
+    return both_sides, both_sides.record("loss", "torch")
+
+
+@pytest.mark.frameworks
+def test_every_variant_agrees_in_value_and_gradient(sides):
+    both, reference = sides
+    judged = both.judge("loss", reference)
+    assert failed(judged) == {}
+    assert [verdict.subject for verdict in judged.verdicts] == [
+        "loss/loss",
+        *(f"loss/{name}/loss" for name in ("smoothed", "weighted", "ignoring", "soft")),
+        "loss/gradient/logits",
+        *(f"loss/{name}/gradient/logits" for name in ("smoothed", "weighted", "ignoring", "soft")),
+    ]
+    losses = {float(array[0]) for key, array in reference.arrays.items() if key.endswith("loss")}
+    assert len(losses) == 5, "the variants really differ"
+    assert not reference.arrays["ignoring/gradient/logits"][1].any(), "an ignored sample was planted"
+
+
+def spoil(monkeypatch, change):
+    """Put ``change(original builder, **args)`` in place of the port's ``build_loss``."""
+    from tipchain.pairs import paddle_losses
+
+    original = paddle_losses.build_loss
+    monkeypatch.setattr(paddle_losses, "build_loss", lambda **args: change(original, args))
+
+
+def twice(build, args):
+    import paddle
+
+    return lambda output, label: build(**args)(paddle.nn.functional.softmax(output), label)
+
+
+def without(name):
+    return lambda build, args: build(**{key: value for key, value in args.items() if key != name})
+
+
+def of_class_zero(build, args):
+    """Take ignored samples for class 0."""
+    import paddle
+
+    if "ignore_index" not in args:
+        return build(**args)
+    return lambda output, label: build()(output, paddle.where(label == 255, paddle.zeros_like(label), label))
+
+
+FAULTS = {
+    "softmax twice": (twice, {"", "smoothed", "weighted", "ignoring", "soft"}, "softmax is applied twice: the loss takes logits"),
+    "sum": (lambda build, args: build(**args, reduction="sum"), {"", "smoothed", "weighted", "ignoring", "soft"}, "4 times the reference's, the number of samples: a sum in place of a mean?"),
+    "no weights": (without("weight"), {"weighted"}, "each sample's gradient has a factor of its own"),
+    "no smoothing": (without("label_smoothing"), {"smoothed"}, "the port smooths targets by -0.1: does label_smoothing differ?"),
+    "wrong ignore_index": (of_class_zero, {"ignoring"}, "samples 1 count in the port only: is it another ignore_index?"),
+}  # fmt: skip
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_loss_fails_where_it_matters_and_is_named(sides, monkeypatch, fault):
+    both, reference = sides
+    change, variants, words = FAULTS[fault]
+    spoil(monkeypatch, change)
+    found = failed(both.judge("loss", reference))
+    prefixes = {f"loss/{name}/" if name else "loss/" for name in variants}
+    assert set(found) == {f"{prefix}{key}" for prefix in prefixes for key in ("loss", "gradient/logits")}
+    assert any(words in reason for reason in found.values()), found
+
+
+def judge(expected, actual, meta=None):
+    records = [
+        Record(
+            side=side, meta={"details": facts or {}}, arrays={key: np.asarray(v) for key, v in arrays.items()}
+        )
+        for side, arrays, facts in zip(
+            ("torch", "paddle"), (expected, actual), meta or (None, None), strict=True
+        )
+    ]
+    dumps = Dumps(
+        stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
+    )
+    return judge_dumps(dumps, Rules(own={}))
+
+
+def outcomes(judged):
+    return {verdict.subject: verdict.outcome.value for verdict in judged.verdicts}
+
+
+GRADIENT = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("share", "outcome"), [(0.5e-4, "PASS"), (2e-4, "FAIL")])
+def test_a_gradient_is_measured_by_its_own_size(share, outcome):
+    size = float(np.sqrt(np.mean(GRADIENT**2)))
+    for scale in (1e-6, 1.0, 1e6):
+        other = GRADIENT.astype(np.float64) * scale
+        other[2, 3] += share * size * scale
+        pair = [
+            {"loss": [2.0], "gradient/logits": array}
+            for array in (GRADIENT.astype(np.float64) * scale, other)
+        ]
+        assert outcomes(judge(*pair)) == {"loss/loss": "PASS", "loss/gradient/logits": outcome}
+
+
+def test_a_variant_is_measured_by_its_own_gradient():
+    small = {
+        "loss": [2.0],
+        "gradient/logits": GRADIENT,
+        "soft/loss": [2.0],
+        "soft/gradient/logits": 1e-5 * GRADIENT,
+    }
+    found = judge(small, {**small, "soft/gradient/logits": 2e-5 * GRADIENT})
+    assert failed(found).keys() == {"loss/soft/gradient/logits"}
+
+
+def test_a_gradient_of_zero_proves_nothing():
+    dead = {"loss": [2.0], "gradient/logits": np.zeros((2, 3))}
+    (verdict,) = [v for v in judge(dead, dead).verdicts if v.outcome is not Outcome.PASS]
+    assert verdict.outcome is Outcome.ERROR
+    assert "gradient of zero" in verdict.reason
+
+
+def test_a_tiny_loss_of_a_variant_proves_nothing():
+    tiny = {"loss": [2.0], "soft/loss": [1e-7]}
+    assert outcomes(judge(tiny, tiny)) == {"loss/loss": "PASS", "loss/soft/loss": "ERROR"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"gradient/logits": np.full((6, 5), np.nan)}, {"gradient/logits": GRADIENT.T}, {}]
+)
+def test_a_gradient_that_is_missing_turned_or_nan_fails(change):
+    whole = {"loss": [2.0], "gradient/logits": GRADIENT}
+    found = judge(whole, {"loss": [2.0], **change})
+    assert outcomes(found)["loss/gradient/logits"] == "FAIL"
+
+
+def test_outputs_that_differ_already_are_remarked():
+    meta = [{"outputs": {"logits": {"rms": size, "spread": 1.0}}} for size in (1.0, 1.1)]
+    found = judge({"loss": [2.0]}, {"loss": [3.0]}, meta)
+    assert any("see the forward stage" in note for note in found.notes)
+    assert judge({"loss": [2.0]}, {"loss": [2.0]}, meta).notes == ()
+
+
+def test_a_tolerance_of_the_case_rules_a_gradient():
+    loose = {"loss": {"gradient*": Tolerance(method="max", threshold=10.0, reason="measured")}}
+    records = [
+        Record(side="", meta={}, arrays={"loss": np.ones(1), "gradient/logits": array})
+        for array in (GRADIENT, GRADIENT + 1)
+    ]
+    dumps = Dumps(
+        stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
+    )
+    assert failed(judge_dumps(dumps, Rules(own=loose))) == {}
+
+
+def explained(actual, expected=GRADIENT, loss=(2.0, 3.0), spread=1.0):
+    return explain_loss(*loss, [(expected, np.asarray(actual))], spread)
+
+
+def test_words_for_what_gradients_tell():
+    assert "the number of samples: a sum in place of a mean?" in explained(6 * GRADIENT)
+    assert "one over the number of samples: a mean in place of a sum?" in explained(GRADIENT / 6)
+    assert "one over the number of classes: a mean over elements" in explained(GRADIENT / 5)
+    assert "1.3 times the reference's" in explained(1.3 * GRADIENT)
+    assert "only a constant differs (by 1)" in explained(GRADIENT)
+    assert "paddle_losses does not" in explained(GRADIENT, spread=200.0)
+    assert "cosine" in explained(GRADIENT[::-1])
+    assert "the port's gradient is zero" in explained(0 * GRADIENT)
+    assert explained(np.full((6, 5), np.nan)) == ""
+    maps = np.random.default_rng(1).standard_normal((2, 3, 4, 4))
+    assert "the number of places: a sum in place of a mean?" in explained(32 * maps, expected=maps)
