@@ -286,6 +286,84 @@ def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     assert main([*argv, "--model-args", '{"num_classes": 10}']) == 0
 
 
+def test_command_there_and_back(sides, models, tmp_path, capsys, monkeypatch):
+    torch, *_ = sides
+    reference, _ = models
+    monkeypatch.chdir(ROOT)
+    torch.save(reference.state_dict(), tmp_path / "a.pth")
+    argv = ["convert-weights", "--case", str(CASE), "--paddle", str(tmp_path / "a.safetensors"), "--torch"]
+    assert main([*argv, str(tmp_path / "a.pth")]) == 0
+    out = capsys.readouterr().out
+    assert "num_batches_tracked (1 times): left behind, for Paddle has none" in out
+    assert "matched by structure" not in out
+    assert main([*argv, str(tmp_path / "b.pt"), "--to", "torch"]) == 0
+    out = capsys.readouterr().out
+    assert "num_batches_tracked (1 times): as the torch model has it" in out
+    assert f"wrote {tmp_path / 'b.pt'}: 9 torch tensors converted and verified" in out
+    first, second = (torch.load(tmp_path / name, weights_only=True) for name in ("a.pth", "b.pt"))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first if not name.endswith("tracked"))
+
+
+def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path, capsys, monkeypatch, sides):
+    torch, *_ = sides
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "renamed_torch.py").write_text(
+        "from torch import nn\ndef build(more=False):\n"
+        "    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), *[nn.PReLU(4)] * more)\n"
+    )
+    (tmp_path / "renamed_paddle.py").write_text(
+        "from paddle import nn\ndef build(more=False):\n    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    argv = [
+        "convert-weights", "--torch", "a.pth", "--paddle", "a.pdparams",
+        "--torch-model", "renamed_torch:build", "--paddle-model", "renamed_paddle:build",
+    ]  # fmt: skip
+    torch.save(
+        torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(),
+        "a.pth",
+    )
+    assert main(argv) == 0
+    assert "matched by structure: 2 -> 1\n" in capsys.readouterr().out
+    torch.save(torch.nn.PReLU(4).state_dict(), "a.pth")
+    (tmp_path / "a.pdparams").unlink()
+    assert main([*argv, "--model-args", '{"more": true}']) == 2
+    captured = capsys.readouterr()
+    assert "unknown: 3.weight [4] float32 (PReLU)" in captured.err
+    assert "missing: 0.weight [4, 3]" in captured.err, "of the file, in the same list"
+    assert not captured.out
+    assert not (tmp_path / "a.pdparams").exists()
+
+
+def test_command_refuses_exchanged_files(tmp_path, capsys):
+    argv = ["convert-weights", "--case", str(CASE), "--torch", "a.pdparams", "--paddle", "a.pth"]
+    assert main(argv) == 2
+    assert "--torch a.pdparams: .pdparams is a paddle file" in capsys.readouterr().err
+    argv = ["convert-weights", "--case", str(CASE), "--torch", "a.pth", "--paddle", "b.pth"]
+    assert main(argv) == 2
+    assert "expected: .pdparams, .safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("head: 1\n", "names.yaml:1: head: is no name"),
+        ("a: b\na: c\n", "names.yaml:2: a: stands twice"),
+        ("- a\n", "names.yaml: is not a mapping of names"),
+        ("a: [\n", "names.yaml:2: is not YAML"),
+    ],
+)
+def test_names_that_are_no_names(tmp_path, text, message):
+    from tipchain.commands.convert_weights import read_names
+    from tipchain.errors import InputError
+
+    (tmp_path / "names.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_names(tmp_path / "names.yaml")
+    assert message in str(caught.value)
+
+
 def test_tool_runs_from_the_root(tmp_path):
     done = subprocess.run(
         [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],

@@ -9,10 +9,11 @@ from typing import Any
 
 from tipchain.conversion.layouts import UNSUPPORTED, LayerTensors, Slot
 from tipchain.conversion.paddle_side import paddle_layers, split_names
-from tipchain.conversion.structure import Unit, match_by_structure
+from tipchain.conversion.structure import match_by_structure
 from tipchain.conversion.torch_side import torch_layers
+from tipchain.conversion.units import kind_text, paddle_units, tell, torch_units
 from tipchain.errors import WeightsError, did_you_mean
-from tipchain.layer_types import OWN_KIND, join
+from tipchain.layer_types import join
 
 MATRIX_KINDS = ("Linear", "MultiheadAttention")
 """Kinds whose matrices torch and Paddle keep the other way round."""
@@ -71,7 +72,7 @@ def match_models(torch_model: Any, paddle_model: Any, names: Mapping[str, str] |
     if opened:
         paddle = paddle_layers(paddle_model, names, opened)
     settled = {**_across_kinds(torch, paddle), **names}
-    found = match_by_structure(_torch_units(torch, names, settled, ties), _paddle_units(paddle, settled))
+    found = match_by_structure(torch_units(torch, names, settled, ties), paddle_units(paddle, settled))
     _refuse(found.problems)
     resolved = dict(settled)
     for unit, port in found.pairs:
@@ -171,12 +172,12 @@ def _left(
     used = {id(slot) for slot, _, _ in named.values()}
     tied = _tied(torch, named.keys(), ties)
     return [
-        f"missing: {_tell_paddle(layer, slot)}"
+        f"missing: {tell(layer, slot)}"
         for layer in paddle
         for slot in layer.slots
         if id(slot) not in used and not slot.fixed and not slot.again
     ] + [
-        f"unknown: {_tell_torch(layer, slot)}"
+        f"unknown: {tell(layer, slot)}"
         for layer in torch
         for slot in layer.slots
         if slot.name not in named and slot.name not in tied
@@ -195,8 +196,8 @@ def _match(
     named = _by_name(torch, paddle)
     _refuse(
         [
-            f"layout: {name} {list(slot.shape)} belongs to a {kind} in torch and to another type in the port; whether "
-            "it must be transposed cannot be told of a square one: make both a Linear"
+            f"layout: {name} {list(slot.shape)} belongs to {kind_text(kind)} in torch and to {kind_text(port_kind)} in "
+            "the port; whether it must be transposed cannot be told of a square one: make both one type of layer"
             for name, (slot, port_kind, kind) in named.items()
             if kind != port_kind and len(slot.shape) == 2 and slot.shape[0] == slot.shape[1]
             and (kind in MATRIX_KINDS) != slot.parts[0].transpose
@@ -241,80 +242,3 @@ def _to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> f
         and (layer.torch_path, layer.kind) not in at
         and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
     )
-
-
-def _torch_units(
-    layers: Iterable[LayerTensors], names: Mapping[str, str], settled: Mapping[str, str],
-    ties: Mapping[str, str],
-) -> list[Unit]:  # fmt: skip
-    def again(slots: Iterable[Slot]) -> bool:
-        return all(ties.get(slot.name, slot.name) != slot.name for slot in slots)
-
-    found = []
-    for layer in layers:
-        given = _is_given(layer.path, names)
-        single, rest = _divide(layer, settled)
-        found += [
-            Unit(
-                path=slot.name, torch_path=slot.name, kind=OWN_KIND, shapes=frozenset({("", slot.shape)}),
-                tensors=(_tell_torch(layer, slot),), given=given or slot.name in settled, again=again([slot]),
-            )
-            for slot in single
-        ]  # fmt: skip
-        if rest:
-            found.append(
-                Unit(
-                    path=layer.path, torch_path=layer.path, kind=layer.kind, shapes=_shapes(rest),
-                    tensors=tuple(_tell_torch(layer, slot) for slot in rest), given=given, again=again(rest),
-                    odd=tuple(
-                        (slot.name, slot.leaf) for slot in rest if slot.name != join(layer.path, slot.leaf)
-                    ),
-                )
-            )  # fmt: skip
-    return found
-
-
-def _paddle_units(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> list[Unit]:
-    found = []
-    for layer in layers:
-        single, rest = _divide(layer, names)
-        found += [
-            Unit(
-                path=join(layer.path, slot.leaf), torch_path=slot.name, kind=OWN_KIND,
-                shapes=frozenset({("", slot.shape)}), tensors=(_tell_paddle(layer, slot),), again=slot.again,
-            )
-            for slot in single
-        ]  # fmt: skip
-        if rest:
-            found.append(
-                Unit(
-                    path=layer.path, torch_path=layer.torch_path, kind=layer.kind, shapes=_shapes(rest),
-                    tensors=tuple(_tell_paddle(layer, slot) for slot in rest if not slot.fixed),
-                    again=all(slot.again for slot in rest),
-                )
-            )  # fmt: skip
-    return found
-
-
-def _divide(layer: LayerTensors, names: Mapping[str, str]) -> tuple[list[Slot], list[Slot]]:
-    """Return the tensors that are matched one by one, and those that are matched with their layer."""
-    own = layer.kind == OWN_KIND
-    single = [slot for slot in layer.slots if own or slot.name in names]
-    return single, [slot for slot in layer.slots if not own and slot.name not in names]
-
-
-def _shapes(slots: Iterable[Slot]) -> frozenset[tuple[str, tuple[int, ...]]]:
-    return frozenset((slot.leaf, slot.shape) for slot in slots if not slot.fixed)
-
-
-def _is_given(path: str, names: Mapping[str, str]) -> bool:
-    return any(not old or path == old or path.startswith(f"{old}.") for old in names)
-
-
-def _tell_torch(layer: LayerTensors, slot: Slot) -> str:
-    return f"{slot.name} {list(slot.shape)} {slot.dtype} ({layer.kind})"
-
-
-def _tell_paddle(layer: LayerTensors, slot: Slot) -> str:
-    names = " + ".join(part.names[0] for part in slot.parts)
-    return f"{names} {list(slot.shape)} {slot.dtype} ({layer.kind})"

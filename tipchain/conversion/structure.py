@@ -4,9 +4,9 @@ Names decide where they agree. Where they do not, layers are matched by structur
 
 - A layer at the same place in both models, of the same kind and shapes, is matched by its name. Numbers are names
   only where a list or Sequential has the same numbers in both; else they are positions.
-- What is left is matched below each layer that both models have: the kinds and shapes that one side declares there
-  must be those that the other declares, in the same order. Out of order, only a layer that is the one of its kind
-  and shapes on both sides is matched.
+- What is left is matched below each layer that both models have: the shapes of each kind of layer that one side
+  declares there must be those that the other declares, in the same order. Else only a layer that is the one of its
+  kind and shapes on both sides is matched.
 - A match by order must not cross another of the same kind and shapes.
 """
 
@@ -15,9 +15,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Shape = tuple[int, ...]
 Signature = tuple[str, frozenset[tuple[str, Shape]]]
+
+
+class Tensor(NamedTuple):
+    """A tensor of a unit: torch's name in its layer (a single tensor has none), torch's shape, and what to call it."""
+
+    leaf: str
+    shape: Shape
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,8 +37,7 @@ class Unit:
         path: its name in its own model.
         torch_path: its name in torch's, as far as names tell; of torch's, the same.
         kind: the kind of layer.
-        shapes: torch's shape by torch's name of each tensor; a single tensor has no name.
-        tensors: the tensors, for messages.
+        tensors: its tensors.
         given: a name that the user gave decides about it.
         again: its tensors are those of an earlier unit, shared.
         odd: of torch's, tensors with another name than their kind's: the kind's by torch's.
@@ -38,8 +46,7 @@ class Unit:
     path: str
     torch_path: str
     kind: str
-    shapes: frozenset[tuple[str, Shape]]
-    tensors: tuple[str, ...] = ()
+    tensors: tuple[Tensor, ...]
     given: bool = False
     again: bool = False
     odd: tuple[tuple[str, str], ...] = ()
@@ -47,7 +54,7 @@ class Unit:
     @property
     def signature(self) -> Signature:
         """What two units that belong together have in common."""
-        return self.kind, self.shapes
+        return self.kind, frozenset((one.leaf, one.shape) for one in self.tensors)
 
 
 Pair = tuple[Unit, Unit]
@@ -81,17 +88,14 @@ def match_by_structure(torch: Sequence[Unit], paddle: Sequence[Unit]) -> Structu
         for unit in units:
             if id(unit) not in taken and not unit.given:
                 groups[places.group(unit)][side].append(unit)
-    order = {id(unit): number for units in (torch, paddle) for number, unit in enumerate(units)}
-    pairs, problems = list(anchors), []
     lost = [unit for unit in torch if unit.given and id(unit) not in taken]
-    problems += _list(_Found(torch=lost))  # where a name leads is not guessed
-    for group, (ours, theirs) in groups.items():
-        found = _match_group(ours, theirs)
-        near = [pair for pair in anchors if not pair[0].given and places.group(pair[0]) == group]
-        crossed = _crossed(found.pairs, near, order)
-        problems += _list(found) + [_tell_crossing(pair, other) for pair, other in crossed]
-        pairs += found.pairs
-    return Structure(pairs=tuple(pairs), problems=tuple(problems))
+    found = [_Found(torch=lost), *(_match_group(ours, theirs) for ours, theirs in groups.values())]
+    order = {id(unit): number for units in (torch, paddle) for number, unit in enumerate(units)}
+    matched = sorted((pair for one in found for pair in one.pairs), key=lambda pair: order[id(pair[0])])
+    settled = [pair for pair in anchors if not pair[0].given]
+    crossed = _crossed(matched, [*settled, *matched], order, places)
+    problems = [*_list(found), *(_tell_crossing(pair, other) for pair, other in crossed)]
+    return Structure(pairs=(*anchors, *matched), problems=tuple(problems))
 
 
 class _Places:
@@ -157,15 +161,20 @@ def _anchors(torch: Sequence[Unit], paddle: Sequence[Unit], places: _Places) -> 
 def _match_group(ours: Sequence[Unit], theirs: Sequence[Unit]) -> _Found:
     """Match what names left below one layer."""
     for keep in (ours, theirs), ([u for u in ours if not u.again], [u for u in theirs if not u.again]):
-        if [unit.signature for unit in keep[0]] == [unit.signature for unit in keep[1]]:
-            return _Found(pairs=list(zip(*keep, strict=True)))
+        kinds = [_by_kind(units) for units in keep]
+        if [[u.signature for u in units] for units in kinds[0]] == [
+            [u.signature for u in units] for units in kinds[1]
+        ]:
+            return _Found(
+                pairs=[pair for both in zip(*kinds, strict=True) for pair in zip(*both, strict=True)]
+            )
     found = _Found()
-    kinds: dict[Signature, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
+    classes: dict[Signature, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
     for side, units in enumerate((ours, theirs)):
         for unit in units:
             if not unit.again:
-                kinds[unit.signature][side].append(unit)
-    for alike in kinds.values():
+                classes[unit.signature][side].append(unit)
+    for alike in classes.values():
         if len(alike[0]) != len(alike[1]):
             found.torch += alike[0]
             found.paddle += alike[1]
@@ -176,34 +185,72 @@ def _match_group(ours: Sequence[Unit], theirs: Sequence[Unit]) -> _Found:
     return found
 
 
+def _by_kind(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Return the units of each kind in the order of their declaration; kinds come by name."""
+    kinds: dict[str, list[Unit]] = defaultdict(list)
+    for unit in units:
+        kinds[unit.kind].append(unit)
+    return [kinds[kind] for kind in sorted(kinds)]
+
+
 def _crossed(
-    pairs: Sequence[Pair], near: Sequence[Pair], order: dict[int, int]
+    pairs: Sequence[Pair], others: Sequence[Pair], order: dict[int, int], places: _Places
 ) -> Iterator[tuple[Pair, Pair]]:
-    """Yield each pair matched by order that crosses another of the same kind and shapes, with that one."""
+    """Yield each pair matched by order that crosses one of the same kind and shapes, with that one.
+
+    Pairs below different layers that both models have by name may cross: such layers tell them apart.
+    """
+    alike: dict[Signature, list[tuple[str, Pair]]] = defaultdict(list)
+    for pair in others:
+        alike[pair[0].signature].append((places.group(pair[0]), pair))
     for pair in pairs:
-        for other in (*near, *pairs):
-            if other[0].signature == pair[0].signature and (
-                (order[id(pair[0])] < order[id(other[0])]) != (order[id(pair[1])] < order[id(other[1])])
-                and pair is not other
-            ):
+        group = places.group(pair[0])
+        first, second = order[id(pair[0])], order[id(pair[1])]
+        for near, other in alike[pair[0].signature]:
+            crosses = (first < order[id(other[0])]) != (second < order[id(other[1])])
+            if crosses and other is not pair and _nested(group, near):
                 yield pair, other
                 break
 
 
-def _list(found: _Found) -> list[str]:
+def _nested(one: str, other: str) -> bool:
+    """Tell whether of two paths one is the other's or lies below it."""
+    short, long = sorted((one, other), key=len)
+    return not short or short == long or long.startswith(f"{short}.")
+
+
+def _list(found: Sequence[_Found]) -> list[str]:
+    torch = [unit for one in found for unit in one.torch]
+    paddle = [unit for one in found for unit in one.paddle]
     return [
-        *(f"missing: {one}" for unit in found.paddle for one in unit.tensors),
-        *(f"unknown: {one}" for unit in found.torch for one in unit.tensors),
+        *(f"missing: {text}" for unit in paddle for text in _differing(unit, torch)),
+        *(f"unknown: {text}" for unit in torch for text in _differing(unit, paddle)),
         *(
             f"ambiguous: {unit.path} may be {port.path}, but the two models declare their layers in different orders, "
-            f"and others are alike: {', '.join(unit.tensors)}"
-            for unit, port in found.unclear
+            f"and others are alike: {_texts(unit)}"
+            for one in found
+            for unit, port in one.unclear
         ),
     ]
 
 
+def _differing(unit: Unit, others: Sequence[Unit]) -> list[str]:
+    """Return the unit's tensors, without those that the unit of its name in the other model has too."""
+    same = {
+        (one.leaf, one.shape)
+        for other in others
+        if (other.torch_path, other.kind) == (unit.torch_path, unit.kind)
+        for one in other.tensors
+    }
+    return [one.text for one in unit.tensors if (one.leaf, one.shape) not in same]
+
+
+def _texts(unit: Unit) -> str:
+    return ", ".join(one.text for one in unit.tensors)
+
+
 def _tell_crossing(pair: Pair, other: Pair) -> str:
     return (
-        f"ambiguous: {pair[0].path} may be {pair[1].path} by its kind and shapes, but {other[0].path} has the name of "
-        f"{other[1].path}, is alike, and then the order differs: {', '.join(pair[0].tensors)}"
+        f"ambiguous: {pair[0].path} may be {pair[1].path} by its kind and shapes, but {other[0].path}, which is alike, "
+        f"then is {other[1].path}, and the order differs: {_texts(pair[0])}"
     )
