@@ -1,0 +1,140 @@
+"""A port whose layers have other names, and are packed otherwise, is aligned under torch's names without a name map."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.frameworks
+
+NET = """
+    from NAME import nn
+    BASE = nn.Module if "NAME" == "torch" else nn.Layer
+
+    class Net(BASE):
+        def __init__(self):
+            super().__init__()
+            LAYERS
+
+        def forward(self, clip):
+            hidden, _ = self.FIRST(clip)
+            attended = SECOND
+            return self.THIRD(attended[:, -1] + hidden[:, 0])
+
+    def build_model():
+        return Net()
+
+    def build_loss():
+        return nn.CrossEntropyLoss()
+"""
+TORCH = {
+    "NAME": "torch", "FIRST": "rnn", "THIRD": "head",
+    "SECOND": "self.attn(hidden, hidden, hidden)[0]",
+    "LAYERS": "self.rnn = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True); "
+              "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8)",
+}  # fmt: skip
+PADDLE = {
+    "NAME": "paddle", "FIRST": "lstm", "THIRD": "fc", "SECOND": "self.mixer(hidden)",
+    "LAYERS": "self.lstm = nn.LSTM(6, 4, 2, direction='bidirect'); "
+              "self.mixer = nn.MultiHeadAttention(8, 2); self.fc = nn.Linear(8, 8)",
+}  # fmt: skip
+STEPS = {
+    "torch": "def build_optimizer(parameters, learning_rate):\n"
+    "    import torch\n    return torch.optim.SGD(parameters, lr=learning_rate)\n",
+    "paddle": "def build_optimizer(parameters, learning_rate):\n"
+    "    import paddle\n    return paddle.optimizer.SGD(learning_rate, parameters=parameters)\n",
+}
+CASE = """
+    id: packed
+    sides:
+      torch: {model: "packed_torch:build_model", loss: "packed_torch:build_loss", optimizer: "packed_torch:build_optimizer"}
+      paddle: {model: "packed_paddle:build_model", loss: "packed_paddle:build_loss", optimizer: "packed_paddle:build_optimizer"}
+    weights: {torch: own.pth}
+    inputs:
+      clip: {shape: [4, 5, 6], dtype: float32, seed: 0}
+      label: {shape: [4], dtype: int64, high: 8}
+    stages: [forward, loss, backward]
+    backward: {iterations: 2, learning_rate: 1.0e-4, training: true}
+    seed: 0
+"""
+
+
+@pytest.fixture
+def case(both, tmp_path):
+    from tipchain.parity.case import load_case
+
+    for side, words in (("torch", TORCH), ("paddle", PADDLE)):
+        text = textwrap.dedent(NET)
+        for old, new in words.items():
+            text = text.replace(old, new)
+        (tmp_path / f"packed_{side}.py").write_text(text + STEPS[side])
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "case.yaml").write_text(textwrap.dedent(CASE))
+    scope: dict = {}
+    exec((tmp_path / "packed_torch.py").read_text(), scope)
+    both.torch.manual_seed(1)
+    both.torch.save(scope["build_model"]().state_dict(), tmp_path / "own.pth")
+    return load_case(tmp_path / "case.yaml")
+
+
+@pytest.fixture
+def prepared(case, monkeypatch):
+    """The stages' needs, with the weights made in this process."""
+    from tipchain.modes import Mode
+    from tipchain.parity import preparation, weights
+
+    def here(command, **_more):
+        return subprocess.CompletedProcess(command, weights.main(command[-1:]), "", "")
+
+    monkeypatch.setattr(weights.subprocess, "run", here)
+    stages = ("forward", "loss", "backward")
+    mode = Mode("lite_train_lite_infer")
+    return preparation.prepare(case, mode, stages, case.root, ("torch", "paddle"), None)
+
+
+def record(case, prepared, folder):
+    """Record both sides in this process and return what each stage came to."""
+    from tipchain.parity.recorder import Job, run_job
+
+    folder.mkdir()
+    events = []
+    for side in ("torch", "paddle"):
+        job = Job(
+            side=side, case=str(case.path), reseed=case.reseed, stages=("forward", "loss", "backward"), device="cpu", threads=1,
+            folder=str(folder), needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
+            train_data=str(prepared.train_data), eval_data=str(prepared.eval_data), epochs=1, commit="",
+        )  # fmt: skip
+        run_job(Job.from_json(job.to_json()), events.append)
+    return [event for event in events if event["event"] == "end"]
+
+
+def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp_path):
+    from tipchain.outcome import Outcome
+    from tipchain.parity.stage_judge import Rules, judge_stage
+
+    manifest = json.loads(next(case.root.rglob("manifest.json")).read_text())
+    assert manifest["paddle"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
+    ends = record(case, prepared, tmp_path / "run")
+    assert all(event["ok"] for event in ends), ends
+    for stage in ("forward", "loss", "backward"):
+        verdicts = judge_stage(stage, tmp_path / "run", Rules.of(case)).verdicts
+        assert verdicts
+        assert all(one.outcome is Outcome.PASS for one in verdicts), [str(one) for one in verdicts]
+    subjects = {one.subject for one in verdicts}
+    assert any("attn.in_proj_weight" in one for one in subjects)
+    assert any("rnn.weight_hh_l1_reverse" in one for one in subjects)
+
+
+def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_path):
+    """So the names that were kept with the weights are what made it pass."""
+    from dataclasses import replace
+
+    from tipchain.outcome import Outcome
+    from tipchain.parity.stage_judge import Rules, judge_stage
+
+    record(case, replace(prepared, names={}), tmp_path / "run")
+    verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
+    assert any(one.outcome is not Outcome.PASS and "rnn" in str(one) for one in verdicts)
