@@ -1,0 +1,1 @@
+"""MobileNetV3-small, once in PyTorch and once in PaddlePaddle."""
