@@ -32,6 +32,7 @@ def imports_of(path: Path) -> set[str]:
         ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log")),
         ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
         ("report", ("commands", "cli", "prepare", "reprod_log")),
+        ("conversion", ("chain", "parity", "report", "commands", "cli", "prepare", "reprod_log")),
     ],
 )
 def test_parts_import_one_way(part, forbidden):

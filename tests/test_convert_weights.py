@@ -372,3 +372,12 @@ def test_tool_runs_from_the_root(tmp_path):
     assert done.returncode == 2
     assert "no.pth: no such weight file" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_docs_name_every_layer_that_has_a_rule():
+    from tipchain.layer_types import RULES
+
+    text = (ROOT / "docs/weights.md").read_text()
+    for rule in RULES:
+        assert rule.torch[0] in text, rule.kind
+        assert rule.paddle[0] in text, rule.kind

@@ -43,7 +43,7 @@ model_args: {{num_classes: 10}}
 
 # Both sides start from equal weights: a seeded initialization, converted to Paddle ...
 weights: {{init: kaiming, seed: 0, fit_head: true}}
-# ... or your own torch file; names are needed only where the port calls a parameter something else:
+# ... or your own torch file; names only where structure cannot tell (docs/weights.md):
 # weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}}}
 
 # Fake inputs, in the order of the model's arguments; `label` goes to the loss.
