@@ -6,6 +6,7 @@ https://www.paddlepaddle.org.cn/inference/api_reference/python_api_doc/Config_in
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -58,7 +59,10 @@ def save_program(model: Any, inputs: Iterable[Input], folder: Path) -> None:
     specs = [paddle.static.InputSpec([None, *one.shape[1:]], one.dtype, one.name) for one in inputs]
     static = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
     try:
-        paddle.jit.save(static, str(folder / STEM))
+        with warnings.catch_warnings():
+            # It warns of the order that `output_tensors` follows.
+            warnings.filterwarnings("ignore", message="Found 'dict' in given outputs")
+            paddle.jit.save(static, str(folder / STEM))
     finally:
         # to_static changes the model itself; who compares it with the program must run the plain one.
         if hasattr(model.forward, "rollback"):
@@ -122,7 +126,7 @@ class Predictor:
         try:
             self._engine = inference.create_predictor(config)
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {_last(error)}") from error
+            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {_summary(error)}") from error
 
     def __call__(self, *inputs: Array) -> list[Array]:
         """Return the outputs for one batch, the inputs given in order."""
@@ -142,12 +146,14 @@ class Predictor:
         try:
             self._engine.run()
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"Paddle Inference cannot run the model: {_last(error)}") from error
+            raise EngineError(f"Paddle Inference cannot run the model: {_summary(error)}") from error
         return [
             self._engine.get_output_handle(name).copy_to_cpu() for name in self._engine.get_output_names()
         ]
 
 
-def _last(error: Exception) -> str:
-    """Return what Paddle says went wrong; its messages begin with a stack trace."""
-    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+def _summary(error: Exception) -> str:
+    """Return what Paddle says went wrong, without the stack and the operator around it."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    named = [line for line in lines if line.partition(":")[0].endswith("Error") or line.startswith("(")]
+    return (named or lines or [type(error).__name__])[-1]

@@ -28,6 +28,13 @@ from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")
 HOW_TO_INSTALL = "pip install 'tipchain[onnx]' (paddle2onnx has wheels for Python 3.10 to 3.12)"
+OWN_OPERATORS = ("data", "feed", "fetch")
+OLD_NAMES = {
+    "subtract": "elementwise_sub", "multiply": "elementwise_mul", "divide": "elementwise_div",
+    "maximum": "elementwise_max", "minimum": "elementwise_min", "remainder": "elementwise_mod",
+    "floor_divide": "elementwise_floordiv", "arange": "range", "nonzero": "where_index", "flatten": "flatten2",
+}  # fmt: skip
+"""What Paddle 2, and with it paddle2onnx, calls operators of Paddle 3 that are not alike to the eye."""
 JOB, STATE, OUTPUTS, MODEL = "onnx.json", "state.json", "outputs.npy", "model.onnx"
 
 
@@ -96,7 +103,7 @@ class OnnxProcess:
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         reason = f"the process {how} while {state['doing']}"
         if state.get("unsupported"):
-            reason += f"; paddle2onnx has no converter for: {', '.join(state['unsupported'])}"
+            reason += f"; paddle2onnx does not list: {', '.join(state['unsupported'])}"
         return Ended(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
 
 
@@ -199,14 +206,24 @@ def _run(session: Any, inputs: Mapping[str, Array]) -> Sequence[Array]:
 
 def _without_converter(folder: Path) -> list[str]:
     """Return the operators of the program that paddle2onnx does not list, for it does not name them itself."""
-    from paddle2onnx.utils import get_all_supported_operators_pir
+    from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
 
     program, _ = program_files(folder)
     if program.suffix != ".json":
         return []
-    known = {name.rstrip("_") for name in get_all_supported_operators_pir()} | {"data", "fetch", "feed"}
+    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), *OWN_OPERATORS}
     found = _operators(json.loads(program.read_text())["program"])
-    return [name for name in dict.fromkeys(found) if name.rstrip("_") not in known]
+    return [name for name in dict.fromkeys(found) if not is_listed(name, listed)]
+
+
+def is_listed(name: str, listed: Iterable[str]) -> bool:
+    """Tell whether an operator of Paddle 3 is among names of Paddle 2, such as matmul among matmul_v2."""
+    name = OLD_NAMES.get(name.rstrip("_"), name.rstrip("_"))
+    plain = name.replace("_", "")
+    return any(
+        name in one.split("_") or one.startswith(name) or one.replace("_", "").startswith(plain)
+        for one in listed
+    )
 
 
 def _operators(tree: Any) -> Iterable[str]:

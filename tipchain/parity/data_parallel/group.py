@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import secrets
 import shutil
 import signal
 import socket
@@ -126,7 +126,9 @@ def free_port(count: int) -> int:
         GroupError: there are none.
     """
     for _ in range(100):
-        first = random.randrange(*PORTS)  # noqa: S311  (no secret)
+        first = PORTS[0] + secrets.randbelow(
+            PORTS[1] - PORTS[0]
+        )  # the seeded generators are alike in every run
         if _all_free(range(first, first + count)):
             return first
     raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")

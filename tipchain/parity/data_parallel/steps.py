@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,14 +59,14 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
     for key, array in after.items():
         group, _, name = key.partition("/")
         if group == "parameter":
-            change = np.subtract(array, before[key], dtype=np.float64).ravel()
+            change = np.subtract(array, before[key]).ravel()
             result[f"update_rms/{name}"] = np.array(np.sqrt(np.dot(change, change) / max(change.size, 1)))
     return result
 
 
-def digests(tensors: Mapping[str, Array]) -> dict[str, str]:
-    """Return the beginning of the SHA-256 of every tensor's bytes, by name."""
+def digests(model: Any) -> dict[str, str]:
+    """Return a checksum of the bytes of every parameter and persistent buffer, by Paddle's name."""
     return {
-        name: hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
-        for name, array in tensors.items()
+        name: f"{zlib.crc32(np.ascontiguousarray(tensor.numpy()).data):08x}"
+        for name, tensor in model.state_dict().items()
     }

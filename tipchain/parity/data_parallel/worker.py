@@ -80,12 +80,11 @@ def run(job: WorkerJob, rank: int, processes: int) -> Mapping[str, Any]:
     settings = case.distributed
     model = bench.model(training=settings.training) if rank == 0 else _untouched(bench, settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
-    start = digests(state(bench, model))
+    start = digests(model)
     steps = train(bench, model, network, share(load_record(Path(job.batch)).arrays, rank, processes))
-    last = state(bench, model)
     if rank == 0:
-        save_tensors(Path(job.folder) / STATE, last)
-    return {**asdict(steps), "start": start, "end": digests(last)}
+        save_tensors(Path(job.folder) / STATE, state(bench, model))
+    return {**asdict(steps), "start": start, "end": digests(model)}
 
 
 def _own_device(device: str) -> str:

@@ -51,7 +51,7 @@ def record(bench: Bench) -> Recording:
             "processes": settings.processes,
             "steps": settings.iterations,
             "batch_size": len(next(iter(batch.values()))),
-            "tensors": len(after),
+            "tensors": len(reports[0]["end"]),
             "diverged": {when: diverged([report[when] for report in reports]) for when in ("start", "end")},
         },
     )

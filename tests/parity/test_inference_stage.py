@@ -1,0 +1,261 @@
+"""Inference: the exported program in two engines, and what is said when one of them gives something else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tipchain.errors import CaseError
+from tipchain.outcome import Outcome
+from tipchain.parity.case import load_case
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Judged, Rules
+from tipchain.parity.record import Record
+from tipchain.parity.settings.inference import InferenceSettings
+
+pytestmark = pytest.mark.frameworks
+TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
+HAS_ONNX = all(importlib.util.find_spec(name) for name in ("paddle2onnx", "onnxruntime"))
+needs_onnx = pytest.mark.skipif(not HAS_ONNX, reason="needs paddle2onnx and onnxruntime")
+FAULTS = """
+import paddle
+from paddle import nn
+
+from tests.cases.tiny.tiny_paddle import Tiny
+
+
+class AwakeDropout(Tiny):
+    '''Drops in the exported program alone.'''
+
+    def forward(self, image):
+        hidden = paddle.flatten(self.features(image), 1)
+        if not paddle.in_dynamic_mode():
+            hidden = 2 * hidden * paddle.cast(paddle.rand(paddle.shape(hidden)) > 0.5, "float32")
+        return self.head(hidden)
+
+
+class FunctionalDropout(Tiny):
+    '''Drops in eval mode too: the function's default.'''
+
+    def forward(self, image):
+        return self.head(nn.functional.dropout(paddle.flatten(self.features(image), 1), 0.5))
+
+
+class BatchStatistics(Tiny):
+    '''Normalizes by the batch's own statistics, in the exported program alone.'''
+
+    def forward(self, image):
+        hidden = self.features[0](image)
+        if paddle.in_dynamic_mode():
+            hidden = self.features[1](hidden)
+        else:
+            hidden = hidden - hidden.mean(axis=[0, 2, 3], keepdim=True)
+        return self.head(paddle.flatten(self.features[3](nn.functional.relu(hidden)), 1))
+
+
+class FourSamples(Tiny):
+    '''Is exported for four samples.'''
+
+    def forward(self, image):
+        hidden = paddle.flatten(self.features(image), 1)
+        if not paddle.in_dynamic_mode():
+            hidden = hidden.reshape([4, 128])
+        return self.head(hidden)
+
+
+class FourScales(Tiny):
+    '''Is exported with what was right for four samples.'''
+
+    def forward(self, image):
+        samples = image.shape[0] if paddle.in_dynamic_mode() else 4
+        return super().forward(image) / samples
+
+
+class Named(Tiny):
+    '''Puts out a dict that is not in the order of its keys.'''
+
+    def forward(self, image):
+        logits = super().forward(image)
+        return {"scores": nn.functional.softmax(logits), "logits": logits, "pair": [logits * 2, logits * 3]}
+
+
+class Faint(Tiny):
+    def forward(self, image):
+        return super().forward(image) * 1e-8
+
+
+class Spectrum(Tiny):
+    '''Has an operator that paddle2onnx does not know.'''
+
+    def forward(self, image):
+        return super().forward(image) + paddle.fft.rfft(image).real().mean()
+"""
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory):
+    """The Paddle side of the tiny case: its framework, a weight file, and models that go wrong when exported."""
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+    from tipchain.devices import parse_device
+    from tipchain.parity.frameworks import load_framework
+
+    framework = load_framework("paddle")
+    framework.configure(parse_device("cpu"), 0, 1)
+    from tests.cases.tiny.tiny_paddle import build_model
+
+    folder = tmp_path_factory.mktemp("side")
+    model = build_model()
+    for number, layer in enumerate((model.features[1]._mean, model.features[1]._variance)):
+        layer.set_value(np.linspace(0.5, 1.5, 8, dtype=np.float32) + number)
+    framework.paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
+    (folder / "export_faults.py").write_text(FAULTS)
+    return framework, folder
+
+
+def judge(side, tmp_path, model: str | None = None, **settings) -> Judged:
+    """Record and judge the stage with the model called ``model``, on batches of 1 and 4 unless told otherwise."""
+    from tipchain.parity.stages import Bench, record
+
+    framework, folder = side
+    case = load_case(TINY)
+    if model:
+        paddle_side = replace(case.sides["paddle"], model=f"export_faults:{model}")
+        case = replace(case, root=folder, sides={**case.sides, "paddle": paddle_side},
+                       model_args={"num_classes": 10, "dropout": 0.5})  # fmt: skip
+    case = replace(case, inference=InferenceSettings(**{"onnx": False, **settings}))
+    bench = Bench(
+        framework=framework, case=case, weights=folder / "weights.pdparams", inputs={}, train_data=tmp_path,
+        eval_data=tmp_path, epochs=1, folder=tmp_path,
+    )  # fmt: skip
+    recording = record("inference", bench)
+    meta = {"details": json.loads(json.dumps(recording.details))}
+    dumps = Dumps(
+        stage="inference", reference=Record(side="training", arrays=recording.reference, meta=meta),
+        port=Record(side="paddle", arrays=recording.arrays, meta=meta), reference_path=tmp_path, port_path=tmp_path,
+    )  # fmt: skip
+    return judge_dumps(dumps, Rules.of(case))
+
+
+def outcomes(judged: Judged) -> dict[str, str]:
+    return {verdict.subject.partition("/")[2]: verdict.outcome.value for verdict in judged.verdicts}
+
+
+def reasons(judged: Judged) -> dict[str, str]:
+    return {verdict.subject.partition("/")[2]: verdict.reason for verdict in judged.verdicts}
+
+
+@needs_onnx
+def test_one_program_serves_every_batch_size_in_both_engines(side, tmp_path):
+    judged = judge(side, tmp_path, onnx=True)
+    keys = [f"{engine}/logits@batch={size}" for engine in ("paddle_inference", "onnx") for size in (1, 4)]
+    assert outcomes(judged) == dict.fromkeys(keys, "PASS")
+    assert "onnxruntime" in judged.notes[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["inference_onnx.log"], "the program itself is gone"
+
+
+def test_every_named_output_is_compared_whatever_the_order_of_the_program(side, tmp_path):
+    outputs = ("logits", "pair/0", "pair/1", "scores")
+    keys = [f"paddle_inference/{name}@batch={size}" for size in (1, 2) for name in outputs]
+    assert outcomes(judge(side, tmp_path, "Named", batch_sizes=(1, 2))) == dict.fromkeys(keys, "PASS")
+
+
+@pytest.mark.parametrize("model", ["AwakeDropout", "BatchStatistics"])
+def test_a_layer_exported_in_train_mode_fails(side, tmp_path, model):
+    found = outcomes(judge(side, tmp_path, model))
+    assert found == {
+        "paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "FAIL",
+    }  # fmt: skip
+
+
+def test_a_model_that_is_random_in_eval_mode_is_told(side, tmp_path):
+    found = reasons(judge(side, tmp_path, "FunctionalDropout"))
+    assert "a layer is random in eval mode" in found["paddle_inference/logits@batch=1"]
+
+
+def test_a_frozen_batch_size_that_stops_the_engine_is_an_error_beside_the_batch_that_runs(side, tmp_path):
+    judged = judge(side, tmp_path, "FourSamples")
+    assert outcomes(judged) == {
+        "paddle_inference/logits@batch=4": "PASS",
+        "paddle_inference@batch=1": "ERROR",
+    }
+    reason = reasons(judged)["paddle_inference@batch=1"]
+    assert reason.endswith("; it runs at batch=4: the program is not of any batch size")
+    assert "InvalidArgumentError: The 'shape' in ReshapeOp is invalid" in reason
+
+
+def test_a_frozen_batch_size_that_changes_the_numbers_is_told(side, tmp_path):
+    judged = judge(side, tmp_path, "FourScales")
+    assert outcomes(judged) == {
+        "paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "PASS",
+    }  # fmt: skip
+    reason = reasons(judged)["paddle_inference/logits@batch=1"]
+    assert "equal at batch=4: what the program computes depends on the batch size" in reason
+
+
+def test_outputs_too_small_for_the_tolerance_prove_nothing(side, tmp_path):
+    assert set(outcomes(judge(side, tmp_path, "Faint")).values()) == {"ERROR"}
+
+
+@needs_onnx
+def test_an_operator_without_a_converter_is_an_error_of_the_onnx_half_alone(side, tmp_path):
+    """paddle2onnx aborts its process."""
+    judged = judge(side, tmp_path, "Spectrum", onnx=True)
+    found = outcomes(judged)
+    assert found.pop("onnx") == "ERROR"
+    assert set(found.values()) == {"PASS"}
+    reason = reasons(judged)["onnx"]
+    assert "SIGABRT while converting the program" in reason
+    assert "paddle2onnx does not list: real; log: " in reason
+
+
+def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, monkeypatch):
+    from tipchain.parity import onnx_engine
+
+    monkeypatch.setattr(onnx_engine, "PACKAGES", ("paddle2onnx_that_is_not_there",))
+    judged = judge(side, tmp_path, onnx=True)
+    assert outcomes(judged)["onnx"] == "SKIP"
+    assert (
+        "paddle2onnx_that_is_not_there not installed: pip install 'tipchain[onnx]'" in reasons(judged)["onnx"]
+    )
+
+
+def recorded(arrays: dict, facts: dict, reference: dict | None = None) -> Judged:
+    meta = {"details": {"engines": facts, "repeats": True}}
+    dumps = Dumps(
+        stage="inference", port=Record(side="paddle", arrays=arrays, meta=meta), port_path=Path(), reference_path=Path(),
+        reference=Record(side="training", arrays=arrays if reference is None else reference, meta=meta),
+    )  # fmt: skip
+    return judge_dumps(dumps, Rules(own={}))
+
+
+def test_engines_that_agree_against_the_model_accuse_the_export():
+    keys = [f"{engine}/logits@batch=1" for engine in ("paddle_inference", "onnx")]
+    judged = recorded(
+        {key: np.full((1, 10), 2.0) for key in keys}, {"paddle_inference": {}, "onnx": {}},
+        {key: np.full((1, 10), 1.0) for key in keys},
+    )  # fmt: skip
+    reason = reasons(judged)["onnx/logits@batch=1"]
+    assert "paddle_inference gives the same as onnx: the export differs from the model" in reason
+
+
+def test_an_engine_that_gave_nothing_is_no_pass():
+    judged = recorded(
+        {"paddle_inference/logits@batch=1": np.ones((1, 10))}, {"paddle_inference": {}, "onnx": {}}
+    )
+    assert outcomes(judged)["onnx"] == "ERROR"
+    assert [verdict.outcome for verdict in recorded({}, {}).verdicts] == [Outcome.ERROR]
+    assert set(outcomes(recorded({}, {"onnx": {"skipped": "not installed"}})).values()) == {"SKIP"}
+
+
+@pytest.mark.parametrize("sizes", ["[4]", "[4, 4]", "[]", "[1, 0]", "[1, four]", "[1, true]"])
+def test_batch_sizes_must_be_able_to_show_a_frozen_one(tmp_path, sizes):
+    path = tmp_path / "case.yaml"
+    path.write_text(f"{TINY.read_text()}inference: {{batch_sizes: {sizes}}}\n")
+    with pytest.raises(CaseError, match=r"inference.batch_sizes: are not two or more different sizes"):
+        load_case(path)
