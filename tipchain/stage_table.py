@@ -38,13 +38,14 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
         "forward": StageInfo(builders=("model",), uses=("fake", "weights"), prefix="forward", trains=False),
         "data": StageInfo(
-            builders=("dataset",), uses=("eval_data",), prefix="data", trains=False, judge="data"
+            builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False, judge="data"
         ),
         "metric": StageInfo(
             builders=("model", "dataset", "metric"),
-            uses=("eval_data", "weights"),
+            uses=("eval_data", "weights", "settings"),
             prefix="metric",
             trains=False,
+            judge="metric",
         ),
         "loss": StageInfo(
             builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss", judge="loss"

@@ -22,7 +22,7 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.frameworks import load_framework
-from tipchain.parity.frameworks.base import concat_outputs
+from tipchain.parity.metrics import measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,5 @@ def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_wor
             total_loss += value * len(label)
             samples += len(label)
         framework = load_framework("paddle")
-        measured = metric(concat_outputs(framework, outputs), concat_outputs(framework, labels))
-    means = {key: float(value) for key, value in measured.items()}
-    return Evaluation(metric=means, loss=total_loss / samples, samples=samples)
+        measured = measure(framework, metric, list(zip(outputs, labels, strict=True)))
+    return Evaluation(metric=measured, loss=total_loss / samples, samples=samples)

@@ -93,6 +93,12 @@ def build_metric():
     def metric(output, label):
         hits = (paddle.topk(output, min(5, output.shape[1]), axis=1)[1] == label.reshape([-1, 1])).numpy()
         top1, top5 = int(hits[:, 0].sum()), int(hits.sum())
-        return {"acc_top1": 100 * top1 / len(hits), "acc_top5": 100 * top5 / len(hits)}
+        classes = label.numpy()
+        by_class = [hits[classes == one, 0].mean() for one in np.unique(classes)]
+        return {
+            "acc_top1": 100 * top1 / len(hits),
+            "acc_top5": 100 * top5 / len(hits),
+            "mean_class_accuracy": 100 * sum(by_class) / len(by_class),
+        }
 
     return metric

@@ -70,6 +70,11 @@ def build_metric():
     def metric(output, label):
         hits = output.topk(min(5, output.shape[1]), dim=1).indices == label.reshape(-1, 1)
         top1, top5 = hits[:, 0].sum().item(), hits.sum().item()
-        return {"acc_top1": 100 * top1 / len(hits), "acc_top5": 100 * top5 / len(hits)}
+        by_class = [hits[label == one, 0].double().mean().item() for one in label.unique()]
+        return {
+            "acc_top1": 100 * top1 / len(hits),
+            "acc_top5": 100 * top5 / len(hits),
+            "mean_class_accuracy": 100 * sum(by_class) / len(by_class),
+        }
 
     return metric

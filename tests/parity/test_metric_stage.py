@@ -1,0 +1,193 @@
+"""The metric stage: its code alone on equal inputs, then the whole evaluation, and words for which of both differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from in_process import failed
+
+from tipchain.errors import UsageError
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Rules
+from tipchain.parity.metric_probe import SIZES, make_probe, other_ways, recognize
+from tipchain.parity.metrics import count_classes, measure
+from tipchain.parity.record import Record
+
+NUMPY = SimpleNamespace(
+    name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate
+)
+
+
+@pytest.fixture(scope="module")
+def sides(both_sides):
+    """Both sides, and what torch recorded."""
+    return both_sides, both_sides.record("metric", "torch")
+
+
+@pytest.fixture
+def port(both_sides):
+    """The port's module, whose builders a test may replace."""
+    import sys
+
+    both_sides.paddle.builder("metric")
+    return sys.modules["tiny_paddle"]
+
+
+def top(output, label, k):
+    """Return the share of samples whose class is among the ``k`` best, in percent."""
+    output, label = output.numpy(), label.numpy()
+    return 100 * ((output > output[np.arange(len(label)), label][:, None]).sum(axis=1) < k).mean()
+
+
+class Batched:
+    """A metric that is fed batch by batch; ``by_batch`` averages the batches' values, which is the classic mistake."""
+
+    def __init__(self, metric, *, by_batch):
+        self.metric, self.by_batch, self.seen = metric, by_batch, []
+
+    def update(self, output, label):
+        self.seen.append((output, label))
+
+    def compute(self):
+        import paddle
+
+        if not self.by_batch:
+            return self.metric(*(paddle.concat([one[n] for one in self.seen]) for n in (0, 1)))
+        found = [self.metric(*one) for one in self.seen]
+        return {key: np.mean([one[key] for one in found]) for key in found[0]}
+
+
+@pytest.mark.frameworks
+def test_a_faithful_port_agrees_in_code_and_evaluation(sides):
+    both, reference = sides
+    judged = both.judge("metric", reference)
+    assert failed(judged) == {}
+    keys = ["acc_top1", "acc_top5", "mean_class_accuracy"]
+    assert list(reference.arrays) == [
+        *keys,
+        *(f"code/{key}" for key in keys),
+        "counts/right",
+        "counts/samples",
+    ]
+    assert reference.arrays["counts/samples"].sum() == 20
+    right = reference.arrays["counts/right"].sum() / 20 * 100
+    assert float(reference.arrays["acc_top1"][0]) == pytest.approx(right)
+    code = {key: float(reference.arrays[f"code/{key}"][0]) for key in keys}
+    assert recognize(code["acc_top5"], 10) == "the top-5 accuracy"
+    assert recognize(code["mean_class_accuracy"], 10) == "the mean of the classes' accuracies"
+
+
+@pytest.mark.frameworks
+def test_a_metric_may_be_fed_batch_by_batch(sides, port, monkeypatch):
+    both, reference = sides
+    metric = port.build_metric()
+    monkeypatch.setattr(port, "build_metric", lambda: Batched(metric, by_batch=False))
+    assert failed(both.judge("metric", reference)) == {}
+
+
+FAULTS = {
+    "batch means": (lambda metric: Batched(metric, by_batch=True), {"code/acc_top1", "code/acc_top5"}, "the port's is the mean of the batches' top-1 accuracies"),
+    "top-4": (lambda metric: lambda output, label: {**metric(output, label), "acc_top5": top(output, label, 4)}, {"code/acc_top5"}, "the port's is the top-4 accuracy"),
+    "no class means": (lambda metric: lambda output, label: {**metric(output, label), "mean_class_accuracy": top(output, label, 1)}, {"code/mean_class_accuracy"}, "the reference's is the mean of the classes' accuracies, the port's is the top-1 accuracy"),
+    "a fraction": (lambda metric: lambda output, label: {key: value / 100 for key, value in metric(output, label).items()}, {"acc_top1", "code/acc_top1"}, "the port's is the top-1 accuracy as a fraction, not in percent"),
+}  # fmt: skip
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_code_is_named(sides, port, monkeypatch, fault):
+    both, reference = sides
+    change, keys, words = FAULTS[fault]
+    metric = port.build_metric()
+    monkeypatch.setattr(port, "build_metric", lambda: change(metric))
+    found = failed(both.judge("metric", reference))
+    assert {f"metric/{key}" for key in keys} <= set(found)
+    assert not any(subject.startswith("metric/counts") for subject in found), "the evaluation is sound"
+    assert any(words in reason for reason in found.values()), found
+
+
+@pytest.mark.frameworks
+def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, monkeypatch):
+    both, reference = sides
+    original = port.Folder.__getitem__
+
+    def shifted(self, index):
+        image, label, file = original(self, index)
+        return image, 3 if label == 2 else label, file
+
+    monkeypatch.setattr(port.Folder, "__getitem__", shifted)
+    found = failed(both.judge("metric", reference))
+    assert {"metric/acc_top1", "metric/counts/right", "metric/counts/samples"} <= set(found)
+    assert not any(subject.startswith("metric/code/") for subject in found)
+    words = "the metric's code gives the same on equal inputs, so the evaluation differs: class 2: "
+    assert words in found["metric/acc_top1"]
+    assert "right expected, 0 of 0 actual; class 3: " in found["metric/counts/samples"]
+
+
+def judge(expected, actual, facts=None):
+    records = [
+        Record(
+            side=side,
+            meta={"details": facts or {}},
+            arrays={k: np.asarray(v, np.float32) for k, v in arrays.items()},
+        )
+        for side, arrays in (("torch", expected), ("paddle", actual))
+    ]
+    dumps = Dumps(
+        stage="metric", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
+    )
+    return judge_dumps(dumps, Rules(own={}))
+
+
+def test_dumps_without_the_codes_own_numbers_are_judged_as_ever():
+    found = judge({"acc_top1": [75]}, {"acc_top1": [70]})
+    assert failed(found)["metric/acc_top1"].startswith("not close")
+    assert "code" not in failed(found)["metric/acc_top1"]
+
+
+def test_what_is_no_classifier_is_remarked():
+    assert any(
+        "not tried alone" in note for note in judge({"iou": [75]}, {"iou": [75]}, {"classes": None}).notes
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 10, 1000])
+def test_the_probe_tells_ways_of_counting_apart(classes):
+    probe = make_probe(classes)
+    assert [len(label) for _, label in probe.batches()] == list(SIZES)
+    assert SIZES[-1] < SIZES[0], "the last batch is smaller"
+    assert all(len(np.unique(row)) == classes for row in probe.logits), "no ties"
+    assert any(len(np.unique(row)) < classes for row in probe.tied) or classes <= 5
+    assert classes == 2 or not (probe.label == classes - 1).any(), "one class has no sample"
+    ways = other_ways(classes)
+    if classes >= 10:
+        assert len({round(value, 3) for value in ways.values()}) == len(ways)
+    for words, percent in ways.items():
+        assert ways[recognize(percent, classes)] == pytest.approx(percent), words
+
+
+def test_counts_by_class():
+    output = np.eye(4, dtype=np.float32)[[0, 1, 1, 3]]
+    right, samples = count_classes(output, np.array([0, 1, 0, 3]))
+    assert right.tolist() == [1, 1, 0, 1]
+    assert samples.tolist() == [2, 1, 0, 1]
+    assert count_classes(output, np.array([0, 1, 0, 4])) is None
+    assert count_classes(output[:, :, None], np.zeros((4, 1), int)) is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (lambda output, label: 75.0, "percentages by name"),
+        (lambda output, label: {}, "percentages by name"),
+        (lambda output, label: {"acc": [1.0, 2.0]}, "'acc' is no single number"),
+        (SimpleNamespace(accumulate=None), "an object with update and compute"),
+        ("acc", "cannot be called"),
+    ],
+)
+def test_a_metric_that_gives_no_percentages_is_refused(metric, words):
+    with pytest.raises(UsageError, match=words):
+        measure(NUMPY, metric, [(np.ones((2, 2)), np.ones(2))])
