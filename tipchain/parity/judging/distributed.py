@@ -19,7 +19,7 @@ from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
 from tipchain.parity.tolerance import Tolerance
 
 STAGE = "distributed"
-CLOSE = 0.01
+CLOSE = 0.1
 """How near a ratio must be to the number of processes, or to one over it, to be taken for that."""
 Tensors = Mapping[str, Any]
 

@@ -1,0 +1,300 @@
+"""Several processes against one: what they share, what is said when they do not, and how they end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tipchain.errors import CaseError, UsageError
+from tipchain.parity.case import load_case
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Judged, Rules
+from tipchain.parity.names import tensors_name
+from tipchain.parity.record import Record
+from tipchain.parity.settings.distributed import DistributedSettings
+
+TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
+FAULTS = """
+import paddle
+from paddle import nn
+
+
+def build_raising_loss():
+    if paddle.distributed.get_rank() == 1:
+        raise ValueError("no loss here")
+    return nn.CrossEntropyLoss()
+"""
+
+
+@pytest.fixture(scope="module")
+def side(tmp_path_factory):
+    """A project of the tiny case's Paddle side with faulty builders, its framework and weights."""
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+    from tipchain.devices import parse_device
+    from tipchain.parity.frameworks import load_framework
+
+    framework = load_framework("paddle")
+    framework.configure(parse_device("cpu"), 0, 1)
+    from tests.cases.tiny.tiny_paddle import build_model
+
+    folder = tmp_path_factory.mktemp("side")
+    framework.paddle.save(build_model().state_dict(), str(folder / "weights.pdparams"))
+    (folder / "pyproject.toml").touch()
+    (folder / "distributed_faults.py").write_text(FAULTS)
+    return framework, folder
+
+
+@pytest.fixture(autouse=True)
+def _tests_can_be_imported(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(TINY.parents[3]))
+
+
+def bench_of(side, tmp_path, *changes: tuple[str, str], **settings):
+    """Return a bench of the tiny case with some builders replaced by name."""
+    from tipchain.parity.stages import Bench
+
+    framework, folder = side
+    text = TINY.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / f"{tmp_path.name}.yaml"
+    path.write_text(f"{text}distributed: {json.dumps(settings)}\n")
+    return Bench(
+        framework=framework, case=load_case(path), weights=folder / "weights.pdparams", inputs={}, epochs=1,
+        train_data=tmp_path, eval_data=tmp_path, folder=tmp_path,
+    )  # fmt: skip
+
+
+def judge(side, tmp_path, *changes: tuple[str, str], **settings) -> Judged:
+    """Record the stage, and judge it from what it leaves."""
+    from tipchain.parity.stages import record
+
+    recording = record("distributed", bench_of(side, tmp_path, *changes, **settings))
+    return judge_recorded(
+        tmp_path, recording.arrays, recording.reference, dict(recording.tensors), dict(recording.reference_tensors),
+        dict(recording.details),
+    )  # fmt: skip
+
+
+def judge_recorded(folder, port, reference, tensors, reference_tensors, details) -> Judged:
+    for name, arrays in (("paddle", tensors), ("torch", reference_tensors)):
+        if arrays:
+            save_file(arrays, folder / tensors_name("distributed", name))
+    meta = {"details": json.loads(json.dumps(details))}
+    dumps = Dumps(
+        stage="distributed", reference=Record(side="single", arrays=reference, meta=meta),
+        port=Record(side="paddle", arrays=port, meta=meta), reference_path=folder / "one", port_path=folder / "other",
+    )  # fmt: skip
+    return judge_dumps(dumps, Rules(own={}))
+
+
+def outcomes(judged: Judged) -> dict[str, str]:
+    return {verdict.subject.partition("/")[2]: verdict.outcome.value for verdict in judged.verdicts}
+
+
+def reasons(judged: Judged) -> dict[str, str]:
+    return {verdict.subject.partition("/")[2]: verdict.reason for verdict in judged.verdicts}
+
+
+@pytest.mark.frameworks
+def test_two_processes_do_what_one_does(side, tmp_path):
+    judged = judge(side, tmp_path, batch_size=6, iterations=2)
+    found = outcomes(judged)
+    assert set(found.values()) == {"PASS"}
+    parameters = {f"parameter/{name}" for name in ("features.0.weight", "head.weight", "square.bias")}
+    assert {"loss_1", "lr_1", "buffer/features.1.running_var", "ranks", *parameters} <= set(found)
+    assert "9 tensors equal on 2 processes" in reasons(judged)["ranks"]
+    kept = {path.name for path in tmp_path.iterdir() if path.suffix != ".safetensors"}
+    assert kept == {"distributed_launch.log", "distributed_rank0.log", "distributed_rank1.log"}
+
+
+@pytest.mark.nightly
+@pytest.mark.frameworks
+def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
+    from tipchain.parity.data_parallel.group import GroupError
+    from tipchain.parity.stages import record
+
+    bench = bench_of(
+        side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_raising_loss")
+    )
+    with pytest.raises(
+        GroupError, match=r"rank 1 of 2: \S+distributed_faults.py:\d+: ValueError: no loss here"
+    ):
+        record("distributed", bench)
+
+
+@pytest.mark.frameworks
+def test_processes_that_take_too_long_are_ended(side, tmp_path):
+    from tipchain.parity.data_parallel.group import GroupError
+    from tipchain.parity.stages import record
+
+    with pytest.raises(
+        GroupError, match=r"the 2 processes took longer than 0.5 s and were ended; not done: rank 0, 1"
+    ):
+        record("distributed", bench_of(side, tmp_path, timeout_s=0.5))
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.frameworks
+def test_batch_statistics_of_shares_are_refused(side, tmp_path):
+    from tipchain.parity.stages import record
+
+    with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
+        record("distributed", bench_of(side, tmp_path, training=True))
+
+
+def test_a_process_ends_with_the_one_that_started_it(tmp_path):
+    code = (
+        "from tipchain.parity.data_parallel.lifeline import end_with_parent as e; e(); print(1, flush=True)\n"
+    )
+    child = [sys.executable, "-c", f"import time\n{code}time.sleep(60)"]
+    starter = f"import subprocess, time; p = subprocess.Popen({child!r}, start_new_session=True); print(p.pid, flush=True); p.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)
+    pid = int(parent.stdout.readline())
+    parent.stdout.readline()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 20
+    try:
+        while is_alive(pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        if is_alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that ended and that nobody has asked about is over too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+LOSS = {"loss_0": np.array([2.0]), "lr_0": np.array([0.1])}
+BEFORE = np.array([1.0, 2.0], dtype=np.float32)
+AGREE = {"processes": 2, "steps": 1, "tensors": 1, "diverged": {"start": {}, "end": {}}}
+
+
+def updated(share: float) -> dict:
+    """Return tensors after an update that is ``share`` of the reference's."""
+    change = np.array([0.01, -0.01], dtype=np.float32) * np.float32(share)
+    return {"parameter/a": BEFORE + change, "update_rms/a": np.array(abs(change[0]))}
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.5, "the updates are 1/2 of one process's: DataParallel averages the processes' gradients"),
+        (2.0, "the updates are 2 times one process's: gradients are summed in place of averaged"),
+    ],
+)
+def test_updates_of_another_size_are_explained(tmp_path, share, words):
+    judged = judge_recorded(tmp_path, LOSS, LOSS, updated(share), updated(1.0), AGREE)
+    assert outcomes(judged) == {"loss_0": "PASS", "lr_0": "PASS", "parameter/a": "FAIL", "ranks": "PASS"}
+    assert words in reasons(judged)["parameter/a"]
+
+
+def test_a_loss_that_sums_is_explained(tmp_path):
+    port = {**LOSS, "loss_0": np.array([1.0])}
+    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
+    assert "1/2 of one process's: it is a sum over the batch" in reasons(judged)["loss_0"]
+
+
+def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
+    port = {**LOSS, "lr_0": np.array([0.2])}
+    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
+    assert "2 times one process's: something scales it by the number of processes" in reasons(judged)["lr_0"]
+
+
+def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
+    from tipchain.parity.data_parallel.group import GroupError, WorkerGroup
+
+    group = object.__new__(WorkerGroup)
+    group.folder, group.processes, group.timeout_s, group.logs = tmp_path, 2, 1.0, tmp_path
+    group.process = SimpleNamespace(wait=lambda timeout: 1)
+    with pytest.raises(GroupError, match=r"exit code 1, and rank 0 without a report"):
+        group.reports()
+    (tmp_path / "rank_1.json").write_text('{"error": "ValueError: no loss here"}')
+    with pytest.raises(GroupError, match=r"rank 1 of 2: ValueError: no loss here"):
+        group.reports()
+
+
+def test_ranks_that_part_are_named(tmp_path):
+    facts = {**AGREE, "diverged": {"start": {}, "end": {"a": [1]}}}
+    judged = judge_recorded(tmp_path, LOSS, LOSS, updated(1.0), updated(1.0), facts)
+    assert outcomes(judged)["ranks"] == "FAIL"
+    assert "after 1 steps 1 tensors differ from rank 0's: a (rank 1)" in reasons(judged)["ranks"]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "reference", "facts", "subject"),
+    [
+        ({}, {}, AGREE, "tensors"),
+        (updated(0.0), updated(0.0), AGREE, "parameter"),
+        (updated(1.0), updated(1.0), {"processes": 2}, "ranks"),
+        (updated(1.0), updated(1.0), {**AGREE, "tensors": 0}, "ranks"),
+    ],
+)
+def test_nothing_compared_is_no_pass(tmp_path, tensors, reference, facts, subject):
+    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, tensors, reference, facts))[subject] == "ERROR"
+
+
+def test_a_parameter_that_only_one_run_has_fails(tmp_path):
+    more = {**updated(1.0), "parameter/b": BEFORE, "update_rms/b": np.array(0.0)}
+    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.0), more, AGREE))["parameter/b"] == "FAIL"
+
+
+def test_too_few_gpus_are_a_skip(tmp_path):
+    judged = judge_recorded(
+        tmp_path, {}, {}, {}, {}, {"skipped": "2 processes need 2 GPUs, one each; visible: 1"}
+    )
+    assert outcomes(judged) == {"processes": "SKIP"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("{batch_size: 5}", "batch_size: cannot be shared equally"),
+        ("{processes: 1}", "processes: is too small"),
+        ("{iterations: 0}", "iterations: is too small"),
+        ("{process: 2}", "did you mean 'processes'"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(tmp_path, settings, words):
+    path = tmp_path / "case.yaml"
+    path.write_text(f"{TINY.read_text()}distributed: {settings}\n")
+    with pytest.raises(CaseError, match=words):
+        load_case(path)
+
+
+def test_the_global_batch_is_never_smaller_than_the_fake_inputs():
+    settings = DistributedSettings(processes=3)
+    assert [settings.global_batch(fake) for fake in (1, 3, 4)] == [3, 3, 6]
+    assert replace(settings, batch_size=9).global_batch(4) == 9
+
+
+def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
+    from tipchain.parity.fake_inputs import make_inputs
+    from tipchain.parity.stages.batches import fake_batch
+
+    case = load_case(TINY)
+    for name, array in make_inputs(case).items():
+        np.testing.assert_array_equal(fake_batch(case, 9)[name][:4], array)
+        np.testing.assert_array_equal(fake_batch(case, 1)[name], array[:1])
