@@ -12,6 +12,7 @@ import paddle
 from paddle import Tensor, nn
 
 from alignment.digits import paddle_data
+from tipchain.pairs.paddle_initializers import like_torch
 
 RESIZE, CROP = 256, 224
 """Length in pixels that an image's shorter side is scaled to, and of the square that is cut from it."""
@@ -56,8 +57,8 @@ class AlexNet(nn.Layer):
 
 
 def build_model(num_classes: int = 1000, dropout: float = 0.5) -> nn.Layer:
-    """Return AlexNet with Paddle's default initialization."""
-    return AlexNet(num_classes, dropout)
+    """Return AlexNet with torch's default initialization, from Paddle's generator."""
+    return like_torch(AlexNet(num_classes, dropout))
 
 
 def build_loss() -> Callable[[Tensor, Tensor], Tensor]:
@@ -106,6 +107,19 @@ def build_dataset(root: str | Path, split: str, augment: bool = False) -> paddle
     """
     transform = paddle_data.build_transform(RESIZE, CROP, augment=augment and split == "train")
     return paddle_data.ImageFolder(Path(root), split, transform)
+
+
+def build_augmentation(
+    root: str | Path, seed: int
+) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
+    """Return a function that augments a training image, given its number, as `build_dataset` does.
+
+    Args:
+        root: folder of the splits.
+        seed: not used; Paddle's crops draw from global generators, which tipchain seeds.
+    """
+    del seed
+    return paddle_data.build_augmentation(root, RESIZE, CROP)
 
 
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:

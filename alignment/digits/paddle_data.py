@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,19 @@ from PIL import Image
 
 from tipchain.errors import DataError
 from tipchain.images import SUFFIXES, read_image
+from tipchain.paddle_tools.loading import train_batches
 
 Pixels = npt.NDArray[np.float32]
 Transform = Callable[[Image.Image], Pixels]
+Box = tuple[int, int, int, int]
+"""Left, top, width and height in pixels."""
+Drawn = dict[str, float | Box]
+"""What a random crop drew, by name."""
 
 
-def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transform:
+def build_transform(
+    resize: int, crop: int, *, augment: bool = False, seen: Callable[[Box], None] | None = None
+) -> Transform:
     """Return what makes an RGB image a model's input, float32 ``[3, crop, crop]``.
 
     Args:
@@ -30,12 +38,15 @@ def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transfo
         augment: whether the square is a random part of the image, scaled to ``crop``, instead of its middle.
             There are no flips: a mirrored digit is no digit. Paddle draws from the generators of NumPy and of
             Python's ``random``.
+        seen: hears of the box of every random part.
     """
     cut = (
         transforms.RandomResizedCrop(crop, scale=(0.6, 1.0), ratio=(0.8, 1.25), interpolation="bilinear")
         if augment
         else transforms.CenterCrop(crop)
     )
+    if augment and seen is not None:
+        _watch_boxes(cut, seen)
     steps = transforms.Compose(
         [
             transforms.Resize(resize, interpolation="bilinear"),
@@ -54,6 +65,20 @@ def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transfo
         return np.ascontiguousarray(steps(image), dtype=np.float32)
 
     return transform
+
+
+def _watch_boxes(cut: Any, seen: Callable[[Box], None]) -> None:
+    """Tell ``seen`` of every box that a RandomResizedCrop draws; Paddle has no public way to learn of it."""
+    # Paddle 3.3's name for it, and 3.0's.
+    name = "_dynamic_get_param" if hasattr(cut, "_dynamic_get_param") else "_get_param"
+    draw_box = getattr(cut, name)
+
+    def watched(*arguments: Any) -> tuple[int, int, int, int]:
+        top, left, height, width = drawn = draw_box(*arguments)
+        seen((left, top, width, height))
+        return drawn
+
+    setattr(cut, name, watched)
 
 
 class ImageFolder(Dataset):  # type: ignore[misc]
@@ -87,6 +112,32 @@ class ImageFolder(Dataset):  # type: ignore[misc]
     def __getitem__(self, index: int) -> tuple[Pixels, int, str]:
         path, label = self.samples[index]
         return self.transform(read_image(path)), label, path.relative_to(self.folder).as_posix()
+
+
+def build_loader(dataset: Dataset, batch_size: int, seed: int, epoch: int) -> Any:
+    """Return the shuffled batches of one epoch as ``tools/train.py`` trains on them."""
+    return train_batches(
+        dataset, batch_size=batch_size, seed=seed, epoch=epoch, skip=0, num_workers=0
+    )[0]  # fmt: skip
+
+
+def build_augmentation(root: str | Path, resize: int, crop: int) -> Callable[[int], tuple[Pixels, Drawn]]:
+    """Return a function that cuts a training image anew, given its number, and tells what was drawn: `Drawn`.
+
+    Args:
+        root: folder of the splits.
+        resize: length in pixels that the shorter side is scaled to.
+        crop: height and width in pixels of the result.
+    """
+    boxes: list[Box] = []
+    dataset = ImageFolder(Path(root), "train", build_transform(resize, crop, augment=True, seen=boxes.append))
+
+    def draw(number: int) -> tuple[Pixels, Drawn]:
+        image, box = dataset[number][0], boxes.pop()
+        _, _, width, height = box
+        return image, {"box": box, "area": width * height, "ratio": width / height}
+
+    return draw
 
 
 def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:

@@ -25,9 +25,15 @@ CROP_RATIO = (0.8, 1.25)
 CROP_ATTEMPTS = 10
 
 Transform = Callable[[Image.Image], Tensor]
+Box = tuple[int, int, int, int]
+"""Left, top, width and height in pixels."""
+Drawn = dict[str, float | Box]
+"""What a random crop drew, by name."""
 
 
-def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transform:
+def build_transform(
+    resize: int, crop: int, *, augment: bool = False, seen: Callable[[Box], None] | None = None
+) -> Transform:
     """Return what makes an RGB image a model's input, float32 ``[3, crop, crop]``.
 
     Args:
@@ -35,8 +41,9 @@ def build_transform(resize: int, crop: int, *, augment: bool = False) -> Transfo
         crop: height and width in pixels of the square cut out.
         augment: whether the square is a random part of the image, scaled to ``crop``, instead of its middle.
             There are no flips: a mirrored digit is no digit.
+        seen: hears of the box of every random part.
     """
-    random_crop = RandomResizedCrop(crop, CROP_AREA, CROP_RATIO)
+    random_crop = RandomResizedCrop(crop, CROP_AREA, CROP_RATIO, seen)
 
     def transform(image: Image.Image) -> Tensor:
         scaled = resize_short_side(image, resize)
@@ -75,16 +82,21 @@ class RandomResizedCrop:
     torch's global generator. Source: Szegedy et al. 2014, "Going deeper with convolutions", arXiv 1409.4842.
     """
 
-    def __init__(self, size: int, area: tuple[float, float], ratio: tuple[float, float]) -> None:
-        self.size, self.area, self.ratio = size, area, ratio
+    def __init__(
+        self, size: int, area: tuple[float, float], ratio: tuple[float, float],
+        seen: Callable[[Box], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.size, self.area, self.ratio, self.seen = size, area, ratio, seen
 
     def __call__(self, image: Image.Image) -> Image.Image:
         """Return the square."""
-        left, top, width, height = self.draw_box(image.width, image.height)
+        left, top, width, height = box = self.draw_box(image.width, image.height)
+        if self.seen is not None:
+            self.seen(box)
         part = image.crop((left, top, left + width, top + height))
         return part.resize((self.size, self.size), Image.Resampling.BILINEAR)
 
-    def draw_box(self, width: int, height: int) -> tuple[int, int, int, int]:
+    def draw_box(self, width: int, height: int) -> Box:
         """Return left, top, width and height, in pixels, of a part of an image of ``width`` x ``height``."""
         for _ in range(CROP_ATTEMPTS):
             area = width * height * _uniform(*self.area)
@@ -143,6 +155,33 @@ class ImageFolder(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
         except (OSError, Image.DecompressionBombError) as error:
             raise DataError("cannot be read as an image", file=path, found=error) from error
         return self.transform(image), label, path.relative_to(self.folder).as_posix()
+
+
+def build_loader(
+    dataset: torch.utils.data.Dataset[tuple[Tensor, int, str]], batch_size: int, seed: int, epoch: int
+) -> torch.utils.data.DataLoader[tuple[Tensor, int, str]]:
+    """Return the shuffled batches of one epoch; the order depends on ``seed`` and ``epoch`` alone."""
+    generator = torch.Generator().manual_seed(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
+    return torch.utils.data.DataLoader(dataset, batch_size, shuffle=True, generator=generator)
+
+
+def build_augmentation(root: str | Path, resize: int, crop: int) -> Callable[[int], tuple[Tensor, Drawn]]:
+    """Return a function that cuts a training image anew, given its number, and tells what was drawn: `Drawn`.
+
+    Args:
+        root: folder of the splits.
+        resize: length in pixels that the shorter side is scaled to.
+        crop: height and width in pixels of the result.
+    """
+    boxes: list[Box] = []
+    dataset = ImageFolder(Path(root), "train", build_transform(resize, crop, augment=True, seen=boxes.append))
+
+    def draw(number: int) -> tuple[Tensor, Drawn]:
+        image, box = dataset[number][0], boxes.pop()
+        _, _, width, height = box
+        return image, {"box": box, "area": width * height, "ratio": width / height}
+
+    return draw
 
 
 def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:

@@ -92,6 +92,20 @@ def compare_spread(expected: Array, actual: Array) -> float:
     return compare_mean((left - left.mean()) ** 2, (right - right.mean()) ** 2)
 
 
+def compare_tails(expected: Array, actual: Array) -> float:
+    """Return the two-sided p-value of equal kurtosis: `compare_mean` of the fourth standardized powers.
+
+    Args:
+        expected: finite values ``[n]``, not all equal.
+        actual: finite values ``[m]``, not all equal.
+    """
+    powers = []
+    for values in (expected.astype(np.float64), actual.astype(np.float64)):
+        spread = float(values.std())
+        powers.append(((values - values.mean()) / (spread or 1.0)) ** 4)
+    return compare_mean(powers[0], powers[1])
+
+
 def compare_share(expected_hits: int, expected_size: int, actual_hits: int, actual_size: int) -> float:
     """Return the two-sided p-value of equal probabilities by Fisher's exact test.
 

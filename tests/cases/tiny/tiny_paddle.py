@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from paddle import nn
 from PIL import Image
 
 from tipchain.errors import DataError
+from tipchain.pairs.paddle_initializers import like_torch
 
 
 class Tiny(nn.Layer):
@@ -33,7 +35,7 @@ class NanTiny(Tiny):
 
 
 def build_model(num_classes=10, dropout=0.5):
-    return Tiny(num_classes, dropout)
+    return like_torch(Tiny(num_classes, dropout))
 
 
 def build_nan_model(num_classes=10, dropout=0.5):
@@ -87,6 +89,25 @@ class Folder(paddle.io.Dataset):
 
 def build_dataset(root, split):
     return Folder(Path(root), split)
+
+
+def build_loader(dataset, batch_size, seed, epoch):
+    sampler = paddle.io.DistributedBatchSampler(dataset, batch_size, 1, 0, shuffle=True, drop_last=True)
+    sampler.set_epoch(1000 * seed + epoch)
+    return paddle.io.DataLoader(dataset, batch_sampler=sampler)
+
+
+def build_augmentation(root, seed):
+    folder = Folder(Path(root), "train")
+
+    def draw(number):
+        share, flip = random.uniform(0.08, 1), random.random() < 0.5
+        size = max(1, round(16 * share**0.5))
+        left, top = (random.randint(0, 16 - size) for _ in range(2))
+        part = folder[number][0][:, top : top + size, left : left + size]
+        return part[..., ::-1] if flip else part, {"share": share, "flip": flip, "corner": (left, top)}
+
+    return draw
 
 
 def build_metric():

@@ -66,6 +66,24 @@ def build_dataset(root, split):
     return Folder(Path(root), split)
 
 
+def build_loader(dataset, batch_size, seed, epoch):
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
+    return torch.utils.data.DataLoader(dataset, batch_size, shuffle=True, drop_last=True, generator=generator)
+
+
+def build_augmentation(root, seed):
+    folder = Folder(Path(root), "train")
+
+    def draw(number):
+        share, flip = float(torch.empty(()).uniform_(0.08, 1)), bool(torch.rand(()) < 0.5)
+        size = max(1, round(16 * share**0.5))
+        left, top = (int(torch.randint(17 - size, ())) for _ in range(2))
+        part = folder[number][0][:, top : top + size, left : left + size]
+        return part.flip(-1) if flip else part, {"share": share, "flip": flip, "corner": (left, top)}
+
+    return draw
+
+
 def build_metric():
     def metric(output, label):
         hits = output.topk(min(5, output.shape[1]), dim=1).indices == label.reshape(-1, 1)

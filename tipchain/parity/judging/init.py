@@ -23,13 +23,14 @@ from tipchain.parity.two_sample import (
     compare_distribution,
     compare_mean,
     compare_spread,
+    compare_tails,
     least_p_value,
 )
 
 ALPHA = 1e-3
 """Probability of a false alarm over all parameters together, where the dumps name none."""
-TESTS = 3
-"""Mean, standard deviation, distribution."""
+TESTS = 4
+"""Mean, standard deviation, kurtosis, distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class _Parameter:
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare every parameter and buffer: constants exactly, random values by three two-sample tests.
+    """Compare every parameter and buffer: constants exactly, random values by four two-sample tests.
 
     Holm's correction counts all tests, so that the probability of any false alarm is at most alpha.
     """
@@ -195,10 +196,7 @@ def _judge_random(
             f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
         )
         verdicts[name] = _verdict(Outcome.SKIP, name, reason)
-    p_values = adjust([
-        p for left, right in samples.values()
-        for p in (compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1])
-    ])  # fmt: skip
+    p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
     shapes = {name: one.shape for name, one in expected.items()}
     for number, (name, (left, right)) in enumerate(samples.items()):
         looks = look_at(left), look_at(right)
@@ -213,6 +211,12 @@ def _judge_random(
             Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         )
     return verdicts
+
+
+def _compare(left: Array, right: Array) -> list[float]:
+    """Return the p-values of the `TESTS` tests."""
+    moments = [test(left, right) for test in (compare_mean, compare_spread, compare_tails)]
+    return [*moments, compare_distribution(left, right)[1]]
 
 
 def _least_size(tests: int, alpha: float) -> int:
@@ -252,7 +256,7 @@ def _structure(values: Array) -> Array:
 def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: float) -> list[str]:
     """Return in words which of mean, standard deviation and kind of distribution differ."""
     left, right = looks
-    mean, spread, _ = (p <= alpha for p in p_values)
+    mean, spread = (p <= alpha for p in p_values[:2])
     found = []
     if mean:
         found.append(f"mean {left.mean:.4g} expected, {right.mean:.4g} found")

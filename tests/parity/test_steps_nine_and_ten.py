@@ -1,0 +1,142 @@
+"""Training data and initial values with both frameworks, on the tiny case."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from stage_records import judge_recordings, load_both, make_bench, outcomes, reasons
+from tiny_project import make_tiny_project
+
+from tipchain.parity.settings.init import InitSettings
+from tipchain.parity.settings.train_data import TrainDataSettings
+from tipchain.parity.stages import init, train_data
+
+pytestmark = pytest.mark.frameworks
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Both frameworks, the tiny case's modules, data, and what the torch side recorded."""
+    torch, paddle = load_both()
+    project = make_tiny_project(tmp_path_factory.mktemp("steps"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        modules = [importlib.import_module(f"tests.cases.tiny.tiny_{name}") for name in ("torch", "paddle")]
+    data = project.root / "test_tipc" / "data" / "lite_data"
+    case = {"init": InitSettings(), "training_data": TrainDataSettings(batch_size=3, draws=1000)}
+
+    def bench(framework, module, **spoiled):
+        names = ("model", "loader", "augmentation")
+        builders = {name: getattr(module, f"build_{name}") for name in names}
+        builders["dataset"] = lambda _, split: module.build_dataset(data, split)
+        made = make_bench(framework, builders | spoiled, **case)
+        made.train_data = data
+        return made
+
+    stages = {"init": init, "train_data": train_data}
+    reference = {name: stage.record(bench(torch, modules[0])) for name, stage in stages.items()}
+
+    def judge(stage, **spoiled):
+        return judge_recordings(
+            stage, reference[stage], stages[stage].record(bench(paddle, modules[1], **spoiled))
+        )
+
+    return SimpleNamespace(
+        torch=torch.torch, paddle=paddle.paddle, port=modules[1], judge=judge, root=project.root
+    )
+
+
+def failures(judged):
+    return reasons(judged, "FAIL", "ERROR", "SKIP")
+
+
+def test_the_port_starts_as_torch_does(tiny):
+    judged = tiny.judge("init")
+    assert failures(judged) == {}
+    assert {"square.weight", "square.bias", "features.1.weight", "features.1.running_var"} <= set(
+        outcomes(judged)
+    )
+
+
+def test_paddles_own_defaults_fail_by_name(tiny):
+    found = failures(tiny.judge("init", model=lambda: tiny.port.Tiny(10, 0.5)))
+    assert set(found) == {"features.0.weight", "square.weight", "square.bias", "head.weight", "head.bias"}
+    assert "found looks like kaiming_normal of gain sqrt(2) over fan_in 27" in found["features.0.weight"]
+    assert "found looks like xavier_uniform of gain 1" in found["head.weight"]
+    assert "actual 0 everywhere in every model" in found["square.bias"]
+
+
+def test_a_slope_without_its_nonlinearity_fails(tiny):
+    def model():
+        made = tiny.port.build_model()
+        tiny.paddle.nn.initializer.KaimingUniform(negative_slope=5**0.5)(made.features[0].weight)
+        made.features[1].weight.set_value(tiny.paddle.zeros([8]))
+        return made
+
+    found = failures(tiny.judge("init", model=model))
+    assert set(found) == {"features.0.weight", "features.1.weight"}
+    assert "kaiming_uniform of gain sqrt(2) over fan_in 27" in found["features.0.weight"]
+    assert found["features.1.weight"] == "expected 1 everywhere, actual 0 everywhere"
+
+
+def test_the_ports_data_pass(tiny):
+    judged = tiny.judge("train_data")
+    assert failures(judged) == {}
+    said = reasons(judged, "PASS")
+    assert said["batches"] == "6 batches of 3, the last of 3, in 2 epochs"
+    assert said["shuffle"] == "both sides give samples shuffled anew in every epoch"
+    assert "share" in said
+
+
+def test_a_loader_that_forgets_the_epoch_fails(tiny):
+    build = tiny.port.build_loader
+    found = failures(
+        tiny.judge("train_data", loader=lambda dataset, size, seed, epoch: build(dataset, size, seed, 0))
+    )
+    assert set(found) == {"shuffle"}
+    assert "actual in one and the same shuffled order in every epoch" in found["shuffle"]
+
+
+def test_a_loader_that_keeps_the_last_batch_fails(tiny):
+    def loader(dataset, size, seed, epoch):
+        sampler = tiny.paddle.io.DistributedBatchSampler(dataset, size, 1, 0, shuffle=True)
+        sampler.set_epoch(seed + epoch)
+        return tiny.paddle.io.DataLoader(dataset, batch_sampler=sampler)
+
+    assert (
+        "the port keeps a smaller last batch" in failures(tiny.judge("train_data", loader=loader))["batches"]
+    )
+
+
+def test_a_narrower_crop_fails(tiny, monkeypatch):
+    uniform = random.uniform
+    monkeypatch.setattr(random, "uniform", lambda low, high: uniform(0.2, high))
+    found = failures(tiny.judge("train_data"))
+    assert "share" in found
+    assert not {"flip", "batches", "dataloader_0"} & set(found)
+
+
+def test_only_the_stage_at_fault_fails_in_a_whole_run(tmp_path, tiny):
+    project = make_tiny_project(tmp_path / "project")
+    project.edit(
+        "case.yaml",
+        "stages: [forward, data, metric, loss, backward, train]",
+        "stages: [data, train_data, init]",
+    )
+    project.edit(
+        "tiny_paddle.py", "return like_torch(Tiny(num_classes, dropout))", "return Tiny(num_classes, dropout)"
+    )
+    done = project.align()
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = done.stdout.rpartition("outcome")[2]
+    assert "PASS     data: " in said
+    assert "PASS     train_data: 32 of 32 checks" in said
+    assert "PASS     init: 4 of 9 checks" in said
+    assert "FAIL     init/head.bias: expected random values" in said
+    assert (project.latest() / "init_diff.log").read_text().endswith("diff check failed\n")
+    assert (project.latest() / "train_data_diff.log").read_text().endswith("diff check passed\n")

@@ -1,0 +1,81 @@
+"""Judge what two recordings hold without writing files, and benches made of plain functions."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Rules
+from tipchain.parity.record import Record
+
+
+def judge_recordings(stage: str, reference, port, rules: Rules | None = None):
+    """Return what is judged of two recordings of one stage."""
+    left, right = (
+        Record(side=side, arrays=one.arrays, meta={"details": json.loads(json.dumps(dict(one.details)))})
+        for side, one in (("torch", reference), ("paddle", port))
+    )
+    paths = {"reference_path": Path("torch.npy"), "port_path": Path("paddle.npy")}
+    return judge_dumps(Dumps(stage=stage, reference=left, port=right, **paths), rules or Rules(own={}))
+
+
+def outcomes(judged) -> dict[str, str]:
+    """Return outcome by subject, without the stage's name."""
+    return {verdict.subject.partition("/")[2]: verdict.outcome.value for verdict in judged.verdicts}
+
+
+def reasons(judged, *wanted: str) -> dict[str, str]:
+    """Return the reasons of the verdicts with one of these outcomes, by subject without the stage's name."""
+    return {
+        verdict.subject.partition("/")[2]: verdict.reason
+        for verdict in judged.verdicts
+        if verdict.outcome.value in wanted
+    }
+
+
+def make_bench(framework, builders, **case):
+    """Return a bench whose builders are functions."""
+    settings = SimpleNamespace(
+        seed=0, model_args={}, weights=SimpleNamespace(names={}), train=SimpleNamespace(batch_size=4)
+    )
+    vars(settings).update(case)
+    return SimpleNamespace(
+        framework=framework, case=settings, train_data=Path("data"), builder=builders.__getitem__,
+        optional_builder=builders.get, dataset=lambda split: builders["dataset"]("data", split),
+    )  # fmt: skip
+
+
+class NumpyFramework:
+    """Stands in for a framework where only arrays and seeds are asked for."""
+
+    name = "torch"
+
+    def seed(self, seed):
+        np.random.seed(seed)  # noqa: NPY002
+
+    def is_tensor(self, value):
+        return False
+
+    def array(self, value):
+        return np.asarray(value)
+
+    def batches(self, dataset, indices):
+        for batch in indices:
+            images, labels, files = zip(*(dataset[index] for index in batch), strict=True)
+            yield np.stack(images), np.array(labels), list(files)
+
+
+def load_both():
+    """Return both frameworks, torch first."""
+    for name in ("torch", "paddle"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}")
+    from tipchain.parity.frameworks import load_framework
+
+    return load_framework("torch"), load_framework("paddle")
