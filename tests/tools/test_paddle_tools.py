@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
@@ -9,12 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tipchain.errors import UsageError, WeightsError
 from tipchain.paddle_tools.program import run_program
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
 
@@ -423,22 +426,85 @@ def test_tools_run_from_the_root_and_load_no_torch(data, tmp_path):
 
 
 def test_two_processes_train_one_model(data, tmp_path):
-    """Each trains on its half of every batch's data; rank 0 alone evaluates and saves."""
+    """Each trains on its half of every batch's data; rank 0 alone prints, evaluates and saves."""
     launch = [
         sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo",
         "--log_dir", str(tmp_path / "log"),
     ]  # fmt: skip
     argv = ["tools/train.py", "--case", "tests/cases/tiny/tiny.yaml", "--data-path", str(data)]
     done = subprocess.run(
-        [*launch, *argv, "--output-dir", str(tmp_path / "out"), "--epochs", "2"],
+        [*launch, *argv, "--lr", "0.0005", "--lr-scaling", "linear", "--batch-size", "4",
+         "--output-dir", str(tmp_path / "out"), "--epochs", "2"],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     logs = {path.name: path.read_text() for path in (tmp_path / "log").glob("workerlog.*")}
     assert done.returncode == 0, (done.stderr[-2000:], logs)
     assert "[Train][Epoch 2/2][Iter 3/3]" in logs["workerlog.0"]  # 10 of the 20 images, 4 at a time
     assert logs["workerlog.0"].count("[Eval]") == 2
-    assert "[Eval]" not in logs["workerlog.1"]
-    assert json.loads((tmp_path / "out/latest.json").read_text())["devices"] == 2
+    assert logs["workerlog.0"].count("learning rate 0.0005 x 2 processes = 0.001 (linear scaling)\n") == 1
+    for word in ("[Train]", "[Eval]", "learning rate"):
+        assert word not in logs["workerlog.1"]
+    position = json.loads((tmp_path / "out/latest.json").read_text())
+    assert (position["devices"], position["learning_rate"], position["lr_scaling"]) == (2, 0.0005, "linear")
+    # The case's schedule halves the rate after two epochs.
+    assert read_state(tmp_path / "out/latest.pdopt")["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
+
+
+def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
+    from tipchain.paddle_tools import train as program
+    from tipchain.paddle_tools.checkpoint import Position
+    from tipchain.parity.case import load_case
+
+    def settings(*words, position=None):
+        parser = argparse.ArgumentParser()
+        program.add_arguments(parser)
+        return program._settings(parser.parse_args(words), load_case(CASE), position)
+
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "8")
+    assert settings("--lr", "0.00125").rate == 0.00125
+    first = settings("--lr", "0.00125", "--lr-scaling", "linear")
+    assert first.rate == pytest.approx(0.01)
+    position = Position(
+        case="tiny", epoch=1, iteration=0, step=5, best=None, metric={}, seed=0, batch_size=4, amp_level="O0",
+        learning_rate=first.learning_rate, devices=8, lr_scaling=first.lr_scaling,
+    )  # fmt: skip
+    assert settings(position=position).rate == pytest.approx(0.01)
+    with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
+        program._check_resumable(position, replace(position, lr_scaling="none"))
+
+
+def test_a_checkpoint_that_does_not_speak_of_scaling_was_not_scaled(trained, tmp_path):
+    from tipchain.paddle_tools.checkpoint import load_position
+
+    facts = json.loads((trained / "latest.json").read_text())
+    del facts["lr_scaling"]
+    (tmp_path / "latest.json").write_text(json.dumps(facts))
+    assert load_position(tmp_path / "latest").lr_scaling == "none"
+    del facts["epoch"]
+    (tmp_path / "latest.json").write_text(json.dumps(facts))
+    with pytest.raises(WeightsError, match="cannot be read"):
+        load_position(tmp_path / "latest")
+
+
+@pytest.mark.filterwarnings("ignore:When training, we now always track:UserWarning")
+def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
+    from tipchain.paddle_tools import train as program
+    from tipchain.paddle_tools.program import open_bench
+
+    parser = argparse.ArgumentParser()
+    program.add_arguments(parser)
+    args = parser.parse_args(
+        ["--output-dir", str(tmp_path / "out"), "--epochs", "1", "--lr-scaling", "linear"]
+    )
+    bench = open_bench(CASE, data, "cpu")
+    session = program.start_session(bench, program._settings(args, bench.case, None), None)
+    assert capsys.readouterr().out == "learning rate 0.001 x 1 process = 0.001 (linear scaling)\n"
+    session.rank = 1
+    session.train()
+    session.train()
+    assert session.position.epoch == 1
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_words_that_tipc_adds_for_mixed_precision_are_understood():

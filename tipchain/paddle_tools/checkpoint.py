@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,10 @@ class Position:
         metric: metric values of the last evaluation.
         seed: seed of the run; with ``step`` it gives the state of every random generator.
         batch_size: samples per step and device.
-        learning_rate: the initial one.
+        learning_rate: the initial one, before it is scaled.
         amp_level: O0, O1 or O2.
         devices: number of processes.
+        lr_scaling: what they make of the learning rate; checkpoints that do not say were not scaled.
     """
 
     case: str
@@ -53,6 +54,7 @@ class Position:
     learning_rate: float
     amp_level: str
     devices: int
+    lr_scaling: str = "none"
 
 
 def save_latest(folder: Path, model: Any, optimizer: Any, scaler: Any, position: Position) -> None:
@@ -107,7 +109,8 @@ def load_position(prefix: Path) -> Position:
     expected = "the prefix of a checkpoint, such as output/latest"
     try:
         data = json.loads(path.read_text())
-        return Position(**{field.name: data[field.name] for field in fields(Position)})
+        names = [field.name for field in fields(Position) if field.default is MISSING or field.name in data]
+        return Position(**{name: data[name] for name in names})
     except FileNotFoundError as error:
         raise WeightsError("no complete checkpoint", file=path, expected=expected) from error
     except (OSError, ValueError, KeyError, TypeError) as error:

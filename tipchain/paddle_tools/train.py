@@ -42,6 +42,9 @@ from tipchain.runs import MODE_VARIABLE
 AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
 """Paddle's levels, and the words of a TIPC parameter file's precision list for them."""
 
+LR_SCALINGS = ("none", "linear")
+"""What several processes make of the learning rate. Source: the linear scaling rule of Goyal et al. 2017."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -50,7 +53,9 @@ class Settings:
     Attributes:
         epochs: epochs in all, those before a resume included.
         batch_size: samples per step and device.
-        learning_rate: initial learning rate.
+        learning_rate: initial learning rate, before it is scaled.
+        lr_scaling: ``"linear"`` multiplies it by ``processes``, ``"none"`` does not.
+        processes: how many train together.
         seed: of initialization, order and dropout.
         max_steps: steps after which training stops, those before a resume included; None for no limit.
         print_freq: steps between log lines.
@@ -65,6 +70,8 @@ class Settings:
     epochs: int
     batch_size: int
     learning_rate: float
+    lr_scaling: str
+    processes: int
     seed: int
     max_steps: int | None
     print_freq: int
@@ -74,6 +81,11 @@ class Settings:
     output_dir: Path
     pretrained: Path | None
     resume: Path | None
+
+    @property
+    def rate(self) -> float:
+        """The initial learning rate that training begins with."""
+        return self.learning_rate * (self.processes if self.lr_scaling == "linear" else 1)
 
     def weights(self) -> Path | None:
         """Return the file of the weights to start from, or None for a seeded initialization."""
@@ -94,6 +106,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")
     add("--batch-size", type=positive, help="samples per step and device (default: the case's)")
     add("--lr", type=positive_number, help="initial learning rate (default: the case's)")
+    add(
+        "--lr-scaling",
+        choices=LR_SCALINGS,
+        help="linear: multiply --lr by the number of processes, for their batches add up "
+        "(default: the checkpoint's, else none)",
+    )
     add("--pretrained", type=Path, help="weights to start from (.pdparams); default: a seeded initialization")
     add("--resume", type=Path, metavar="PREFIX", help="go on from a checkpoint, such as output/latest")
     add(
@@ -187,6 +205,8 @@ def _settings(args: argparse.Namespace, case: Case, position: Position | None) -
         epochs=args.epochs or (case.epochs(parse_mode(mode)) if mode else case.train.epochs),
         batch_size=args.batch_size or before.batch_size,
         learning_rate=before.learning_rate if args.lr is None else args.lr,
+        lr_scaling=args.lr_scaling or (position.lr_scaling if position else "none"),
+        processes=_processes(),
         seed=position.seed if position else seed,
         max_steps=args.max_iters,
         print_freq=args.print_freq,
@@ -199,7 +219,14 @@ def _settings(args: argparse.Namespace, case: Case, position: Position | None) -
     )
 
 
+def _processes() -> int:
+    """Return how many processes the launcher started."""
+    return int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+
+
 def _test(bench: Bench, settings: Settings) -> int:
+    if bench.paddle.distributed.get_rank() > 0:
+        return ExitCode.PASSED  # one process is enough
     model = bench.model()
     weights = settings.weights()
     assert weights is not None
@@ -220,16 +247,19 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
         WeightsError: weights or a checkpoint that cannot be used.
     """
     distributed = bench.paddle.distributed
-    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+    if settings.processes > 1:
         distributed.init_parallel_env()
     rank, devices = distributed.get_rank(), distributed.get_world_size()
     fresh = Position(
         case=bench.case.id, epoch=0, iteration=0, step=0, best=None, metric={},
         seed=settings.seed, batch_size=settings.batch_size, learning_rate=settings.learning_rate,
-        amp_level=settings.amp_level, devices=devices,
+        lr_scaling=settings.lr_scaling, amp_level=settings.amp_level, devices=devices,
     )  # fmt: skip
     if position is not None:
         _check_resumable(position, fresh)
+    if settings.lr_scaling == "linear" and rank == 0:
+        many = f"{devices} process{'' if devices == 1 else 'es'}"
+        print(f"learning rate {settings.learning_rate:g} x {many} = {settings.rate:g} (linear scaling)")
     train_set, eval_set = bench.dataset("train"), bench.dataset("val")
     model = bench.model()
     weights = settings.weights()
@@ -259,14 +289,14 @@ def start_session(bench: Bench, settings: Settings, position: Position | None) -
 
 
 def _check_resumable(position: Position, fresh: Position) -> None:
-    for name in ("case", "batch_size", "learning_rate", "amp_level", "devices"):
+    for name in ("case", "batch_size", "learning_rate", "lr_scaling", "amp_level", "devices"):
         saved, now = getattr(position, name), getattr(fresh, name)
         if saved != now:
             raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
 
 
 def _optimizer(bench: Bench, model: Any, settings: Settings) -> tuple[Any, Any]:
-    rate: Any = settings.learning_rate
+    rate: Any = settings.rate
     schedule = None
     if bench.case.sides["paddle"].scheduler is not None:
         schedule = bench.builder("scheduler")(None, learning_rate=rate, **bench.case.scheduler_args)
@@ -305,7 +335,7 @@ class Session:
         Raises:
             ProgramError: a loss is NaN or infinite, an image cannot be read, a checkpoint not be saved.
         """
-        if self._done():
+        if self._done() and self.rank == 0:
             print(
                 f"nothing to do: the checkpoint stands after epoch {self.position.epoch}, step {self.position.step}"
             )
