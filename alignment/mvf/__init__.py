@@ -1,0 +1,1 @@
+"""MVFNet: multi-view fusion for efficient video recognition."""

@@ -1,0 +1,256 @@
+"""MVFNet's two sides are the paper's network and do the same: the module, its options, training settings, metrics."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.frameworks
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"num_classes": 6, "depth": 18, "num_segments": 4}
+
+
+@pytest.fixture(scope="module")
+def sides(frameworks):
+    from alignment.mvf import paddle_side, torch_side
+
+    return *frameworks, torch_side, paddle_side
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def twins(sides, build, *arguments, seen=None, **options):
+    """Return what ``build`` makes on both sides, with equal weights that are no zeros or ones, in eval mode.
+
+    BatchNorm's statistics are those of the inputs ``seen``, or random.
+    """
+    from tipchain.conversion.convert import convert_state
+
+    torch, _, torch_side, paddle_side = sides
+    torch.manual_seed(1)
+    reference, port = (getattr(side, build)(*arguments, **options) for side in (torch_side, paddle_side))
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            if parameter.ndim < 3:
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+        for name, buffer in reference.named_buffers():
+            if "running" in name:
+                buffer.add_(torch.rand_like(buffer))
+        if seen is not None:
+            norms = [one for one in reference.modules() if hasattr(one, "running_mean")]
+            momenta = [(one, one.momentum) for one in norms]
+            for one in norms:
+                one.momentum = 1.0
+            reference.train()(torch.from_numpy(seen))
+            for one, momentum in momenta:
+                one.momentum = momentum
+    port.set_state_dict(convert_state(reference, reference.state_dict(), port))
+    return reference.eval(), port.eval()
+
+
+def fuse_by_hand(maps, state, segments, mode):
+    """The MVF module from the paper's formulas (section 3.1), entry by entry; ``maps`` is ``[n * T, c, h, w]``."""
+    mixed = state["bn.weight"].size
+    clips = maps[:, :mixed].reshape(-1, segments, mixed, *maps.shape[2:]).astype(np.float64)
+    total = np.zeros_like(clips)
+    for axis, view in zip((1, 3, 4), mode, strict=False):
+        taps = state.get(f"conv_{view.lower()}.weight", state["conv_t.weight"]).reshape(mixed, 3)
+        padded = np.pad(clips, [(1, 1) if one == axis else (0, 0) for one in range(5)])
+        for tap in range(3):
+            shifted = np.take(padded, range(tap, tap + clips.shape[axis]), axis=axis)
+            total += shifted * taps[:, tap].reshape(1, 1, mixed, 1, 1)
+    mean, var, weight, bias = (
+        state[f"bn.{name}"].reshape(1, 1, mixed, 1, 1)
+        for name in ("running_mean", "running_var", "weight", "bias")
+    )
+    total = (total - mean) / np.sqrt(var + 1e-5) * weight + bias
+    total = total * np.clip(total + 3, 0, 6) / 6
+    result = maps.copy()
+    result[:, :mixed] = total.reshape(-1, mixed, *maps.shape[2:])
+    return result
+
+
+@pytest.mark.parametrize(
+    ("mode", "share", "alpha"), [*product(("T", "TH", "THW"), (False, True), (0.25,)), ("THW", False, 1.0)]
+)
+def test_the_module_is_the_papers(sides, mode, share, alpha):
+    torch, paddle, *_ = sides
+    reference, port = twins(sides, "MultiView", 8, 3, alpha=alpha, share=share, mode=mode)
+    state = {name: value.numpy() for name, value in reference.state_dict().items()}
+    convolutions = {name for name in state if name.startswith("conv")}
+    assert convolutions == {f"conv_{view}.weight" for view in ("t" if share else mode.lower())}
+    maps = noise(6, 8, 5, 4)
+    expected = fuse_by_hand(maps, state, 3, mode)
+    with torch.no_grad(), paddle.no_grad():
+        outputs = reference(torch.from_numpy(maps)).numpy(), port(paddle.to_tensor(maps)).numpy()
+    for output in outputs:
+        np.testing.assert_allclose(output, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(output[:, int(8 * alpha) :], maps[:, int(8 * alpha) :])
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_the_module_stands_before_the_first_convolution_and_not_before_the_shortcut(sides, bottleneck):
+    torch, paddle, torch_side, paddle_side = sides
+    maps = noise(4, 64, 6, 6)
+    width, last = (16, "bn3") if bottleneck else (64, "bn2")
+    for side in (torch_side, paddle_side):
+        mvf = side.MultiView(64, 2)
+        block = side.Block(64, width, 1, bottleneck=bottleneck, mvf=mvf)
+        block.eval()
+        seen = []
+        tensor = torch.from_numpy(maps) if side is torch_side else paddle.to_tensor(maps)
+        register = "register_forward_pre_hook"
+        getattr(block.conv1, register)(lambda _, inputs, seen=seen: seen.append(inputs[0].detach().numpy()))
+        with torch.no_grad(), paddle.no_grad():
+            getattr(block, last).weight.fill_(0.0)
+            output = block(tensor).numpy()
+            mixed = mvf(tensor).numpy()
+        np.testing.assert_allclose(output, np.maximum(maps, 0), atol=1e-6)
+        np.testing.assert_allclose(seen[0], mixed, atol=1e-6)
+        assert np.abs(mixed - maps).max() > 0.1
+
+
+@pytest.mark.parametrize(("mvf_freq", "differs"), [((0, 0, 0, 0), False), ((0, 0, 1, 1), True)])
+def test_only_the_module_sees_the_order_of_frames(sides, mvf_freq, differs):
+    torch, paddle, *_ = sides
+    clip = noise(2, 4, 3, 32, 32)
+    reference, port = twins(sides, "build_model", **SMALL, mvf_freq=mvf_freq, seen=clip)
+    for order in ([3, 2, 1, 0], [1, 3, 0, 2]):
+        with torch.no_grad(), paddle.no_grad():
+            for run in (
+                lambda x, model=reference: model(torch.from_numpy(x)),
+                lambda x, model=port: model(paddle.to_tensor(x)),
+            ):
+                gap = np.abs(run(clip).numpy() - run(np.ascontiguousarray(clip[:, order])).numpy()).max()
+                assert (gap > 1e-3) == differs
+
+
+def test_numbers_of_parameters_and_names(sides):
+    _, _, torch_side, paddle_side = sides
+    # ResNet without its last Linear, that Linear, and the modules: three taps in three views and BatchNorm's two.
+    modules50 = 11 * (512 + 5 * 1024 + 1024 + 2 * 2048) // 8
+    modules18 = 11 * (128 + 256 + 256 + 512) // 8
+    for options, count in (
+        ({}, 23_508_032 + 2048 * 400 + 400 + modules50),
+        (SMALL, 11_176_512 + 512 * 6 + 6 + modules18),
+        ({**SMALL, "mvf_freq": (0, 0, 0, 0)}, 11_176_512 + 512 * 6 + 6),
+    ):
+        reference, port = torch_side.build_model(**options), paddle_side.build_model(**options)
+        assert sum(one.numel() for one in reference.parameters()) == count
+        names = {name for name, _ in reference.named_parameters()}
+        assert {name for name, one in port.named_parameters() if one.trainable} == names
+        assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.bias"} <= names
+        found = {name.partition(".mvf")[0] for name in names if ".mvf." in name}
+        assert all(name.startswith(("layer3.", "layer4.")) for name in found)
+        assert len(found) == {0: 9, 6: 4 * ("mvf_freq" not in options)}[options.get("num_classes", 0)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "TH", "share": True, "alpha": 0.5, "mvf_freq": (1, 0, 1, 0)}, {"depth": 50}],
+)
+def test_models_and_gradients_agree(sides, options):
+    torch, paddle, torch_side, paddle_side = sides
+    """In float64, where only epsilon differs: Paddle keeps BatchNorm's in float32."""
+    clip, label = noise(2, 2, 3, 32, 48), np.array([1, 5])
+    reference, port = twins(sides, "build_model", **{**SMALL, "num_segments": 2, **options}, seen=clip)
+    reference, port, clip = reference.double(), port.to(dtype="float64"), clip.astype(np.float64)
+    outputs, gradients = [], []
+    for model, side, framework in ((reference, torch_side, torch), (port, paddle_side, paddle)):
+        tensor = framework.to_tensor if framework is paddle else framework.from_numpy
+        logits = model(tensor(clip))
+        side.build_loss()(logits, tensor(label)).backward()
+        outputs.append(logits.detach().numpy())
+        gradients.append(
+            {name: one.grad.numpy() for name, one in model.named_parameters() if one.grad is not None}
+        )
+    assert np.abs(outputs[0]).max() > 0.1
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-6)
+    assert gradients[0].keys() == gradients[1].keys()
+    largest = max(np.abs(value).max() for value in gradients[0].values())
+    for name, expected in gradients[0].items():
+        actual = gradients[1][name].T if name == "fc.weight" else gradients[1][name]
+        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6 * largest, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": 34}, "depth is 34, expected one of: 18, 50"),
+        ({"mode": "HW"}, "mode is 'HW', expected one of: T, TH, THW"),
+        ({"alpha": 0.001}, "leaves 0 of 128 channels"),
+        ({"alpha": 1.5}, "alpha is 1.5"),
+        ({"mvf_freq": (1, 1)}, r"mvf_freq is \[1, 1\]"),
+        ({"mvf_freq": (0, 0, 2, 1)}, "expected a 0 or 1"),
+    ],
+)
+def test_wrong_options_are_refused(sides, options, message):
+    for side in sides[2:]:
+        with pytest.raises(ValueError, match=message):
+            side.build_model(**{**SMALL, **options})
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.7])
+def test_optimizers_and_schedules_agree(sides, max_norm):
+    """Momentum, weight decay, clipping of a gradient that is longer, and a rate that falls at two milestones."""
+    torch, paddle, torch_side, paddle_side = sides
+    start = noise(4, 3)
+    weight = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    port = paddle.create_parameter([4, 3], "float32")
+    port.set_value(start)
+    settings = {"momentum": 0.9, "weight_decay": 0.05, "max_norm": max_norm}
+    optimizer = torch_side.build_optimizer([weight], 0.1, **settings)
+    schedule = torch_side.build_scheduler(optimizer, milestones=[1, 3], gamma=0.5)
+    port_schedule = paddle_side.build_scheduler(None, learning_rate=0.1, milestones=[1, 3], gamma=0.5)
+    port_optimizer = paddle_side.build_optimizer([port], port_schedule, **settings)
+    rates = []
+    for number in range(5):
+        (weight**3).sum().backward()
+        (port**3).sum().backward()
+        first = weight.grad.numpy().copy()
+        for one in (optimizer, port_optimizer):
+            one.step()
+        if number == 0:
+            clip = 1.0 if max_norm is None else max_norm / np.linalg.norm(first)
+            assert clip <= 1.0
+            expected = start - 0.1 * (clip * first + 0.05 * start)
+            np.testing.assert_allclose(port.numpy(), expected, rtol=1e-4, atol=1e-6)
+        optimizer.zero_grad()
+        port_optimizer.clear_grad()
+        rates.append(port_optimizer.get_lr())
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rates[-1])
+        schedule.step()
+        port_schedule.step()
+        np.testing.assert_allclose(port.numpy(), weight.detach().numpy(), rtol=1e-5, atol=1e-7)
+    assert rates == pytest.approx([0.1, 0.05, 0.05, 0.025, 0.025])
+
+
+def test_metrics_are_the_means_over_samples_and_over_present_classes(sides):
+    torch, paddle, torch_side, paddle_side = sides
+    label = np.array([0, 0, 0, 0, 1, 1, 3])
+    chosen = np.array([0, 0, 0, 2, 1, 0, 2])  # class 2 never occurs, class 3 is never found
+    output = np.eye(4, dtype=np.float32)[chosen] + 0.1 * noise(7, 4)
+    expected = {"top1_acc": 100 * 4 / 7, "mean_class_accuracy": 100 * (3 / 4 + 1 / 2 + 0) / 3}
+    measured = torch_side.build_metric()(torch.from_numpy(output), torch.from_numpy(label))
+    assert list(measured) == list(expected)
+    assert measured == pytest.approx(expected)
+    assert paddle_side.build_metric()(paddle.to_tensor(output), paddle.to_tensor(label)) == pytest.approx(
+        expected
+    )
+
+
+def test_the_shipped_case_loads():
+    from tipchain.parity.case import load_case
+
+    case = load_case(ROOT / "configs/mvf.yaml")
+    assert case.data.set == "mini_ucf"
+    whole = case.for_stage("forward")
+    assert whole.inputs["clip"].shape == (2, 16, 3, 224, 224)
+    assert (whole.model_args["depth"], whole.model_args["num_classes"]) == (50, 400)
+    assert case.inputs["clip"].shape[1] == case.model_args["num_segments"] == case.data.args["num_segments"]
+    assert case.scheduler_args["milestones"][-1] < case.backward.iterations
