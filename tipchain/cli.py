@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
     "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
     "report": ("tipchain.commands.report", "render a finished run again"),
-    "convert-weights": ("tipchain.commands.convert_weights", "convert torch weights for the Paddle port"),
+    "convert-weights": ("tipchain.commands.convert_weights", "convert weights for the Paddle port, or back"),
     "lint": ("tipchain.commands.lint", "explain parameter files and say what is wrong in them"),
     "plan": ("tipchain.commands.plan", "show the commands of a parameter file without running them"),
     "prepare": ("tipchain.commands.prepare", "prepare the data and weights of a mode"),
