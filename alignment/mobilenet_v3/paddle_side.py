@@ -232,6 +232,19 @@ def build_dataset(root: str | Path, split: str, augment: bool = False) -> paddle
     return paddle_data.ImageFolder(Path(root), split, transform)
 
 
+def build_augmentation(
+    root: str | Path, seed: int
+) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
+    """Return a function that augments a training image, given its number, as `build_dataset` does.
+
+    Args:
+        root: folder of the splits.
+        seed: not used; Paddle's crops draw from global generators, which tipchain seeds.
+    """
+    del seed
+    return paddle_data.build_augmentation(root, RESIZE, CROP)
+
+
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:
     """Return the accuracies of logits ``[n, c]`` and labels ``[n]``, in percent."""
     return paddle_data.measure_accuracy

@@ -236,6 +236,17 @@ def build_dataset(root: str | Path, split: str, augment: bool = False) -> torch_
     return torch_data.ImageFolder(Path(root), split, transform)
 
 
+def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[Tensor, torch_data.Drawn]]:
+    """Return a function that augments a training image, given its number, as `build_dataset` does.
+
+    Args:
+        root: folder of the splits.
+        seed: not used; torch's crops draw from global generators, which tipchain seeds.
+    """
+    del seed
+    return torch_data.build_augmentation(root, RESIZE, CROP)
+
+
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:
     """Return the accuracies of logits ``[n, c]`` and labels ``[n]``, in percent."""
     return torch_data.measure_accuracy
