@@ -57,12 +57,17 @@ def build_scheduler(optimizer, learning_rate, step_size, gamma):
     return paddle.optimizer.lr.StepDecay(learning_rate, step_size=step_size, gamma=gamma)
 
 
-def build_transform():
-    def transform(image):
-        pixels = np.asarray(image.resize((16, 16), Image.Resampling.BILINEAR), dtype=np.float32)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1)) / np.float32(255) - np.float32(0.5)
+def resize(image):
+    return image.resize((16, 16), Image.Resampling.BILINEAR)
 
-    return transform
+
+def normalize(image):
+    pixels = np.asarray(image, dtype=np.float32)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)) / np.float32(255) - np.float32(0.5)
+
+
+def build_transform():
+    return lambda image: normalize(resize(image))
 
 
 class Folder(paddle.io.Dataset):
@@ -83,8 +88,11 @@ class Folder(paddle.io.Dataset):
 
     def __getitem__(self, index: int):
         path, label = self.samples[index]
-        with Image.open(path) as file:
-            return self.transform(file.convert("RGB")), label, path.relative_to(self.root).as_posix()
+        return self.transform(self.read(index)), label, path.relative_to(self.root).as_posix()
+
+    def read(self, index: int):
+        with Image.open(self.samples[index][0]) as file:
+            return file.convert("RGB")
 
 
 def build_dataset(root, split):
@@ -108,6 +116,10 @@ def build_augmentation(root, seed):
         return part[..., ::-1] if flip else part, {"share": share, "flip": flip, "corner": (left, top)}
 
     return draw
+
+
+def build_transforms(root, split):
+    return Folder(Path(root), split).read, [("resize", resize), ("normalize", normalize)]
 
 
 def build_metric():

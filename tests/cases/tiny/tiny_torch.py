@@ -41,6 +41,14 @@ def build_scheduler(optimizer, step_size, gamma):
     return torch.optim.lr_scheduler.StepLR(optimizer, step_size=step_size, gamma=gamma)
 
 
+def resize(image):
+    return image.resize((16, 16), Image.Resampling.BILINEAR)
+
+
+def normalize(image):
+    return (torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255 - 0.5).contiguous()
+
+
 class Folder(torch.utils.data.Dataset):
     def __init__(self, root: Path, split: str) -> None:
         self.root = root
@@ -56,10 +64,11 @@ class Folder(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int):
         path, label = self.samples[index]
-        with Image.open(path) as file:
-            image = file.convert("RGB").resize((16, 16), Image.Resampling.BILINEAR)
-        pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255 - 0.5
-        return pixels.contiguous(), label, path.relative_to(self.root).as_posix()
+        return normalize(resize(self.read(index))), label, path.relative_to(self.root).as_posix()
+
+    def read(self, index: int):
+        with Image.open(self.samples[index][0]) as file:
+            return file.convert("RGB")
 
 
 def build_dataset(root, split):
@@ -82,6 +91,10 @@ def build_augmentation(root, seed):
         return part.flip(-1) if flip else part, {"share": share, "flip": flip, "corner": (left, top)}
 
     return draw
+
+
+def build_transforms(root, split):
+    return Folder(Path(root), split).read, [("resize", resize), ("normalize", normalize)]
 
 
 def build_metric():

@@ -1,4 +1,4 @@
-"""Judge evaluation data: the arrays, and the names of the files behind them."""
+"""Judge evaluation data: the arrays, the samples one by one, the transforms, and the names of the files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict
 from tipchain.parity.judging import plain
 from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.samples import judge_samples, label_notes
+from tipchain.parity.judging.transforms import judge_transforms
 from tipchain.parity.record import Record
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare the arrays, then the file names in order."""
-    files = Judged(verdicts=tuple(judge_files(dumps)), notes=tuple(_kept_batches(dumps.reference)))
-    return plain.judge(dumps, rules) + files
+    """Compare the arrays, then samples and transforms, of which the first that differs is explained, then file names."""
+    verdicts = (*judge_samples(dumps, rules), *judge_transforms(dumps, rules), *judge_files(dumps))
+    notes = (*_kept_batches(dumps.reference), *label_notes(dumps))
+    return plain.judge(dumps, rules) + Judged(verdicts=verdicts, notes=notes)
 
 
 def judge_files(dumps: Dumps) -> list[Verdict]:

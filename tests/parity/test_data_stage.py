@@ -1,0 +1,211 @@
+"""The data stage: the first sample that differs is named with what differs, and the first transform that does so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from in_process import failed
+
+from tipchain.errors import UsageError
+from tipchain.parity.judging import judge_dumps
+from tipchain.parity.judging.base import Dumps, Rules
+from tipchain.parity.record import Record
+
+NAMES = [f"val/{number // 2}/{number}.png" for number in range(20)]
+RANDOM = np.random.default_rng(11)
+IMAGES = RANDOM.standard_normal((20, 3, 8, 9)).astype(np.float32)
+LABELS = np.arange(20) // 2
+
+
+def record(images=IMAGES, labels=LABELS, files=NAMES, size=4, **facts) -> Record:
+    """Return a dump of batches of ``size``."""
+    arrays = {"length": np.array([len(images)])}
+    for number, start in enumerate(range(0, len(images), size)):
+        arrays[f"dataloader_{number}"] = np.asarray(images[start : start + size])
+        arrays[f"label_{number}"] = np.asarray(labels[start : start + size])
+    meta = {"details": {"files": list(files), "batches_kept": 5, "batches_in_all": 5, **facts}}
+    return Record(side="", meta=meta, arrays=arrays)
+
+
+def judge(port: Record, reference: Record | None = None):
+    dumps = Dumps(
+        stage="data", reference=reference or record(), port=port, reference_path=Path(), port_path=Path()
+    )
+    return judge_dumps(dumps, Rules(own={}))
+
+
+def first(port: Record, reference: Record | None = None) -> str:
+    return failed(judge(port, reference)).get("data/samples", "")
+
+
+def changed(number, image):
+    images = IMAGES.copy()
+    images[number:] = image
+    return images
+
+
+def test_equal_samples_pass_as_one():
+    judged = judge(record())
+    assert failed(judged) == {}
+    assert "20 samples equal in file, label, dtype, shape and values" in [v.reason for v in judged.verdicts]
+
+
+LATER = np.r_[1:20, 0]
+FIRST_OF = {
+    "channels": (lambda: record(changed(6, IMAGES[6:, ::-1])), "first at sample 6 (val/3/6.png): channel order: reversed"),
+    "layout": (lambda: record(IMAGES.transpose(0, 2, 3, 1)), "first at sample 0 (val/0/0.png): layout: (3, 8, 9) expected, (8, 9, 3) actual: HWC in place of CHW"),
+    "size": (lambda: record(IMAGES[..., 1:]), "first at sample 0 (val/0/0.png): size: "),
+    "scale": (lambda: record(changed(3, 255 * IMAGES[3:])), "first at sample 3 (val/1/3.png): scale: 255 times"),
+    "dtype": (lambda: record(IMAGES.astype(np.float64)), "dtype: float32 expected, float64 actual"),
+    "values of one pixel": (lambda: record(np.where(np.arange(20 * 216).reshape(IMAGES.shape) == 2000, 9, IMAGES)), "first at sample 9 (val/4/9.png): values: 1 of 216 differ"),
+    "label": (lambda: record(labels=np.where(np.arange(20) == 7, 9, LABELS)), "first at sample 7 (val/3/7.png): label: expected 3, actual 9"),
+    "labels shifted": (lambda: record(labels=LABELS + 1), "label: expected 0, actual 1: all class numbers are shifted by +1"),
+    "classes in another order": (lambda: record(labels=np.r_[1, 0, 2:10][LABELS]), "label: expected 0, actual 1: classes are numbered otherwise throughout (0 is 1, 1 is 0)"),
+    "reversed order": (lambda: record(IMAGES[::-1], LABELS[::-1], NAMES[::-1]), "first at sample 0 (val/0/0.png): order: the port has the reference's sample 19 (val/9/19.png) here: the whole set is in reverse order"),
+    "begun later": (lambda: record(IMAGES[LATER], LABELS[LATER], [NAMES[n] for n in LATER]), "the reference's sample 1 (val/0/1.png) here: the port begins 1 later"),
+    "two exchanged": (lambda: record(IMAGES[[0, 2, 1, *range(3, 20)]], LABELS[[0, 2, 1, *range(3, 20)]], [NAMES[n] for n in (0, 2, 1, *range(3, 20))]), "first at sample 1 (val/0/1.png): order: the port has the reference's sample 2 (val/1/2.png) here: the same files in another order"),
+    "pixels of another": (lambda: record(IMAGES[[0, 1, 5, *range(3, 20)]]), "first at sample 2 (val/1/2.png): order: the port has the pixels of the reference's sample 5 (val/2/5.png) here"),
+    "another file": (lambda: record(files=[*NAMES[:5], "val/2/new.png", *NAMES[6:]]), "first at sample 5 (val/2/5.png): file: expected val/2/5.png, actual val/2/new.png"),
+    "label and channels": (lambda: record(changed(0, IMAGES[:, ::-1]), LABELS + 1), "label: expected 0, actual 1: all class numbers are shifted by +1; channel order: reversed"),
+    "fewer": (lambda: record(IMAGES[:16], LABELS[:16], NAMES[:16]), "the first 16 are equal, but there are 20 expected, 16 actual"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FIRST_OF)
+def test_the_first_sample_that_differs_is_named_with_what_differs(fault):
+    port, words = FIRST_OF[fault]
+    assert words in first(port())
+
+
+def test_batches_of_another_size_hold_the_same_samples():
+    judged = judge(record(size=5))
+    assert "data/dataloader_0" in failed(judged)
+    assert "data/samples" not in failed(judged)
+
+
+def test_a_batch_that_passes_on_average_does_not_hide_its_sample():
+    images = IMAGES.copy()
+    images[5] += 3e-6
+    judged = failed(judge(record(images)))
+    assert set(judged) == {"data/samples"}
+    assert judged["data/samples"].startswith("first at sample 5 (val/2/5.png): ")
+
+
+def test_labels_of_another_integer_type_are_remarked():
+    judged = judge(record(labels=LABELS.astype(np.int32)))
+    assert failed(judged) == {}
+    assert "labels are int64 expected, int32 actual" in judged.notes
+
+
+def traced(change=lambda arrays: None, names=("raw", "resize", "normalize"), **facts) -> Record:
+    arrays = {f"transform_{n}/{name}": IMAGES[n] * (1 + k) for n in range(2) for k, name in enumerate(names)}
+    change(arrays)
+    whole = record(transforms=list(names), **facts)
+    return Record(side="", meta=whole.meta, arrays={**whole.arrays, **arrays})
+
+
+def spoil(key, value):
+    return lambda arrays: arrays.update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        (lambda: traced(spoil("transform_0/resize", IMAGES[0][..., :4])), "sample 0 (val/0/0.png) first differs after 'resize': size: "),
+        (lambda: traced(spoil("transform_1/normalize", 2 * IMAGES[1])), "sample 1 (val/0/1.png) first differs after 'normalize': scale: "),
+        (lambda: traced(spoil("transform_0/raw", IMAGES[0][::-1])), "sample 0 (val/0/0.png) differs as it is read, before any transform: channel order: reversed"),
+        (lambda: traced(spoil("transform_0/resize", (2 * IMAGES[0]).astype(np.float64))), "after 'resize': dtype: "),
+        (lambda: traced(names=("raw", "crop", "normalize")), "the sides name different transforms: raw, resize, normalize expected, raw, crop, normalize actual"),
+        (record, "only the reference names a builder `transforms`"),
+        (lambda: traced(transforms_gap="sample 0 differs by up to 3"), "the port's named transforms do not end in what its data set gives"),
+    ],
+)  # fmt: skip
+def test_the_first_transform_that_differs_is_named(port, words):
+    assert words in failed(judge(port(), traced()))["data/transforms"]
+
+
+def test_equal_transforms_pass():
+    judged = judge(traced(), traced())
+    assert failed(judged) == {}
+    assert "equal after each: raw, resize, normalize" in [verdict.reason for verdict in judged.verdicts]
+
+
+@pytest.fixture(scope="module")
+def sides(both_sides):
+    """Both sides, and what torch recorded."""
+    return both_sides, both_sides.record("data", "torch")
+
+
+@pytest.fixture
+def port(both_sides):
+    """The port's module, whose functions a test may replace."""
+    both_sides.paddle.builder("dataset")
+    return sys.modules["tiny_paddle"]
+
+
+@pytest.mark.frameworks
+def test_a_faithful_port_gives_the_same_samples_and_steps(sides):
+    both, reference = sides
+    judged = both.judge("data", reference)
+    assert failed(judged) == {}
+    assert list(reference.arrays)[-6:] == [
+        f"transform_{n}/{name}" for n in range(2) for name in ("raw", "resize", "normalize")
+    ]
+    assert reference.arrays["transform_0/raw"].dtype == np.uint8
+    assert [verdict.subject for verdict in judged.verdicts][-3:] == [
+        "data/samples",
+        "data/transforms",
+        "data/files",
+    ]
+
+
+@pytest.mark.frameworks
+def test_faults_of_the_ports_transforms_are_named(sides, port, monkeypatch):
+    both, reference = sides
+    resize, normalize = port.resize, port.normalize
+
+    monkeypatch.setattr(port, "normalize", lambda image: normalize(image) * np.float32(255))
+    found = failed(both.judge("data", reference))
+    assert "first at sample 0 (val/0/" in found["data/samples"]
+    assert "): scale: 255 times the reference's: is a division by 255 missing?" in found["data/samples"]
+    assert "first differs after 'normalize': scale: 255 times" in found["data/transforms"]
+
+    monkeypatch.setattr(port, "normalize", normalize)
+    monkeypatch.setattr(port, "resize", lambda image: resize(image.transpose(0)))  # PIL's FLIP_LEFT_RIGHT
+    found = failed(both.judge("data", reference))
+    assert "first differs after 'resize': values: mirrored left to right" in found["data/transforms"]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("built", "words"),
+    [
+        (lambda load: [load], r"expected: \(load, \[\(name, transform\), ...\]\)"),
+        (lambda load: (load, []), "gave the steps"),
+        (lambda load: (load, ["resize"]), "gave the steps"),
+        (lambda load: (load, [("raw", np.asarray)]), "different names without '/'"),
+        (lambda load: (load, [("a/b", np.asarray)]), "different names without '/'"),
+        (lambda load: (load, [("words", str)]), "after 'words' a sample is a str"),
+        (
+            lambda load: (load, [("parts", lambda image: [np.ones(2), np.ones(3)])]),
+            "2 arrays of different shapes",
+        ),
+    ],
+)
+def test_transforms_that_cannot_be_recorded_are_refused(sides, port, monkeypatch, built, words):
+    both, _ = sides
+    load, _ = port.build_transforms(both.paddle.eval_data, "val")
+    monkeypatch.setattr(port, "build_transforms", lambda root, split: built(load))
+    with pytest.raises(UsageError, match=words):
+        both.record("data", "paddle")
+
+
+@pytest.mark.frameworks
+def test_transforms_that_end_elsewhere_than_the_data_set_are_an_error(sides, port, monkeypatch):
+    both, reference = sides
+    load, steps = port.build_transforms(both.paddle.eval_data, "val")
+    monkeypatch.setattr(port, "build_transforms", lambda root, split: (load, steps[:1]))
+    assert "do not end in what its data set gives" in failed(both.judge("data", reference))["data/transforms"]
