@@ -333,6 +333,26 @@ def test_a_data_set_that_is_random_on_one_side_alone_fails():
     )
 
 
+def test_a_data_set_that_hears_of_the_epoch_is_read_in_each():
+    def dataset(step):
+        class Moving(Images):
+            epoch = 0
+
+            def set_epoch(self, epoch):
+                self.epoch = epoch * step
+
+            def __getitem__(self, index):
+                image, label, file = super().__getitem__(index)
+                return image + self.epoch, label, file
+
+        return {"dataset": lambda root, split: Moving(), "augmentation": None}
+
+    judged = compare(dataset(1), GOOD | dataset(1))
+    assert not reasons(judged, "FAIL", "ERROR", "SKIP")
+    assert {"dataloader_1", "epoch_1/dataloader_1", "epoch_1/label_0"} <= set(outcomes(judged))
+    assert set(faults(dataset(0), GOOD | dataset(1))) == {"epoch_1/dataloader_0", "epoch_1/dataloader_1"}
+
+
 @pytest.mark.parametrize(
     ("draw", "words"),
     [

@@ -23,6 +23,12 @@ id: {id}                      # also the folder below test_tipc/output
 #   build_scheduler(optimizer | None, **scheduler)     Paddle's gets None and learning_rate=...
 #   build_dataset(root, split) -> Dataset of (image, label, file), split is "train" or "val"
 #   build_metric() -> callable(output, label) -> dict of percentages
+# Two more for the train_data stage; without them it compares what the dataset gives, and says so:
+#   build_loader(dataset, batch_size, seed, epoch) -> the batches (image, label, files) of one epoch, as you train
+#       on them; only their order and sizes are looked at
+#   build_augmentation(root, seed) -> draw(number) -> (image, parameters): the training image of that number, augmented
+#       anew, and what was drawn: {{"flip": True, "box": (left, top, width, height)}}. Global generators are seeded.
+#       image may be None, or a function that makes it when asked
 sides:
   torch:
     model: "{package}.torch_side:build_model"
@@ -31,6 +37,8 @@ sides:
     scheduler: "{package}.torch_side:build_scheduler"      # may be left out
     dataset: "{package}.torch_side:build_dataset"
     metric: "{package}.torch_side:build_metric"
+#   loader: "{package}.torch_side:build_loader"
+#   augmentation: "{package}.torch_side:build_augmentation"
   paddle:
     model: "{package}.paddle_side:build_model"
     loss: "{package}.paddle_side:build_loss"
@@ -38,6 +46,8 @@ sides:
     scheduler: "{package}.paddle_side:build_scheduler"
     dataset: "{package}.paddle_side:build_dataset"
     metric: "{package}.paddle_side:build_metric"
+#   loader: "{package}.paddle_side:build_loader"
+#   augmentation: "{package}.paddle_side:build_augmentation"
 
 model_args: {{num_classes: 10}}
 
@@ -53,7 +63,7 @@ inputs:
 outputs: [logits]             # one name for each output of the model
 
 # Leave stages out where they do not apply (a forward-only paper: [forward]).
-stages: [forward, data, metric, loss, backward, train]
+stages: [forward, data, metric, loss, backward, train_data, init, train]
 
 optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_optimizer
 scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
@@ -61,6 +71,10 @@ backward: {{iterations: 5, learning_rate: 1.0e-4, training: false, inputs: fake}
 train: {{epochs: 1, batch_size: 4, learning_rate: 1.0e-4, schedule_per: epoch}}
 #       benchmark: {{acc_top1: 56.5}}                   a published number instead of torch's own run
 data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
+# Two epochs' order, 64 samples by value, 2000 augmented images of each side; drop_last and shuffle: true or false
+# hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
+train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
+init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
 
 # A tolerance looser than the default needs a measured reason.
 # tolerances:

@@ -37,7 +37,7 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "regularization": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
     # The keys of a second mode begin with its name: train/loss_0.
     "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
-    "train_data": {"length": EXACT, "label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
+    "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
     # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.
     "init": {"*": Tolerance(rtol=1e-5, atol=1e-6)},
     "train": {"*": Tolerance(threshold=0.15)},

@@ -25,7 +25,7 @@ from tipchain.parity.two_sample import (
     compare_spread,
 )
 
-VALUES = ("length", "dataloader_", "label_")
+VALUES = ("length", "dataloader_", "label_", "epoch_")
 ALPHA = 1e-3
 """Probability of a false alarm over all random quantities together, where the dumps name none."""
 
@@ -51,7 +51,7 @@ def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
     def samples(record: Record) -> Record:
         kept = {key: one for key, one in record.arrays.items() if key.startswith(VALUES)}
         if any(random):
-            kept = {key: one for key, one in kept.items() if not key.startswith("dataloader_")}
+            kept = {key: one for key, one in kept.items() if "dataloader_" not in key}
         return replace(record, arrays=kept)
 
     some = replace(dumps, reference=samples(dumps.reference), port=samples(dumps.port))

@@ -23,7 +23,7 @@ def record(bench: Bench) -> Recording:
     """What the training split holds, and how loaders and augmentation deal with it.
 
     ``length``, ``dataloader_i`` and ``label_i`` are samples in order, without images where two reads of one sample
-    differ; ``order_e`` and ``sizes_e`` are the sample numbers of epoch e and the sizes of its batches, ``repeat``
+    differ (of a data set with a ``set_epoch`` also ``epoch_e/...`` for every later epoch); ``order_e`` and ``sizes_e`` are the sample numbers of epoch e and the sizes of its batches, ``repeat``
     is epoch 0 again after the same seed; ``draw/NAME`` ``[draws, n]`` is what the augmentation drew, and
     ``pixels/NAME`` ``[draws]`` a statistic of the images that came of it.
     """
@@ -59,21 +59,30 @@ def _spread(length: int, wanted: int) -> list[int]:
 
 
 def _read_samples(bench: Bench, dataset: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-    framework, wanted = bench.framework, _spread(len(dataset), bench.case.training_data.samples)
+    settings, wanted = bench.case.training_data, _spread(len(dataset), bench.case.training_data.samples)
     batches = split(wanted, _batch_size(bench))
     arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
     files: list[str] = []
-    digests: list[list[str]] = [[], []]
-    for number, (image, label, names) in enumerate(framework.batches(dataset, batches)):
-        arrays[f"dataloader_{number}"] = framework.array(image)
-        arrays[f"label_{number}"] = framework.array(label)
-        files.extend(names)
-        digests[0].append(_digest(arrays[f"dataloader_{number}"]))
-    for image, _, _ in framework.batches(dataset, batches):
-        digests[1].append(_digest(framework.array(image)))
-    random = digests[0] != digests[1]
+    digests = []
+    # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
+    epochs = settings.epochs if hasattr(dataset, "set_epoch") else 1
+    for epoch in range(epochs):
+        if epochs > 1:
+            dataset.set_epoch(epoch)
+        begin = f"epoch_{epoch}/" if epoch else ""
+        for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
+            arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
+            arrays[f"{begin}label_{number}"] = bench.framework.array(label)
+            files.extend(names)
+            digests.append(_digest(arrays[f"{begin}dataloader_{number}"]))
+    if epochs > 1:
+        dataset.set_epoch(0)
+    again = [
+        _digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)
+    ]
+    random = again != digests[: len(again)]
     if random:
-        arrays = {key: array for key, array in arrays.items() if not key.startswith("dataloader_")}
+        arrays = {key: array for key, array in arrays.items() if "dataloader_" not in key}
     return arrays, {"files": files, "compared": len(wanted), "length": len(dataset), "random": random}
 
 
