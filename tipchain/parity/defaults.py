@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "distributed": {
         "lr_*": Tolerance(rtol=1e-6, atol=0.0),
         "loss_*": Tolerance(rtol=1e-5, atol=1e-7),
-        # Of the largest RMS update.
+        # Of the largest RMS update; AlexNet, MobileNetV3 and MVF need up to 1.5e-4, a summed loss makes it 0.5.
         "parameter": Tolerance(rtol=1e-2, atol=1e-9),
         "buffer": Tolerance(rtol=1e-5, atol=1e-7),
     },
