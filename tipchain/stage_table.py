@@ -50,9 +50,13 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
         "loss": StageInfo(
             builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss", judge="loss"
         ),
-        "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
-        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
-        "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),
+        "optimizer": StageInfo(
+            builders=("optimizer",), uses=("settings",), prefix="optimizer", judge="optimizer"
+        ),
+        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr", judge="lr"),
+        "regularization": StageInfo(
+            builders=("optimizer",), uses=("settings",), prefix="regularization", judge="regularization"
+        ),
         "backward": StageInfo(
             builders=("model", "loss", "optimizer"),
             uses=("fake", "weights", "settings"),

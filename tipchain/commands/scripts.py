@@ -24,6 +24,8 @@ from tipchain.outcome import ExitCode, Outcome
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
 STEP_CASE = Path("configs/mvf.yaml")
+MOST_RATES = 24
+"""Lines of a table of rates."""
 
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
@@ -79,6 +81,56 @@ def create_fake_data(argv: Sequence[str] | None = None) -> int:
         return _create_fake_data(parser.parse_args(argv))
 
     return _guarded(work)
+
+
+def align_rates(argv: Sequence[str] | None = None) -> int:
+    """Run the lr stage of ``--case`` on both sides, print both curves, and return the exit code."""
+
+    def work() -> int:
+        parser = _parser(
+            "Compare the learning rates of both sides, the schedules really stepped.", NUMBERED_CASE
+        )
+        add_run_arguments(parser)
+        args = parser.parse_args(argv)
+        code = align_case(args, ("lr",))
+        for line in _rate_table(args):
+            # Where the report goes to standard output, it must stand there alone.
+            print(line, file=sys.stderr if "-" in (args.json, args.junit) else sys.stdout)
+        return code
+
+    return _guarded(work)
+
+
+def _rate_table(args: argparse.Namespace) -> list[str]:
+    """Return both curves as a table of the steps at which a rate changes, each difference marked."""
+    import numpy as np
+
+    from tipchain.errors import RecordError
+    from tipchain.parity.case import load_case
+    from tipchain.parity.judging.lr import ZERO
+    from tipchain.parity.names import dump_name
+    from tipchain.parity.publish import LATEST
+    from tipchain.parity.record import load_record
+
+    folder = out_folder(args, load_case(from_root(args.case)), parse_mode(args.mode)) / LATEST
+    try:
+        torch, paddle = (
+            load_record(folder / dump_name("lr", side)).arrays["lr"] for side in ("torch", "paddle")
+        )
+    except (RecordError, KeyError):
+        return []  # a side did not come so far; the report says so
+    changes = [
+        step for step in range(min(len(torch), len(paddle)))
+        if step == 0 or torch[step] != torch[step - 1] or paddle[step] != paddle[step - 1]
+    ]  # fmt: skip
+    shown = changes if len(changes) <= MOST_RATES else [*changes[: MOST_RATES - 1], changes[-1]]
+    rows = [
+        f"{step:>6}  {torch[step]:>12.9g}  {paddle[step]:>12.9g}"
+        + ("" if np.isclose(paddle[step], torch[step], rtol=1e-6, atol=ZERO * torch.max()) else "  <-")
+        for step in shown
+    ]
+    left_out = [f"{'…':>6}  {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
+    return ["", f"{'step':>6}  {'torch':>12}  {'paddle':>12}", *rows[:-1], *left_out, *rows[-1:]]
 
 
 def _parser(description: str, case: Path) -> argparse.ArgumentParser:

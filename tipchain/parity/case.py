@@ -22,7 +22,17 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.defaults import is_looser, tolerance_for
-from tipchain.parity.settings import backward, distributed, inference, init, loss, train, train_data
+from tipchain.parity.settings import (
+    backward,
+    distributed,
+    inference,
+    init,
+    loss,
+    lr,
+    train,
+    train_data,
+    updates,
+)
 from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
@@ -70,6 +80,8 @@ def _case(reader: Reader, file: Path) -> Case:
         distributed=distributed.read(reader),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
+        updates=updates.read(reader),
+        lr=lr.read(reader),
         tolerances=_tolerances(reader),
         modes=_modes(reader),
         known_deviations=_deviations(reader),

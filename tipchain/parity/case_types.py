@@ -13,8 +13,10 @@ from tipchain.parity.settings.distributed import DistributedSettings
 from tipchain.parity.settings.inference import InferenceSettings
 from tipchain.parity.settings.init import InitSettings
 from tipchain.parity.settings.loss import LossSettings
+from tipchain.parity.settings.lr import LrSettings
 from tipchain.parity.settings.train import TrainSettings
 from tipchain.parity.settings.train_data import TrainDataSettings
+from tipchain.parity.settings.updates import UpdatesSettings
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
@@ -167,6 +169,8 @@ class Case:
     distributed: DistributedSettings = field(default_factory=DistributedSettings)
     init: InitSettings = field(default_factory=InitSettings)
     training_data: TrainDataSettings = field(default_factory=TrainDataSettings)
+    updates: UpdatesSettings = field(default_factory=UpdatesSettings)
+    lr: LrSettings = field(default_factory=LrSettings)
     variant: str = ""
 
     def for_stage(self, stage: str) -> Case:

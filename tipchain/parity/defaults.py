@@ -32,9 +32,11 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
         "*/gradient/*": LOSS_GRADIENT,
         "*": Tolerance(threshold=1e-5),
     },
-    "optimizer": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
+    # Of the largest element of an update: Paddle's Adam keeps 1 - beta2 in float32, 7e-6 at 0.999; all others 5e-7.
+    "optimizer": {"*": Tolerance(rtol=5e-5, atol=0.0)},
     "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
-    "regularization": {"*": Tolerance(rtol=1e-5, atol=1e-7)},
+    # Of the largest movement that decay makes; the rounding of what it is measured by is allowed besides.
+    "regularization": {"*": Tolerance(rtol=1e-3, atol=0.0)},
     # The keys of a second mode begin with its name: train/loss_0.
     "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
     "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},

@@ -1,0 +1,195 @@
+"""The lr stage: every schedule's curve is equal in both frameworks, and one that differs is described."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_case, record_side
+
+from tipchain.errors import CaseError
+from tipchain.outcome import Outcome
+from tipchain.parity.record import Record
+
+pytestmark = pytest.mark.frameworks
+
+SCHEDULES = {
+    "step": {"name": "step", "step_size": 7, "gamma": 0.5},
+    "multistep": {"name": "multistep", "milestones": [3, 20, 50], "gamma": 0.2},
+    "exponential": {"name": "exponential", "gamma": 0.9},
+    "cosine": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
+    "cosine, to the end and beyond": {"name": "cosine", "total_steps": 40},
+    "polynomial": {"name": "polynomial", "total_steps": 70, "power": 2.0},
+    "polynomial with an end": {"name": "polynomial", "total_steps": 30, "power": 0.9, "end_rate": 0.01},
+    "polynomial in cycles": {"name": "polynomial", "total_steps": 30, "end_rate": 0.01, "cycle": True},
+    "onecycle": {"name": "onecycle", "total_steps": 110},
+    "onecycle in three phases": {"name": "onecycle", "total_steps": 110, "three_phase": True, "pct_start": 0.25, "anneal_strategy": "linear"},
+}  # fmt: skip
+WARMUPS = {"": {}, "from 0": {"warmup_steps": 5}, "from a tenth": {"warmup_steps": 8, "warmup_start": 0.1}}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    return pairs_case(tmp_path_factory.mktemp("pairs"))
+
+
+def with_args(case, **args):
+    return replace(case, scheduler_args=args)
+
+
+@pytest.mark.parametrize("warmup", WARMUPS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_have_equal_curves(case, name, warmup):
+    verdicts = align("lr", with_args(case, **SCHEDULES[name], **WARMUPS[warmup]))
+    assert outcomes(verdicts) == {Outcome.PASS}
+    assert "100 rates, one per epoch" in verdicts["lr"].reason
+
+
+def test_a_warm_up_alone_is_a_curve(case):
+    assert outcomes(align("lr", with_args(case, name="constant", warmup_steps=10))) == {Outcome.PASS}
+
+
+FAULTS = {
+    "warm-up one step longer": (
+        {"name": "constant", "warmup_steps": 5}, {"name": "constant", "warmup_steps": 6},
+        ["first differs at step 1: expected 0.02, actual 0.0166666667", "equal from step 6 on"],
+    ),
+    "warm-up from another start": (
+        {"name": "constant", "warmup_steps": 5}, {"name": "constant", "warmup_steps": 5, "warmup_start": 0.2},
+        ["first differs at step 0: expected 0, actual 0.02", "equal from step 5 on"],
+    ),
+    "per epoch instead of per iteration": (
+        {"name": "step", "step_size": 4}, {"name": "step", "step_size": 20},
+        ["the port's 5 times as slow", "per epoch on one side, per iteration on the other", "first differs at step 4"],
+    ),
+    "total steps": (
+        {"name": "cosine", "total_steps": 90}, {"name": "cosine", "total_steps": 89}, ["first differs at step 1: expected 0.0999695414, actual"],
+    ),
+    "gamma": (
+        {"name": "step", "step_size": 30, "gamma": 0.1}, {"name": "step", "step_size": 30, "gamma": 0.2},
+        ["first differs at step 30: expected 0.01, actual 0.02"],
+    ),
+    "milestone one step late": (
+        {"name": "multistep", "milestones": [30, 60]}, {"name": "multistep", "milestones": [31, 61]},
+        ["the same curve, shifted: the port is 1 step behind", "first differs at step 30"],
+    ),
+    "milestones four steps early": (
+        {"name": "multistep", "milestones": [30, 60]}, {"name": "multistep", "milestones": [26, 56]},
+        ["the same curve, shifted: the port is 4 steps ahead"],
+    ),
+    "no schedule": ({"name": "step", "step_size": 30}, {"name": "constant"}, ["first differs at step 30"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_schedule_is_described(case, fault):
+    right, wrong, words = FAULTS[fault]
+    verdicts = align("lr", with_args(case, **right), with_args(case, **wrong))
+    reason = failed(verdicts)["lr"]
+    for word in words:
+        assert word in reason, reason
+    assert ("shifted" in reason) == any("shifted" in word for word in words)
+
+
+def curves(expected, actual):
+    sides = [Record(side=side, meta={}, arrays={"lr": np.asarray(curve, dtype=np.float64)})
+             for side, curve in (("torch", expected), ("paddle", actual))]  # fmt: skip
+    return judge_records("lr", *sides)["lr"]
+
+
+def test_a_factor_is_named_and_also_stands_beside_a_shift_that_explains_as_much():
+    steps = 0.1 * 0.5 ** (np.arange(100) // 10)
+    assert "the port's rate is 3 times the reference's at every step" in curves(steps, 3 * steps).reason
+    falling = 0.1 * 0.9 ** np.arange(50)
+    reason = curves(falling, falling * 0.9).reason
+    assert "the port is 1 step ahead; or the port's rate is 0.9 times" in reason
+
+
+def test_the_port_may_be_the_faster_one():
+    steps = 0.1 * 0.5 ** (np.arange(100) // 20)
+    assert "the port's 4 times as fast" in curves(steps, 0.1 * 0.5 ** (np.arange(100) // 5)).reason
+
+
+def test_noise_of_a_rate_that_ends_at_zero_is_no_difference_and_nan_is():
+    falling = np.linspace(0.1, 0.0, 50)
+    noisy = falling + 1e-17
+    assert curves(falling, noisy).outcome is Outcome.PASS
+    noisy[-1] = 1e-6
+    assert "first differs at step 49" in curves(falling, noisy).reason
+    noisy[3] = np.nan
+    assert curves(falling, noisy).outcome is Outcome.FAIL
+    assert curves(falling, falling[:-1]).outcome is Outcome.FAIL
+
+
+def test_a_rate_that_never_moves_proves_nothing(case):
+    verdicts = align("lr", replace(with_args(case, name="step", step_size=30), lr=replace(case.lr, steps=20)))
+    assert verdicts["lr"].outcome is Outcome.ERROR
+    assert "at each of 20 steps" in verdicts["lr"].reason
+
+
+def test_parameters_with_rates_of_their_own_are_compared_too(case):
+    multiplied = replace(case, optimizer_args={"name": "sgd", "lr_multipliers": {"bias": 2.0}})
+    assert list(align("lr", multiplied)) == [
+        "lr",
+        *(f"lr/{one}.bias" for one in ("conv", "bn", "norm", "linear", "head")),
+    ]
+    assert outcomes(align("lr", multiplied)) == {Outcome.PASS}
+    reasons = failed(align("lr", multiplied, case))
+    assert "lr" not in reasons
+    assert "the port's rate is 0.5 times the reference's at every step" in reasons["lr/bn.bias"]
+
+
+def test_an_end_that_the_frameworks_understand_differently_is_refused(case):
+    args = {"optimizer_args": {"name": "sgd", "lr_multipliers": {"bias": 2.0}},
+            "scheduler_args": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3}}  # fmt: skip
+    with pytest.raises(
+        CaseError, match=r"scheduler\.end_rate: cannot stand beside learning-rate multipliers"
+    ):
+        record_side(replace(case, **args), "torch", "lr")
+
+
+def test_a_schedule_that_moves_the_momentum_is_told(case):
+    sides = dict(case.sides)
+    sides["torch"] = replace(sides["torch"], scheduler="tests.cases.native_optimizers:build_onecycle")
+    one = replace(with_args(case, name="onecycle", total_steps=110), sides=sides)
+    reasons = failed(align("lr", one))
+    assert list(reasons) == ["momentum"]
+    assert "cycle_momentum" in reasons["momentum"]
+
+
+def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
+    case = pairs_case(
+        tmp_path, PAIRS.replace("learning_rate: 0.1", "learning_rate: 0.1, schedule_per: iteration")
+    )
+    verdicts = align("lr", case)
+    assert record_side(case, "paddle", "lr").arrays["lr"][0] == 0.1
+    assert "one per iteration" in verdicts["lr"].reason
+    case = pairs_case(tmp_path, f"{PAIRS}lr: {{steps: 40, learning_rate: 0.5}}\n")
+    assert record_side(case, "torch", "lr").arrays["lr"].tolist() == pytest.approx([0.5] * 30 + [0.05] * 10)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"name": "cosin"}, r"scheduler\.name: is no known schedule"),
+        ({"name": "cosine"}, r"scheduler\.total_steps: is missing"),
+        ({"name": "cosine", "total_steps": 1.5}, r"scheduler\.total_steps: is no whole number"),
+        ({"name": "step", "step_size": 3, "gama": 0.1}, r"scheduler\.gama: is no argument of step"),
+        ({"name": "step", "step_size": 3, "gamma": "x"}, r"scheduler\.gamma: is no number"),
+        ({"name": "exponential", "gamma": 1.5}, r"scheduler\.gamma: does not lie between"),
+        ({"name": "multistep", "milestones": [5, 3]}, r"scheduler\.milestones: are no growing"),
+        ({"name": "constant", "warmup_steps": -1}, r"scheduler\.warmup_steps: is no whole number"),
+        ({"name": "constant", "warmup_steps": 3, "warmup_start": 1}, r"scheduler\.warmup_start: is no share"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(case, args, words):
+    for side in ("torch", "paddle"):
+        with pytest.raises(CaseError, match=words):
+            record_side(with_args(case, **args), side, "lr")
+
+
+@pytest.mark.parametrize("line", ["lr: {steps: 1}", "lr: {learning_rate: 0}", "lr: {step: 3}"])
+def test_settings_that_cannot_be_are_refused(tmp_path, line):
+    with pytest.raises(CaseError, match=r"pairs\.yaml:\d+: lr\."):
+        pairs_case(tmp_path, f"{PAIRS}{line}\n")

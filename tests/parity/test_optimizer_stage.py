@@ -1,0 +1,194 @@
+"""The optimizer stage: equal pairs pass with every optimizer, and each wrong rule fails with words about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from updates_bench import align, failed, outcomes, pairs_case
+
+from tipchain.errors import CaseError
+from tipchain.outcome import Outcome
+
+pytestmark = pytest.mark.frameworks
+
+RULES = {"no_decay": ["norm", "bias"], "lr_multipliers": {"head.*": 10.0, "bias": 2.0}, "weight_decay": 0.1}
+EQUAL = {
+    "sgd": {"name": "sgd"},
+    "momentum": {"name": "momentum", "momentum": 0.8},
+    "nesterov": {"name": "momentum", "nesterov": True},
+    "adam": {"name": "adam", "beta1": 0.8, "beta2": 0.99},
+    "adam, large epsilon": {"name": "adam", "epsilon": 0.1},
+    "adam, amsgrad": {"name": "adam", "amsgrad": True},
+    "adamw": {"name": "adamw", "weight_decay": 0.05},
+    "rmsprop": {"name": "rmsprop"},
+    "rmsprop, centered": {"name": "rmsprop", "momentum": 0.9, "centered": True, "rho": 0.9},
+    "adagrad": {"name": "adagrad", "initial_accumulator_value": 0.1},
+    "adamax": {"name": "adamax"},
+    "clipped by value": {"name": "momentum", "clip_value": 0.5},
+    "clipped by norm": {"name": "momentum", "clip_norm": 0.5},
+    "clipped by the global norm": {"name": "adamw", "clip_global_norm": 0.5},
+    "rules": {"name": "momentum", "clip_global_norm": 0.5, **RULES},
+    "rules of adamw": {"name": "adamw", "clip_global_norm": 0.5, **RULES},
+}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    return pairs_case(tmp_path_factory.mktemp("pairs"))
+
+
+def with_args(case, **args):
+    return replace(case, optimizer_args=args)
+
+
+@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.parametrize("stage", ["optimizer", "regularization"])
+def test_pairs_make_equal_updates(case, name, stage):
+    verdicts = align(stage, with_args(case, **EQUAL[name]))
+    decays = stage == "optimizer" or "weight_decay" in EQUAL[name]
+    assert outcomes(verdicts) == {Outcome.PASS if decays else Outcome.SKIP}
+    assert len(verdicts) == (55 if stage == "optimizer" else 12 if decays else 1)
+
+
+FAULTS = {
+    "momentum": ({"name": "momentum"}, {"name": "momentum", "momentum": 0.8}, "_1", "update 2 is the first that differs"),
+    "nesterov missing": ({"name": "momentum", "nesterov": True}, {"name": "momentum"}, "_0", "the port's is 0.526316 times the reference's"),
+    "epsilon": ({"name": "adam"}, {"name": "adam", "epsilon": 1e-7}, "_0", "gradients of size 1e-06"),
+    "beta1": ({"name": "adam"}, {"name": "adam", "beta1": 0.8}, "_1", "update 2 is the first"),
+    "beta2": ({"name": "adamw"}, {"name": "adamw", "beta2": 0.99}, "_1", "update 2 is the first"),
+    "rho": ({"name": "rmsprop"}, {"name": "rmsprop", "rho": 0.9}, "_0", "gradients of size 1e-06"),
+    "accumulator": ({"name": "adagrad"}, {"name": "adagrad", "initial_accumulator_value": 0.1}, "_0", "expected"),
+    "another optimizer": ({"name": "momentum"}, {"name": "sgd"}, "_1", "update 2 is the first"),
+    "not clipped": ({"name": "sgd", "clip_value": 5.0}, {"name": "sgd"}, "_3", "update 4 is the first that differs (gradients of size 30)"),
+    "clipped by norm instead of the global one": ({"name": "sgd", "clip_global_norm": 5.0}, {"name": "sgd", "clip_norm": 5.0}, "_2", "times the reference's at every element"),
+    "clipped at another value": ({"name": "sgd", "clip_value": 5.0}, {"name": "sgd", "clip_value": 6.0}, "_3", "worst at"),
+    "multiplier missing": ({"name": "sgd", "lr_multipliers": {"*.weight": 10.0}}, {"name": "sgd"}, "weight_0", "the port's is 0.1 times the reference's"),
+    "rate": ({"name": "sgd", "lr_multipliers": {"*": 1.001}}, {"name": "sgd"}, "_0", "0.999"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_rule_fails_from_the_first_update_that_it_touches(case, fault):
+    right, wrong, where, words = FAULTS[fault]
+    reasons = failed(align("optimizer", with_args(case, **right), with_args(case, **wrong)))
+    assert reasons
+    explained = {name for name, reason in reasons.items() if "is the first that differs" in reason}
+    assert all(name.endswith(where) for name in explained), explained
+    assert any(words in reason for reason in reasons.values()), reasons
+
+
+def test_a_multiplier_that_is_missing_fails_only_where_it_should_be(case):
+    right = with_args(case, name="adam", lr_multipliers={"head.*": 10.0})
+    names = {
+        name.rpartition("_")[0] for name in failed(align("optimizer", right, with_args(case, name="adam")))
+    }
+    assert names == {"head.weight", "head.bias"}
+
+
+@pytest.mark.parametrize("stage", ["optimizer", "lr"])
+def test_decay_is_no_matter_of_the_other_stages(case, stage):
+    port = with_args(case, name="momentum", weight_decay=0.1, decay="l1")
+    assert outcomes(align(stage, case, port)) == {Outcome.PASS}
+
+
+@pytest.mark.parametrize("kind", ["RMSProp", "Adamax"])
+def test_paddles_own_formulas_differ_and_are_told(case, kind):
+    """Paddle's epsilon stands elsewhere than torch's, which a port with Paddle's own optimizer shows."""
+    sides = dict(case.sides)
+    sides["paddle"] = replace(
+        sides["paddle"], optimizer=f"tests.cases.native_optimizers:build_{kind.lower()}"
+    )
+    args = {"rmsprop": {"epsilon": 1e-8, "rho": 0.99}, "adamax": {}}[kind.lower()]
+    port = replace(case, sides=sides, optimizer_args=args)
+    reasons = failed(align("optimizer", with_args(case, name=kind.lower()), port))
+    assert any(
+        "update 1 is the first that differs (gradients of size 1e-06)" in one for one in reasons.values()
+    )
+
+
+def test_the_rate_that_changes_tells_a_momentum_that_holds_it(case):
+    """Paddle's RMSProp keeps lr inside the momentum: equal at a constant rate but for epsilon, and not beyond."""
+    sides = dict(case.sides)
+    sides["paddle"] = replace(sides["paddle"], optimizer="tests.cases.native_optimizers:build_rmsprop")
+    tiny = {"epsilon": 1e-30, "rho": 0.9, "momentum": 0.9}
+    port = replace(case, sides=sides, optimizer_args=tiny)
+    reasons = failed(align("optimizer", with_args(case, name="rmsprop", **tiny), port))
+    assert {name.rpartition("_")[2] for name, one in reasons.items() if "first that differs" in one} == {"1"}
+
+
+def test_variants_are_checked_each(case):
+    updates = replace(
+        case.updates, variants={"clip": {"name": "sgd", "clip_value": 1.0}, "adam": {"name": "adam"}}
+    )
+    wrong = replace(updates, variants={**updates.variants, "clip": {"name": "sgd", "clip_value": 2.0}})
+    verdicts = align("optimizer", replace(case, updates=updates), replace(case, updates=wrong))
+    assert len(verdicts) == 3 * 55
+    assert {name.partition("/")[0] for name in failed(verdicts)} == {"clip"}
+
+
+def test_the_cases_own_model_can_be_updated(case):
+    own = replace(case, updates=replace(case.updates, parameters="model"),
+                  optimizer_args={"name": "adamw", "no_decay": ["norm"], "lr_multipliers": {"square.*": 3.0}})  # fmt: skip
+    verdicts = align("optimizer", own)
+    assert outcomes(verdicts) == {Outcome.PASS}
+    assert {name.rpartition("_")[0] for name in verdicts} == {
+        "features.0.weight", "features.1.weight", "features.1.bias", "square.weight", "square.bias", "head.weight", "head.bias"
+    }  # fmt: skip
+    reasons = failed(align("optimizer", own, replace(own, optimizer_args={"name": "adamw"})))
+    assert {name.rpartition("_")[0] for name in reasons} == {"square.weight", "square.bias"}
+
+
+def test_a_frozen_parameter_is_told_from_one_that_moves(case):
+    own = replace(case, updates=replace(case.updates, parameters="model"))
+    frozen = {
+        side: replace(one, model=f"tests.cases.native_optimizers:build_frozen_{side}")
+        for side, one in case.sides.items()
+    }
+    verdicts = align("optimizer", replace(own, sides=frozen))
+    assert {n.rpartition("_")[0] for n, one in verdicts.items() if one.outcome is Outcome.SKIP} == {
+        "square.weight"
+    }
+    port = replace(own, sides={**case.sides, "paddle": frozen["paddle"]})
+    assert {name.rpartition("_")[0] for name in failed(align("optimizer", own, port))} == {"square.weight"}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"name": "adm"}, ["optimizer.name", "adm", "did you mean 'adam'"]),
+        ({"name": "sgd", "momentum": 0.9}, ["optimizer.momentum", "no argument of sgd"]),
+        ({"name": "adam", "beta1": "0.9"}, ["optimizer.beta1", "a number"]),
+        ({"name": "adam", "decay": "decoupled"}, ["optimizer.decay", "cannot go with adam"]),
+        ({"name": "adam", "clip_norm": 1.0, "clip_value": 1.0}, ["optimizer.clip_norm", "one of them"]),
+        ({"name": "adam", "clip_norm": 0}, ["optimizer.clip_norm", "> 0"]),
+        ({"name": "adam", "weight_decay": -1}, ["optimizer.weight_decay", ">= 0"]),
+        ({"name": "momentum", "momentum": 0, "nesterov": True}, ["optimizer.nesterov", "momentum > 0"]),
+        ({"name": "adam", "no_decay": ["classifier.*"]}, ["optimizer.no_decay", "fits no parameter", "classifier.*", "updates: {parameters: model}"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("side", ["torch", "paddle"])
+def test_arguments_that_cannot_be_are_refused(case, side, args, words):
+    from updates_bench import record_side
+
+    with pytest.raises(CaseError) as caught:
+        record_side(with_args(case, **args), side, "optimizer")
+    for word in (str(case.path), *words):
+        assert word in str(caught.value)
+
+
+def test_a_variant_that_cannot_be_is_named(case):
+    from updates_bench import record_side
+
+    updates = replace(case.updates, variants={"odd": {"name": "sgd", "speed": 1}})
+    with pytest.raises(CaseError, match=r"updates\.variants\.odd\.speed"):
+        record_side(replace(case, updates=updates), "torch", "optimizer")
+
+
+def test_updates_of_another_number_are_an_error(tmp_path):
+    from updates_bench import PAIRS
+
+    with pytest.raises(CaseError, match=r"updates\.iterations: is too small"):
+        pairs_case(tmp_path, PAIRS + "updates: {iterations: 2}\n")
+    with pytest.raises(CaseError, match=r"updates\.variants\.a/b"):
+        pairs_case(tmp_path, PAIRS + "updates: {variants: {a/b: {name: sgd}}}\n")

@@ -1,0 +1,137 @@
+"""The regularization stage: every wrong decay fails, with words about its form and the parameters it touches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from updates_bench import align, failed, judge_records, outcomes, pairs_case, record_side
+
+from tipchain.outcome import Outcome
+
+pytestmark = pytest.mark.frameworks
+
+L2 = {"name": "momentum", "weight_decay": 1e-4}
+BIASES = "conv.bias, bn.bias, norm.bias, linear.bias, head.bias"
+BN = "bn.weight, bn.bias, norm.weight, norm.bias"
+FAULTS = {
+    "decay missing": (L2, {"name": "momentum"}, "decayed in the reference only: L2 through the momentum, by 0.01 of the parameter, then 1.9 times that"),
+    "decay too much": ({"name": "momentum"}, L2, "decayed in the port only: L2 through"),
+    "another coefficient": (L2, {**L2, "weight_decay": 1.1e-4}, "expected L2 through the momentum, by 0.01 of the parameter, then 1.9 times that; actual L2 through the momentum, by 0.011"),
+    "one part in a hundred": (L2, {**L2, "weight_decay": 1.01e-4}, "by 0.01 of the parameter"),
+    "L1 for L2": (L2, {**L2, "decay": "l1"}, "actual L1, by 0.01 towards zero"),
+    "L1 for L2, adam": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1e-3, "decay": "l1"}, "; actual L1, coefficient between 0.0009"),
+    "coupled for decoupled": ({"name": "adamw", "weight_decay": 1e-2}, {"name": "adam", "weight_decay": 1e-2}, "expected decoupled, by 1 of the parameter; actual L2, coefficient between 0.009"),
+    "another coefficient behind a division": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1.01e-3}, "L2, coefficient"),
+    "decay of biases": ({**L2, "no_decay": ["bias"]}, L2, "decayed in the port only"),
+    "no decay of norms": (L2, {**L2, "no_decay": ["norm"]}, "decayed in the reference only"),
+}  # fmt: skip
+TOUCHED = {
+    "decay of biases": f"in the port only: {BIASES}",
+    "no decay of norms": f"in the reference only: {BN}",
+}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    return pairs_case(tmp_path_factory.mktemp("pairs"))
+
+
+def with_args(case, args):
+    return replace(case, optimizer_args=args)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_decay_fails_and_is_described(case, fault):
+    right, wrong, words = FAULTS[fault]
+    reasons = failed(align("regularization", with_args(case, right), with_args(case, wrong)))
+    assert any(words in reason for reason in reasons.values()), reasons
+    if fault in TOUCHED:
+        assert reasons.pop("decayed") == TOUCHED[fault]
+        assert ", ".join(reasons) == TOUCHED[fault].partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (L2, "both: L2 through the momentum"),
+        ({**L2, "name": "sgd"}, "both: L2 or decoupled, by 0.01 of the parameter"),
+        ({**L2, "decay": "l1"}, "both: L1, by 0.01 towards zero"),
+        ({**L2, "name": "adamw"}, "both: decoupled, by 0.01 of the parameter"),
+        ({**L2, "name": "adagrad"}, "both: L2, coefficient"),
+        ({**L2, "name": "rmsprop", "decay": "l1"}, "both: L1, coefficient"),
+        ({**L2, "name": "adam", "clip_global_norm": 1.0, "no_decay": ["vector"]}, "both: not decayed"),
+    ],
+)
+def test_equal_decay_passes_and_is_named(case, args, words):
+    verdicts = align("regularization", with_args(case, args))
+    assert outcomes(verdicts) == {Outcome.PASS}
+    assert any(words in one.reason for one in verdicts.values()), [one.reason for one in verdicts.values()]
+
+
+def test_the_parameters_that_are_spared_are_listed(case):
+    verdicts = align("regularization", with_args(case, {**L2, "no_decay": ["norm"]}))
+    assert verdicts["decayed"].reason == f"all but {BN}, on both sides"
+
+
+def test_without_any_decay_nothing_is_checked(case):
+    verdicts = align("regularization", with_args(case, {"name": "adam"}))
+    (verdict,) = verdicts.values()
+    assert verdict.outcome is Outcome.SKIP
+    assert "neither side decays any parameter" in verdict.reason
+
+
+def test_a_decay_below_what_rounding_hides_is_no_pass_until_the_rate_is_raised(case):
+    small = with_args(case, {"name": "sgd", "weight_decay": 1e-7})
+    verdicts = align("regularization", small)
+    assert Outcome.ERROR in outcomes(verdicts)
+    assert "raise  updates: {decay_learning_rate" in next(iter(verdicts.values())).reason
+    raised = replace(small, updates=replace(small.updates, decay_learning_rate=1e5))
+    assert outcomes(align("regularization", raised)) == {Outcome.PASS}
+
+
+@pytest.mark.parametrize("wrong", [{"momentum": 0.5}, {"nesterov": True}])
+def test_a_wrong_optimizer_is_left_to_its_own_stage(case, wrong):
+    verdicts = align("regularization", case, with_args(case, {**L2, **wrong}))
+    assert not failed(verdicts)
+    skipped = [one.reason for one in verdicts.values() if one.outcome is Outcome.SKIP]
+    assert skipped
+    assert all("the optimizer stage says how" in reason for reason in skipped)
+
+
+def test_decay_before_clipping_is_seen(case):
+    """Both orders agree without gradients; beside large ones a decay that is clipped too shrinks."""
+    sides = dict(case.sides)
+    sides["paddle"] = replace(sides["paddle"], optimizer="tests.cases.native_optimizers:build_clipped_decay")
+    args = {"weight_decay": 1e-2, "clip_global_norm": 5.0}
+    right = with_args(case, {"name": "sgd", **args})
+    reasons = failed(align("regularization", right, replace(right, sides=sides, optimizer_args=args)))
+    assert any("on both sides, but not equal" in reason for reason in reasons.values()), reasons
+
+
+def test_variants_are_judged_apart(case):
+    updates = replace(case.updates, variants={"l1": {**L2, "decay": "l1"}, "plain": {"name": "sgd"}})
+    wrong = replace(updates, variants={**updates.variants, "l1": L2})
+    verdicts = align("regularization", replace(case, updates=updates), replace(case, updates=wrong))
+    assert {name.partition("/")[0] for name in failed(verdicts)} == {"l1"}
+    assert verdicts["plain/decayed"].outcome is Outcome.SKIP
+
+
+def test_sides_that_started_from_other_values_are_not_compared(case):
+    reference = record_side(case, "torch", "regularization")
+    port = record_side(replace(case, updates=replace(case.updates, seed=1)), "paddle", "regularization")
+    (verdict,) = judge_records("regularization", reference, port).values()
+    assert verdict.outcome is Outcome.ERROR
+    assert "did not start equal" in verdict.reason
+
+
+def test_missing_parameters_and_nan_fail(case):
+    reference = record_side(case, "torch", "regularization")
+    spoiled = {key: np.where(key.endswith("/bn.bias"), np.nan, one) if key.startswith("moved/") else one
+               for key, one in reference.arrays.items() if not key.endswith("head.bias")}  # fmt: skip
+    verdicts = judge_records("regularization", reference, replace(reference, arrays=spoiled))
+    assert set(failed(verdicts)) == {"head.bias", "bn.bias"}
+    assert verdicts["head.bias"].reason == "missing in the port"
+    (nothing,) = judge_records("regularization", replace(reference, arrays={}), reference).values()
+    assert nothing.outcome is Outcome.ERROR

@@ -1,0 +1,175 @@
+"""Judge regularization: what decay adds to the updates, parameter by parameter, and which parameters it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tipchain.outcome import Outcome
+from tipchain.parity.compare import diff_arrays
+from tipchain.parity.judge import Verdict
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.decay_forms import Movements, form_of
+from tipchain.parity.tolerance import Tolerance
+
+STAGE = "regularization"
+VISIBLE = 30.0
+"""How many times its rounding a decay must be for its comparison to prove something."""
+MOVED, FREE, START, GRADIENT = "moved/", "free/", "start/", "gradient/"
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare what decay adds, then which parameters it touches, for the case's optimizer and each variant."""
+    reference, port = dumps.reference.arrays, dumps.port.arrays
+    labels = [key.removeprefix(MOVED) for key in reference if key.startswith(MOVED)]
+    extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]
+    if not labels:
+        return Judged(verdicts=(_verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
+    verdicts = [_verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
+    tolerances: dict[str, Tolerance] = {}
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(label.rpartition("/")[0], []).append(label)
+    unequal = _different_inputs(reference, port)
+    if unequal:
+        return Judged(verdicts=(_verdict(Outcome.ERROR, "inputs", unequal),))
+    for variant, members in groups.items():
+        found, bounds = _judge_variant(variant, members, dumps, rules)
+        verdicts += found
+        tolerances |= bounds
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+
+
+def _different_inputs(reference: Mapping[str, Any], port: Mapping[str, Any]) -> str:
+    """Say which parameters did not start from equal values and gradients of equal shapes."""
+    unequal = [
+        key for key in reference
+        if key.startswith((START, GRADIENT)) and key in port and not np.array_equal(reference[key], port[key])
+    ]  # fmt: skip
+    return f"the sides did not start equal: {', '.join(unequal)}" if unequal else ""
+
+
+def _judge_variant(
+    variant: str, labels: list[str], dumps: Dumps, rules: Rules
+) -> tuple[list[Verdict], dict[str, Tolerance]]:
+    verdicts: list[Verdict] = []
+    tolerances: dict[str, Tolerance] = {}
+    touched: dict[str, tuple[bool, bool]] = {}
+    for label in labels:
+        missing = [key for key in (MOVED + label, FREE + label) if key not in dumps.port.arrays]
+        shapes = [tuple(dumps.reference.arrays[MOVED + label].shape)] + [
+            tuple(dumps.port.arrays[key].shape) for key in (MOVED + label, FREE + label) if key not in missing
+        ]
+        if missing:
+            verdicts.append(_verdict(Outcome.FAIL, label, "missing in the port"))
+        elif len(set(shapes)) > 1:
+            verdicts.append(
+                _verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}")
+            )
+        else:
+            left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
+            rule = rules.for_arrays(STAGE, {label: left.moved})[label]
+            verdict, bound = _judge_parameter(label, left, right, rule)
+            verdicts.append(verdict)
+            tolerances[verdict.subject] = bound
+            touched[label.rpartition("/")[2]] = (left.decays, right.decays)
+    if touched and not any(any(pair) for pair in touched.values()):
+        reason = "neither side decays any parameter: without gradients none moves, however high the rate"
+        return [_verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
+    return [*verdicts, _judge_touched(_join(variant, "decayed"), touched)], tolerances
+
+
+def _movements(record: Any, label: str, dumps: Dumps) -> Movements:
+    name = label.rpartition("/")[2]
+    facts = details(dumps.reference)
+    return Movements(
+        start=np.asarray(dumps.reference.arrays[START + name], dtype=np.float64),
+        gradients=np.asarray(dumps.reference.arrays[GRADIENT + name], dtype=np.float64),
+        sizes=tuple(float(size) for size in facts["sizes"]),
+        moved=np.asarray(record.arrays[MOVED + label]),
+        free=np.asarray(record.arrays[FREE + label]),
+        rate=float(facts["learning_rate"]),
+    )
+
+
+def _judge_parameter(
+    label: str, left: Movements, right: Movements, rule: Tolerance
+) -> tuple[Verdict, Tolerance]:
+    """Hold the movement that decay makes on one side against that on the other, row by row."""
+    bounds = _bounds(left, rule)
+    apart = np.abs(left.decay - right.decay).max(axis=2)
+    size, number = np.unravel_index(
+        int(np.nanargmax(np.where(np.isfinite(apart), apart / bounds, np.inf))), apart.shape
+    )
+    bound = Tolerance(method="max", threshold=float(bounds[size, number]), reason=rule.reason)
+    diff = diff_arrays(label, left.decay[size, number], right.decay[size, number])
+    equal = bool((apart <= bounds).all())  # written with <=, so that NaN never passes
+    if equal and left.decays and left.visibility < VISIBLE:
+        outcome, reason = (
+            Outcome.ERROR,
+            (
+                f"proves nothing: decay moves it only {left.visibility:.2g} times as far as rounding; "
+                "raise  updates: {decay_learning_rate: ...}"
+            ),
+        )
+    elif equal:
+        outcome, reason = Outcome.PASS, f"both: {form_of(left)} · max {diff.max_abs:.3g} · allowed {bound}"
+    elif not _free_agree(left, right):
+        outcome, reason = (
+            Outcome.SKIP,
+            ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
+        )
+    else:
+        outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
+    return _verdict(outcome, label, reason, diff), bound
+
+
+def _bounds(left: Movements, rule: Tolerance) -> Any:
+    """Return the allowed difference of every row: rtol of the decay's largest movement there, and rounding."""
+    if rule.threshold is not None:
+        return np.full(left.rounding.shape, rule.threshold)
+    return (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+
+
+def _free_agree(left: Movements, right: Movements) -> bool:
+    allowed = left.rounding
+    return bool((np.abs(left.free - right.free).max(axis=2) <= allowed).all())
+
+
+def _explain(left: Movements, right: Movements, diff: Any, bound: Tolerance, number: int) -> str:
+    expected, actual = form_of(left), form_of(right)
+    if left.decays != right.decays:
+        where = "in the reference" if left.decays else "in the port"
+        words = f"decayed {where} only: {expected if left.decays else actual}"
+    elif expected != actual:
+        words = f"expected {expected}; actual {actual}"
+    else:
+        words = f"{expected} on both sides, but not equal"
+    return (
+        f"{words} · worst in update {number + 1}, element {diff.worst_index[0]}: decay moves it by "
+        f"{diff.worst_expected:.9g} expected, {diff.worst_actual:.9g} actual · allowed {bound}"
+    )
+
+
+def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verdict:
+    """Compare which parameters decay touches at all."""
+    only = {
+        "reference": [name for name, (left, right) in touched.items() if left and not right],
+        "port": [name for name, (left, right) in touched.items() if right and not left],
+    }
+    if any(only.values()):
+        words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+        return _verdict(Outcome.FAIL, label, "; ".join(words))
+    spared = [name for name, (left, _) in touched.items() if not left]
+    words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
+    return _verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
+
+
+def _join(variant: str, name: str) -> str:
+    return f"{variant}/{name}" if variant else name
+
+
+def _verdict(outcome: Outcome, label: str, reason: str, diff: Any = None) -> Verdict:
+    return Verdict(outcome=outcome, subject=f"{STAGE}/{label}", reason=reason, diff=diff)
