@@ -10,6 +10,7 @@ from pathlib import Path
 
 import paddle
 from paddle import Tensor, nn
+from PIL import Image
 
 from alignment.digits import paddle_data
 from tipchain.pairs.paddle_initializers import like_torch
@@ -61,9 +62,12 @@ def build_model(num_classes: int = 1000, dropout: float = 0.5) -> nn.Layer:
     return like_torch(AlexNet(num_classes, dropout))
 
 
-def build_loss() -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the mean cross entropy of logits and class labels."""
-    return nn.CrossEntropyLoss()
+def build_loss(
+    label_smoothing: float = 0.0, weight: Sequence[float] | None = None
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the mean cross entropy of logits and class labels; ``weight`` holds a factor for each class."""
+    factors = None if weight is None else paddle.to_tensor(weight, dtype="float32")
+    return nn.CrossEntropyLoss(factors, label_smoothing=label_smoothing)
 
 
 def build_optimizer(
@@ -120,6 +124,13 @@ def build_augmentation(
     """
     del seed
     return paddle_data.build_augmentation(root, RESIZE, CROP)
+
+
+def build_transforms(
+    root: str | Path, split: str
+) -> tuple[Callable[[int], Image.Image], list[paddle_data.Step]]:
+    """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
+    return paddle_data.build_transforms(root, split, RESIZE, CROP)
 
 
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:

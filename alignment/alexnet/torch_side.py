@@ -6,10 +6,11 @@ layers in the order and with the names of torchvision's layout, so that its weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from alignment.digits import torch_data
@@ -61,9 +62,12 @@ def build_model(num_classes: int = 1000, dropout: float = 0.5) -> nn.Module:
     return AlexNet(num_classes, dropout)
 
 
-def build_loss() -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the mean cross entropy of logits and class labels."""
-    return nn.CrossEntropyLoss()
+def build_loss(
+    label_smoothing: float = 0.0, weight: Sequence[float] | None = None
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the mean cross entropy of logits and class labels; ``weight`` holds a factor for each class."""
+    factors = None if weight is None else torch.tensor(weight, dtype=torch.float32)
+    return nn.CrossEntropyLoss(factors, label_smoothing=label_smoothing)
 
 
 def build_optimizer(
@@ -106,6 +110,13 @@ def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[Ten
     """
     del seed
     return torch_data.build_augmentation(root, RESIZE, CROP)
+
+
+def build_transforms(
+    root: str | Path, split: str
+) -> tuple[Callable[[int], Image.Image], list[torch_data.Step]]:
+    """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
+    return torch_data.build_transforms(root, split, RESIZE, CROP)
 
 
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:

@@ -21,6 +21,7 @@ from tipchain.paddle_tools.loading import train_batches
 
 Pixels = npt.NDArray[np.float32]
 Transform = Callable[[Image.Image], Pixels]
+Step = tuple[str, Callable[[Any], Any]]
 Box = tuple[int, int, int, int]
 """Left, top, width and height in pixels."""
 Drawn = dict[str, float | Box]
@@ -47,10 +48,22 @@ def build_transform(
     )
     if augment and seen is not None:
         _watch_boxes(cut, seen)
-    steps = transforms.Compose(
+    steps = _steps(resize, cut)
+
+    def transform(image: Image.Image) -> Pixels:
+        value: Any = image
+        for _, step in steps:
+            value = step(value)
+        pixels: Pixels = value
+        return pixels
+
+    return transform
+
+
+def _steps(resize: int, cut: Callable[[Image.Image], Image.Image]) -> list[Step]:
+    """Return the steps by which an image becomes a model's input, with their names."""
+    normalize = transforms.Compose(
         [
-            transforms.Resize(resize, interpolation="bilinear"),
-            cut,
             transforms.Transpose(),
             transforms.Normalize(
                 # ImageNet's means and standard deviations, for pixels in 0..255
@@ -60,11 +73,19 @@ def build_transform(
             ),
         ]
     )
+    return [
+        ("resize", transforms.Resize(resize, interpolation="bilinear")),
+        ("crop", cut),
+        ("normalize", lambda image: np.ascontiguousarray(normalize(image), dtype=np.float32)),
+    ]
 
-    def transform(image: Image.Image) -> Pixels:
-        return np.ascontiguousarray(steps(image), dtype=np.float32)
 
-    return transform
+def build_transforms(
+    root: str | Path, split: str, resize: int, crop: int
+) -> tuple[Callable[[int], Image.Image], list[Step]]:
+    """Return what reads an image of ``root/split`` by its number, and the steps of `build_transform` by name."""
+    folder = ImageFolder(Path(root), split, build_transform(resize, crop))
+    return folder.read, _steps(resize, transforms.CenterCrop(crop))
 
 
 def _watch_boxes(cut: Any, seen: Callable[[Box], None]) -> None:
@@ -111,7 +132,11 @@ class ImageFolder(Dataset):  # type: ignore[misc]
 
     def __getitem__(self, index: int) -> tuple[Pixels, int, str]:
         path, label = self.samples[index]
-        return self.transform(read_image(path)), label, path.relative_to(self.folder).as_posix()
+        return self.transform(self.read(index)), label, path.relative_to(self.folder).as_posix()
+
+    def read(self, index: int) -> Image.Image:
+        """Return an image as it is before any transform, in RGB."""
+        return read_image(self.samples[index][0])
 
 
 def build_loader(dataset: Dataset, batch_size: int, seed: int, epoch: int) -> Any:

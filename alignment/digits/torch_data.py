@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ CROP_RATIO = (0.8, 1.25)
 CROP_ATTEMPTS = 10
 
 Transform = Callable[[Image.Image], Tensor]
+Step = tuple[str, Callable[[Any], Any]]
 Box = tuple[int, int, int, int]
 """Left, top, width and height in pixels."""
 Drawn = dict[str, float | Box]
@@ -50,6 +52,18 @@ def build_transform(
         return to_normalized_tensor(random_crop(scaled) if augment else crop_centre(scaled, crop))
 
     return transform
+
+
+def build_transforms(
+    root: str | Path, split: str, resize: int, crop: int
+) -> tuple[Callable[[int], Image.Image], list[Step]]:
+    """Return what reads an image of ``root/split`` by its number, and the steps of `build_transform` by name."""
+    steps: list[Step] = [
+        ("resize", lambda image: resize_short_side(image, resize)),
+        ("crop", lambda image: crop_centre(image, crop)),
+        ("normalize", to_normalized_tensor),
+    ]
+    return ImageFolder(Path(root), split, build_transform(resize, crop)).read, steps
 
 
 def resize_short_side(image: Image.Image, size: int) -> Image.Image:
@@ -149,12 +163,20 @@ class ImageFolder(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int, str]:
         path, label = self.samples[index]
+        return self.transform(self.read(index)), label, path.relative_to(self.folder).as_posix()
+
+    def read(self, index: int) -> Image.Image:
+        """Return an image as it is before any transform, in RGB.
+
+        Raises:
+            DataError: the file is no image that can be read.
+        """
+        path = self.samples[index][0]
         try:
             with Image.open(path) as file:
-                image = file.convert("RGB")
+                return file.convert("RGB")
         except (OSError, Image.DecompressionBombError) as error:
             raise DataError("cannot be read as an image", file=path, found=error) from error
-        return self.transform(image), label, path.relative_to(self.folder).as_posix()
 
 
 def build_loader(

@@ -45,13 +45,36 @@ def test_optimizer_and_schedule_agree(sides):
     assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025])
 
 
-def test_losses_agree(sides):
+@pytest.mark.parametrize("args", [{}, {"label_smoothing": 0.1}, {"weight": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}])
+def test_losses_agree(sides, args):
     torch, paddle, torch_side, paddle_side = sides
     random = np.random.default_rng(3)
     output, label = random.normal(size=(5, 10)).astype(np.float32), random.integers(0, 10, 5)
-    expected = torch_side.build_loss()(torch.from_numpy(output), torch.from_numpy(label)).item()
-    actual = float(paddle_side.build_loss()(paddle.to_tensor(output), paddle.to_tensor(label)))
+    expected = torch_side.build_loss(**args)(torch.from_numpy(output), torch.from_numpy(label)).item()
+    actual = float(paddle_side.build_loss(**args)(paddle.to_tensor(output), paddle.to_tensor(label)))
     assert actual == pytest.approx(expected, rel=1e-6)
+
+
+def test_named_steps_agree_and_end_in_the_data_sets_images(sides, tmp_path):
+    """The steps that the data stage compares one by one are those that the data sets really apply."""
+    from PIL import Image
+
+    _, _, *both = sides
+    (tmp_path / "val" / "7").mkdir(parents=True)
+    pixels = np.random.default_rng(5).integers(0, 256, (90, 60, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "val" / "7" / "a.png")
+    results = []
+    for side in both:
+        load, steps = side.build_transforms(tmp_path, "val")
+        values = [load(0)]
+        for _, step in steps:
+            values.append(step(values[-1]))
+        np.testing.assert_array_equal(values[-1], side.build_dataset(tmp_path, "val")[0][0])
+        results.append(([name for name, _ in steps], [np.asarray(value) for value in values]))
+    assert results[0][0] == results[1][0] == ["resize", "crop", "normalize"]
+    np.testing.assert_array_equal(results[0][1][0], pixels)
+    for expected, actual in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_models_agree_with_converted_weights(sides):

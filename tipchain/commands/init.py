@@ -18,11 +18,12 @@ id: {id}                      # also the folder below test_tipc/output
 
 # Builders, each "module:callable":
 #   build_model(**model_args) -> torch.nn.Module | paddle.nn.Layer
-#   build_loss() -> callable(output, label) -> scalar
+#   build_loss(**loss args) -> callable(output, label) -> scalar; tipchain.pairs.torch_losses and paddle_losses have some
 #   build_optimizer(parameters, learning_rate, **optimizer)
 #   build_scheduler(optimizer | None, **scheduler)     Paddle's gets None and learning_rate=...
 #   build_dataset(root, split) -> Dataset of (image, label, file), split is "train" or "val"
-#   build_metric() -> callable(output, label) -> dict of percentages
+#   build_transforms(root, split) -> (load, [(name, transform), ...]): load(index) reads a sample before any transform
+#   build_metric() -> callable(output, label) -> dict of percentages, or an object with update(output, label), compute()
 # Two more for the train_data stage; without them it compares what the dataset gives, and says so:
 #   build_loader(dataset, batch_size, seed, epoch) -> the batches (image, label, files) of one epoch, as you train
 #       on them; only their order and sizes are looked at
@@ -56,11 +57,12 @@ weights: {{init: kaiming, seed: 0, fit_head: true}}
 # ... or your own torch file; names only where structure cannot tell (docs/weights.md):
 # weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}}}
 
-# Fake inputs, in the order of the model's arguments; `label` goes to the loss.
+# Fake inputs, in the order of the model's arguments; `label` goes to the loss. `shapes: [[...], [...]]` in place of
+# `shape` lets the forward stage try several; the first is used everywhere else.
 inputs:
   image: {{shape: [4, 3, 224, 224], dtype: float32, seed: 0}}
   label: {{shape: [4], dtype: int64, high: 10}}
-outputs: [logits]             # one name for each output of the model
+outputs: [logits]             # one name for each output of the model; a dict's tensors keep its keys
 
 # Leave stages out where they do not apply (a forward-only paper: [forward]).
 stages: [forward, data, metric, loss, backward, train_data, init, train]
@@ -75,6 +77,8 @@ data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
 # hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
 train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
 init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
+# The loss: arguments of build_loss, and variants of them that the loss stage compares too, in value and gradient.
+# loss: {{args: {{}}, variants: {{smoothed: {{label_smoothing: 0.1}}, soft: {{soft_label: true}}, ignoring: {{ignore_index: 255}}}}}}
 
 # A tolerance looser than the default needs a measured reason.
 # tolerances:
