@@ -30,11 +30,11 @@ def tiny(tmp_path_factory):
     data = project.root / "test_tipc" / "data" / "lite_data"
     case = {"init": InitSettings(), "training_data": TrainDataSettings(batch_size=3, draws=1000)}
 
-    def bench(framework, module, **spoiled):
+    def bench(framework, module, seed=0, **spoiled):
         names = ("model", "loader", "augmentation")
         builders = {name: getattr(module, f"build_{name}") for name in names}
         builders["dataset"] = lambda _, split: module.build_dataset(data, split)
-        made = make_bench(framework, builders | spoiled, **case)
+        made = make_bench(framework, builders | spoiled, seed=seed, **case)
         made.train_data = data
         return made
 
@@ -46,9 +46,11 @@ def tiny(tmp_path_factory):
             stage, reference[stage], stages[stage].record(bench(paddle, modules[1], **spoiled))
         )
 
-    return SimpleNamespace(
-        torch=torch.torch, paddle=paddle.paddle, port=modules[1], judge=judge, root=project.root
-    )
+    def judge_seed(stage, seed):
+        sides = zip((torch, paddle), modules, strict=True)
+        return judge_recordings(stage, *(stages[stage].record(bench(*side, seed=seed)) for side in sides))
+
+    return SimpleNamespace(paddle=paddle.paddle, port=modules[1], judge=judge, judge_seed=judge_seed)
 
 
 def failures(judged):
@@ -61,6 +63,13 @@ def test_the_port_starts_as_torch_does(tiny):
     assert {"square.weight", "square.bias", "features.1.weight", "features.1.running_var"} <= set(
         outcomes(judged)
     )
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("stage", ["init", "train_data"])
+def test_no_false_alarm_over_ten_seeds(tiny, stage):
+    alarms = {seed: found for seed in range(10) if (found := failures(tiny.judge_seed(stage, 100 * seed)))}
+    assert not alarms
 
 
 def test_paddles_own_defaults_fail_by_name(tiny):

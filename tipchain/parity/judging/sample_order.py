@@ -43,11 +43,12 @@ class _Orders:
 
     @classmethod
     def of(cls, record: Record) -> _Orders:
-        count = sum(key.startswith("order_") for key in record.arrays)
+        count = sum(f"order_{key[6:]}" in record.arrays for key in record.arrays if key.startswith("sizes_"))
         epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
         sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
         length = int(np.asarray(record.arrays["length"])[0])
-        return cls(epochs=epochs, sizes=sizes, repeat=np.asarray(record.arrays["repeat"]), length=length)
+        repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
+        return cls(epochs=epochs, sizes=sizes, repeat=repeat, length=length)
 
     @property
     def manner(self) -> str:

@@ -60,13 +60,21 @@ def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
 
 def _judge_builders(dumps: Dumps) -> list[Verdict]:
     """Return an ERROR for every optional builder that one side alone has."""
-    left, right = details(dumps.reference), details(dumps.port)
-    return [
-        Verdict(outcome=Outcome.ERROR, subject=f"{dumps.stage}/{name}",
-                reason=f"only the {'reference' if left[name] else 'port'} names a builder `{name}`: nothing to compare")
-        for name in ("loader", "augmentation")
-        if name in left and name in right and left[name] != right[name]
-    ]  # fmt: skip
+    verdicts = []
+    for name in ("loader", "augmentation"):
+        left, right = (_has(record, name) for record in (dumps.reference, dumps.port))
+        if left != right:
+            side = "reference" if left else "port"
+            reason = f"only the {side} names a builder `{name}`: nothing to compare"
+            subject = f"{dumps.stage}/{name}"
+            verdicts.append(Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason))
+    return verdicts
+
+
+def _has(record: Record, builder: str) -> bool:
+    """Tell whether a side named the builder ``"loader"`` or ``"augmentation"``; without a JSON its arrays tell."""
+    keys = {"loader": "order_", "augmentation": "draw/"}
+    return bool(details(record).get(builder, any(key.startswith(keys[builder]) for key in record.arrays)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +196,9 @@ def _notes(dumps: Dumps) -> list[str]:
         notes.append(
             "the data sets give other values at every read, so that values were compared as distributions only"
         )
-    if not facts.get("loader"):
+    if not _has(dumps.reference, "loader"):
         notes.append("the sides name no `loader`: order, reshuffling and drop_last were not compared")
-    if not facts.get("augmentation"):
+    if not _has(dumps.reference, "augmentation"):
         notes.append("the sides name no `augmentation`: "
                      + ("what was drawn is seen in the pixels only" if facts.get("random") else "nothing random was compared"))  # fmt: skip
     return notes
