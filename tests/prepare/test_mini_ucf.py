@@ -1,0 +1,283 @@
+"""The videos of moving digits: layout, what tells the classes apart, groups, and the archive beside the folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tipchain.errors import DataError, UsageError
+from tipchain.modes import data_folder
+from tipchain.prepare import motions
+from tipchain.prepare.archive import archive_of, checksum_of, pack, read_archive
+from tipchain.prepare.data import check_data, prepare_data
+
+CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few():
+    """Two groups with a video of each class instead of five: making the lite videos takes a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(motions, "GROUPS", {**motions.GROUPS, "lite": {"val": (1,), "train": (8,)}})
+        patch.setattr(motions, "CLIPS", {**motions.CLIPS, "lite": {"val": 1, "train": 1}})
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made")
+    prepare_data(root, "lite", "mini_ucf")
+    return root
+
+
+@pytest.fixture
+def root(made, tmp_path):
+    """A project root with whole lite videos and their archive."""
+    shutil.copytree(made / "test_tipc", tmp_path / "test_tipc")
+    return tmp_path
+
+
+@pytest.fixture
+def making(monkeypatch):
+    """Count how often the videos are made."""
+    calls, real = [], motions.make_files
+
+    def counted(*arguments):
+        calls.append(arguments[0])
+        return real(*arguments)
+
+    monkeypatch.setattr(motions, "make_files", counted)
+    return calls
+
+
+def folder_of(root: Path) -> Path:
+    return root / "test_tipc/data/mini_ucf"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_layout_is_ucfs(made):
+    folder = folder_of(made)
+    check_data(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "manifest.json", "mini_ucf_train_split_1_rawframes.txt", "mini_ucf_val_split_1_rawframes.txt", "rawframes",
+    ]  # fmt: skip
+    assert sorted(path.name for path in (folder / "rawframes").iterdir()) == CLASSES
+    videos = 0
+    for split, count in (("train", 6), ("val", 6)):
+        lines = (folder / f"mini_ucf_{split}_split_1_rawframes.txt").read_text().splitlines()
+        assert len(lines) == count
+        for line in lines:
+            match = re.fullmatch(r"(\w+)/v_(\w+)_g(\d\d)_c(\d\d) (\d+) (\d)", line)
+            assert match[1] == match[2] == CLASSES[int(match[6])]
+            frames = sorted((folder / "rawframes" / line.split()[0]).iterdir())
+            assert [frame.name for frame in frames] == [
+                f"img_{number:05d}.jpg" for number in range(1, int(match[5]) + 1)
+            ]
+            assert 16 <= len(frames) <= 24
+            videos += 1
+    assert videos == len(list((folder / "rawframes").glob("*/*")))
+    with Image.open(frames[0]) as image:
+        assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (64, 64))
+    recipe = json.loads((folder / "manifest.json").read_text())["recipe"]
+    assert (recipe["train"], recipe["val"], recipe["classes"]) == (6, 6, CLASSES)
+
+
+def test_every_class_starts_from_the_same_picture_and_ends_elsewhere(made):
+    frames = folder_of(made) / "rawframes"
+    for group in ("g01_c01", "g08_c01"):
+        firsts = {(frames / name / f"v_{name}_{group}/img_00001.jpg").read_bytes() for name in CLASSES}
+        middles = {(frames / name / f"v_{name}_{group}/img_00008.jpg").read_bytes() for name in CLASSES}
+        assert (len(firsts), len(middles)) == (1, 6)
+    assert motions.start_of(8, 1, 1797) != motions.start_of(8, 2, 1797), "the videos of a group differ"
+
+
+@pytest.mark.parametrize("kind", ["lite", "whole"])
+def test_no_group_and_no_scan_is_in_both_splits(kind):
+    clips = motions.choose(kind)
+    assert len({clip.name for clip in clips}) == len(clips)
+    groups = {split: {clip.group for clip in clips if clip.split == split} for split in ("train", "val")}
+    scans = {
+        split: {motions.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()
+    }
+    assert not groups["train"] & groups["val"]
+    assert not scans["train"] & scans["val"]
+    assert all(len(scans[split]) == len(groups[split]) for split in groups)
+
+
+def test_the_whole_data_are_split_as_ucf_101_and_hold_the_lite_ones():
+    whole, lite = motions.choose("whole"), motions.choose("lite")
+    assert {clip.group for clip in whole if clip.split == "val"} == set(range(1, 8))
+    assert {clip.group for clip in whole if clip.split == "train"} == set(range(8, 26))
+    assert [sum(clip.split == split for clip in whole) for split in ("train", "val")] == [432, 168]
+    assert set(lite) < set(whole)
+
+
+def test_motions_go_where_their_names_say():
+    start = motions.start_of(3, 1, 1797)
+    signs = {"Down": (0, 1), "Left": (-1, 0), "Right": (1, 0), "Up": (0, -1)}
+    for name, offset in motions.MOTIONS.items():
+        assert offset(start, 0.0) == (0.0, 0.0)
+        if name in signs:
+            assert tuple(np.sign(offset(start, 0.3))) == signs[name]
+            continue
+        angles = [
+            math.atan2(y + start.radius * math.sin(start.angle), x + start.radius * math.cos(start.angle))
+            for x, y in (offset(start, part) for part in np.linspace(0, 0.5, 9))
+        ]
+        turned = np.diff(np.unwrap(angles))
+        assert (turned > 0).all() if name == "Clockwise" else (turned < 0).all(), "y points downwards"
+
+
+def test_a_digit_that_leaves_the_picture_comes_in_again():
+    start, digit = motions.start_of(1, 1, 1797), np.ones((24, 24), np.float32)
+    black = np.zeros((64, 64, 3), np.uint8)
+    whole = np.asarray(motions.draw_frame(black, digit, start, (10, 20)))
+    assert (whole[20:44, 10:34] == start.colour).all()
+    assert whole.any(axis=2).sum() == 24 * 24
+    wrapped = np.asarray(motions.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
+    np.testing.assert_array_equal(wrapped, np.roll(whole, (30, 40), axis=(0, 1)))
+
+
+def test_two_makings_give_the_same_bytes(root):
+    before, archive = contents(folder_of(root)), archive_of(folder_of(root)).read_bytes()
+    prepare_data(root, "lite", "mini_ucf", force=True)
+    assert contents(folder_of(root)) == before
+    assert archive_of(folder_of(root)).read_bytes() == archive
+
+
+def test_a_missing_or_damaged_folder_is_unpacked(root, making):
+    folder, said = folder_of(root), []
+    before = contents(folder)
+    shutil.rmtree(folder)
+    prepare_data(root, "lite", "mini_ucf", say=said.append)
+    assert said == [f"{folder}: unpacked from mini_ucf.tar, 12 videos"]
+    next(folder.rglob("img_00003.jpg")).write_bytes(b"")
+    prepare_data(root, "lite", "mini_ucf", say=said.append)
+    assert "is damaged; making it again" in said[1]
+    assert "unpacked from" in said[2]
+    assert contents(folder) == before
+    assert making == []
+
+
+def flip(archive):
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1
+    archive.write_bytes(content)
+
+
+def cut(archive):
+    archive.write_bytes(archive.read_bytes()[:-5000])
+
+
+def lose_checksum(archive):
+    checksum_of(archive).unlink()
+
+
+def spoil_checksum(archive):
+    checksum_of(archive).write_bytes(b"\xff\xfe")
+
+
+def repack(archive, change):
+    """Pack the archive's files anew, changed, with the right checksum."""
+    folder = archive.parent / "repacked"
+    for name, content in read_archive(archive):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    change(folder)
+    workshop = archive.parent / "workshop"
+    workshop.mkdir()
+    pack(folder, archive, workshop=workshop)
+    shutil.rmtree(folder)
+    workshop.rmdir()
+
+
+def of_other_content(archive):
+    repack(archive, lambda folder: next(folder.rglob("img_00002.jpg")).write_bytes(b"no frame"))
+
+
+def of_another_version(archive):
+    def age(folder):
+        path = folder / "manifest.json"
+        path.write_text(path.read_text().replace('"format": 1', '"format": 0'))
+
+    repack(archive, age)
+
+
+def _with_entry(archive, entry, content=b""):
+    entry.size = len(content)
+    with tarfile.open(archive, "w") as tar:
+        tar.addfile(entry, io.BytesIO(content))
+    import hashlib
+
+    checksum_of(archive).write_text(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n")
+
+
+def that_climbs_out(archive):
+    _with_entry(archive, tarfile.TarInfo("mini_ucf/../../escaped.txt"), b"evil")
+
+
+def that_links_out(archive):
+    entry = tarfile.TarInfo("mini_ucf/rawframes")
+    entry.type, entry.linkname = tarfile.SYMTYPE, "/"
+    _with_entry(archive, entry)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(flip, cut, lose_checksum, spoil_checksum),
+        *(of_other_content, of_another_version, that_climbs_out, that_links_out),
+    ],
+)
+def test_a_damaged_archive_is_made_anew(root, making, damage):
+    folder, said = folder_of(root), []
+    archive = archive_of(folder)
+    before, whole = contents(folder), archive.read_bytes()
+    shutil.rmtree(folder)
+    damage(archive)
+    prepare_data(root, "lite", "mini_ucf", say=said.append)
+    assert [line.rpartition("; ")[2] for line in said] == ["making it again", f"{folder}: made, 12 videos"]
+    assert said[0].startswith(f"{archive}: ")
+    assert making == ["lite"]
+    assert contents(folder) == before
+    assert archive.read_bytes() == whole
+    names = {path.name for path in folder.parent.iterdir() if not path.name.endswith(".lock")}
+    assert names == {"mini_ucf", "mini_ucf.tar", "mini_ucf.tar.sha256"}
+    assert not list(root.rglob("escaped.txt"))
+
+
+def test_an_archive_unpacks_to_what_was_packed(made, tmp_path):
+    archive = archive_of(folder_of(made))
+    assert dict(read_archive(archive)) == contents(folder_of(made))
+    (tmp_path / "mini_ucf.tar").write_bytes(b"no archive")
+    with pytest.raises(DataError, match=r"mini_ucf\.tar: is damaged"):
+        list(read_archive(tmp_path / "mini_ucf.tar"))
+
+
+def test_folders_of_data_sets_and_what_is_not_made_here(tmp_path):
+    assert str(data_folder("lite", "mini_ucf")) == "test_tipc/data/mini_ucf"
+    assert str(data_folder("whole", "mini_ucf")) == "test_tipc/data/whole_ucf"
+    assert str(data_folder("whole")) == "test_tipc/data/whole_data"
+    with pytest.raises(DataError, match=r"mvf/train_infer_python\.txt whole_train_whole_infer"):
+        check_data(tmp_path / "whole_ucf")
+    with pytest.raises(UsageError, match="'own' is not made here, only digits, mini_ucf"):
+        prepare_data(tmp_path, "lite", "own")
+
+
+@pytest.mark.nightly
+def test_the_whole_videos(tmp_path):
+    folder = prepare_data(tmp_path, "whole", "mini_ucf")
+    check_data(folder)
+    assert len(list((folder / "rawframes").glob("*/v_*"))) == 600

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from video_samples import write_ucf
+
+from tipchain.cli import main
+from tipchain.errors import DataError
+from tipchain.prepare.own_data import check_own_data
+
+CASE = """\
+id: demo
+sides:
+  torch: {model: "demo:model", dataset: "demo:data"}
+  paddle: {model: "demo:model", dataset: "demo:data"}
+stages: [data]
+"""
+PARAMS = """\
+===demo_params===
+model_name:demo
+===alignment_params===
+alignment:configs/demo.yaml
+steps:02
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return write_ucf(tmp_path_factory.mktemp("ucf"))
+
+
+@pytest.fixture
+def ucf(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "ucf")
+
+
+@pytest.fixture
+def prepare(tmp_path, monkeypatch):
+    """Run ``tipchain prepare --data-only`` on a case with the given last lines."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "test_tipc").mkdir()
+    (tmp_path / "test_tipc/p.txt").write_text(PARAMS)
+    monkeypatch.chdir(tmp_path)
+
+    def run(lines, *options):
+        (tmp_path / "configs/demo.yaml").write_text(CASE + lines)
+        return main(["prepare", "test_tipc/p.txt", "lite_train_lite_infer", "--data-only", *options])
+
+    return run
+
+
+def test_a_folder_in_ucfs_layout_is_good(ucf):
+    assert check_own_data(ucf, "mini_ucf") == ("ApplyLipstick", "YoYo")
+
+
+def test_class_folders_are_no_videos_and_videos_no_class_folders(ucf, tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / split / "cat").mkdir(parents=True)
+        (tmp_path / split / "cat/1.jpg").write_bytes(b"")
+    assert check_own_data(tmp_path, "digits") == ("cat",)
+    with pytest.raises(DataError, match="has no split file"):
+        check_own_data(tmp_path, "mini_ucf")
+    with pytest.raises(DataError, match="train: is missing"):
+        check_own_data(ucf, "digits")
+
+
+@pytest.mark.parametrize(("frame", "found"), [("img_00007.jpg", "6"), ("img_00001.jpg", "6")])
+def test_a_missing_frame_is_named(ucf, frame, found):
+    (ucf / "rawframes/ApplyLipstick/v_ApplyLipstick_g08_c02" / frame).unlink()
+    with pytest.raises(DataError, match=rf"g08_c02/{frame}: is missing\n  found: {found}\n"):
+        check_own_data(ucf, "mini_ucf")
+
+
+def test_a_missing_video_and_one_in_both_splits(ucf):
+    shutil.rmtree(ucf / "rawframes/YoYo/v_YoYo_g01_c01")
+    with pytest.raises(DataError, match="found: no such folder"):
+        check_own_data(ucf, "mini_ucf")
+    with (ucf / "ucf101_val_split_1_rawframes.txt").open("a") as file:
+        file.write("YoYo/v_YoYo_g08_c01 8 1\n")
+    with pytest.raises(DataError, match="in both splits\n  found: v_YoYo_g08_c01"):
+        check_own_data(ucf, "mini_ucf")
+
+
+def test_data_of_any_layout_only_have_to_be_there(tmp_path):
+    assert check_own_data(tmp_path, "own") == ()
+    for data_set in ("own", "mini_ucf"):
+        with pytest.raises(DataError, match="no such data folder"):
+            check_own_data(tmp_path / "nowhere", data_set)
+
+
+def test_the_data_set_of_the_case_decides_what_is_checked(prepare, ucf, capsys):
+    videos = "data: {set: mini_ucf}\n"
+    assert prepare(videos, "--data-path", str(ucf)) == 0
+    assert "ready, 2 classes" in capsys.readouterr().out
+    assert prepare("", "--data-path", str(ucf)) == 2
+    assert "train: is missing" in capsys.readouterr().err
+    assert prepare("data: {set: own}\n", "--data-path", str(ucf)) == 0
+    assert prepare(videos + "model_args: {num_classes: 2}\n", "--data-path", str(ucf)) == 0
+    assert prepare(videos + "model_args: {num_classes: 1}\n", "--data-path", str(ucf)) == 2
+    assert "more classes than the model\n  found: 2\n  expected: at most 1" in capsys.readouterr().err
+
+
+def test_a_case_that_brings_its_own_data(prepare, tmp_path, capsys):
+    assert prepare("data: {set: own}\n") == 2
+    assert "brings its own data, and they are not there" in capsys.readouterr().err
+    (tmp_path / "test_tipc/data/own_data").mkdir(parents=True)
+    assert prepare("data: {set: own}\n") == 0
+    assert capsys.readouterr().out.strip().endswith("own_data: ready")
+
+
+def test_a_dry_run_names_the_data_set(prepare, capsys):
+    assert prepare("data: {set: mini_ucf}\n", "--dry-run") == 0
+    assert capsys.readouterr().out == "would prepare: lite data of mini_ucf\n"
+
+
+def test_a_data_set_that_is_not_known(prepare, capsys):
+    assert prepare("data: {set: mini_ufc}\n") == 2
+    assert "did you mean 'mini_ucf'?" in capsys.readouterr().err
