@@ -68,6 +68,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, default=0, metavar="N", help="threads of each side (default: cores shared out)"
     )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="add N to the seeds of the case, its weights and fake inputs",
+    )
     add_report_arguments(parser)
 
 
@@ -111,7 +118,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
     from tipchain.parity.stage_judge import Rules
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
-    case = load_case(from_root(args.case))
+    case = load_case(from_root(args.case), args.seed)
     chosen = choose_stages(case, mode, stages)
     dumps = {
         side: path for side in ("torch", "paddle") if (path := getattr(args, f"{side}_dump")) is not None
@@ -197,6 +204,8 @@ def _data_path(args: argparse.Namespace, case: Case, mode: Mode) -> Path | None:
 def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
     if args.record and args.record in dumps:
         raise UsageError(f"--record {args.record} and --{args.record}-dump exclude each other")
+    if args.seed < 0:
+        raise UsageError(f"--seed must be at least 0, found {args.seed}")
     if args.threads < 0:
         raise UsageError(f"--threads must be at least 1, found {args.threads}")
     if args.timeout is not None and not args.timeout > 0:

@@ -177,6 +177,7 @@ def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[
             Job(
                 side=side,
                 case=str(case.path.resolve()),
+                reseed=case.reseed,
                 stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
                 device=request.device,
                 threads=request.threads or default_threads(len(sides)),

@@ -41,8 +41,12 @@ from tipchain.yaml_lines import Reader, load_yaml
 __all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
 
 
-def load_case(path: str | Path) -> Case:
+def load_case(path: str | Path, reseed: int = 0) -> Case:
     """Read and check the case in ``path``.
+
+    Args:
+        path: the file.
+        reseed: what to add to the seeds that it names.
 
     Raises:
         CaseError: unreadable, not YAML, an unknown or missing key, or a value of the wrong kind; the
@@ -53,7 +57,7 @@ def load_case(path: str | Path) -> Case:
         raise CaseError("no such case file", file=file, expected="a YAML file such as configs/alexnet.yaml")
     document = load_yaml(file)
     reader = Reader(file, document, (), document.data)
-    return _case(reader, file)
+    return _case(reader, file).reseeded(reseed)
 
 
 def _case(reader: Reader, file: Path) -> Case:

@@ -142,6 +142,7 @@ class Case:
         tolerances: by stage, then by key; keys may be fnmatch patterns.
         overrides: by stage, what that stage does otherwise.
         variant: the stage whose overrides are applied, or "".
+        reseed: what was added to the seeds that the file names.
     """
 
     id: str
@@ -172,6 +173,27 @@ class Case:
     updates: UpdatesSettings = field(default_factory=UpdatesSettings)
     lr: LrSettings = field(default_factory=LrSettings)
     variant: str = ""
+    reseed: int = 0
+
+    def reseeded(self, by: int) -> Case:
+        """Return the case with ``by`` added to its seed and to those of weights and fake inputs, in overrides too."""
+        if not by:
+            return self
+        return replace(
+            self,
+            seed=self.seed + by,
+            weights=replace(self.weights, seed=self.weights.seed + by),
+            inputs=_reseeded(self.inputs, by),
+            overrides={
+                stage: replace(
+                    one,
+                    weights=one.weights and replace(one.weights, seed=one.weights.seed + by),
+                    inputs=one.inputs and _reseeded(one.inputs, by),
+                )
+                for stage, one in self.overrides.items()
+            },
+            reseed=self.reseed + by,
+        )
 
     def for_stage(self, stage: str) -> Case:
         """Return the case as ``stage`` sees it: itself, or with the stage's overrides applied."""
@@ -200,3 +222,7 @@ class Case:
     def epochs(self, mode: Mode) -> int:
         """Return the number of training epochs of ``mode``."""
         return self.mode_settings(mode).epochs or self.train.epochs
+
+
+def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpec]:
+    return {name: replace(spec, seed=spec.seed + by) for name, spec in inputs.items()}

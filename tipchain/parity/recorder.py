@@ -56,12 +56,14 @@ class Job:
     """What one recorder does.
 
     Attributes:
+        reseed: what to add to the case's seeds.
         folder: where dumps go.
         needs: what was prepared, by stage.
     """
 
     side: str
     case: str
+    reseed: int = 0
     stages: tuple[str, ...]
     device: str
     threads: int
@@ -89,7 +91,7 @@ Emit = Callable[[Mapping[str, Any]], None]
 
 def run_job(job: Job, emit: Emit) -> None:
     """Record every stage of ``job``; ``emit`` hears of each one."""
-    case = load_case(job.case)
+    case = load_case(job.case, job.reseed)
     try:
         framework = load_framework(job.side)
         description = framework.configure(parse_device(job.device), case.seed, job.threads)

@@ -84,7 +84,7 @@ def prepare_weights(
 
     train_data, _ = data_roots(case, mode, data_path)
     kind = case.train_data(mode) if data_path is None else "custom"
-    name = f"{kind}_{case.variant}" if case.variant else kind
+    name = "_".join(filter(None, (kind, case.variant, f"seed{case.reseed}" if case.reseed else "")))
     folder = case.root / DATA_FOLDER / "weights" / case.id / name
     folder.mkdir(parents=True, exist_ok=True)
     recipe = recipe_of(case, train_data)
@@ -198,6 +198,7 @@ def _files(folder: Path) -> WeightFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     case: str
+    reseed: int = 0
     variant: str
     folder: str
     train_data: str
@@ -210,7 +211,7 @@ def _make(
 ) -> None:
     """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
     job = _Job(
-        case=str(case.path), variant=case.variant, folder=str(folder), train_data=str(train_data), recipe=recipe,
+        case=str(case.path), reseed=case.reseed, variant=case.variant, folder=str(folder), train_data=str(train_data), recipe=recipe,
         sides=sides,
     )  # fmt: skip
     path = folder / ".job.json"
@@ -231,7 +232,7 @@ def _make(
 
 def make(job: _Job) -> None:
     """Make the files of ``job`` and write the manifest last."""
-    case, folder = load_case(job.case).for_stage(job.variant), Path(job.folder)
+    case, folder = load_case(job.case, job.reseed).for_stage(job.variant), Path(job.folder)
     torch_path = case.weights.torch or folder / "torch.pth"
     model = _torch_model(case)
     manifest = _manifest(folder)

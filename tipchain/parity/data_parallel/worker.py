@@ -54,6 +54,7 @@ class WorkerJob:
     folder: str
     train_data: str
     eval_data: str
+    reseed: int = 0
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -68,7 +69,7 @@ def report_path(folder: Path, rank: int) -> Path:
 def run(job: WorkerJob, rank: int, processes: int) -> Mapping[str, Any]:
     """Do this process's share of the work, and return its report."""
     framework = load_framework("paddle")
-    case = load_case(job.case).for_stage(STAGE)
+    case = load_case(job.case, job.reseed).for_stage(STAGE)
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     framework.configure(parse_device(_own_device(job.device)), case.seed + rank, job.threads)
     paddle = framework.paddle  # type: ignore[attr-defined]

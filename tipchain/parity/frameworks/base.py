@@ -73,6 +73,12 @@ class Framework(Protocol):
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``; None switches it off."""
 
+    def double_precision(self) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64 where nothing else is said."""
+
+    def widened(self, value: Any) -> Any:
+        """Return a model (changed in place) or a tensor of floats in float64; anything else as it is."""
+
     def watch_variances(self, model: Any) -> None:
         """From now on follow BatchNorm's running variances as Paddle defines them (biased)."""
 

@@ -6,7 +6,7 @@ import logging
 import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,23 @@ class PaddleFramework:
         for layer in model.sublayers(include_self=True):
             if isinstance(layer, kinds):
                 layer.train()
+
+    @contextmanager
+    def double_precision(self) -> Iterator[None]:
+        """Let float64 be Paddle's default dtype for a while."""
+        usual = self.paddle.get_default_dtype()
+        self.paddle.set_default_dtype("float64")
+        try:
+            yield
+        finally:
+            self.paddle.set_default_dtype(usual)
+
+    def widened(self, value: Any) -> Any:
+        """Return a layer or a tensor of floats in float64."""
+        if isinstance(value, self.paddle.nn.Layer):
+            return value.to(dtype="float64")
+        floats = self.is_tensor(value) and self.paddle.is_floating_point(value)
+        return value.astype("float64") if floats else value
 
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``; None switches it off."""

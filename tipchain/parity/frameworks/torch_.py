@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,23 @@ class TorchFramework:
         for module in model.modules():
             if isinstance(module, kinds):
                 module.train()
+
+    @contextmanager
+    def double_precision(self) -> Iterator[None]:
+        """Let float64 be torch's default dtype for a while."""
+        usual = self.torch.get_default_dtype()
+        self.torch.set_default_dtype(self.torch.float64)
+        try:
+            yield
+        finally:
+            self.torch.set_default_dtype(usual)
+
+    def widened(self, value: Any) -> Any:
+        """Return a module or a tensor of floats in float64."""
+        floats = isinstance(value, self.torch.nn.Module) or (
+            self.is_tensor(value) and value.is_floating_point()
+        )
+        return value.double() if floats else value
 
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``; None switches it off."""

@@ -1,12 +1,10 @@
-"""torch's running variances by Paddle's definition, and parameters one unit in the last place away."""
+"""torch's running variances by Paddle's definition."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 
 class RunningVariances:
@@ -71,18 +69,3 @@ class RunningVariances:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-
-
-def perturb(model: Any, seed: int) -> None:
-    """Move every element of every parameter by one unit in the last place, up or down by a seeded coin."""
-    import torch
-
-    generator = np.random.default_rng(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if not parameter.is_floating_point():
-                continue
-            coins = generator.integers(0, 2, tuple(parameter.shape), dtype=np.int8)
-            up = torch.from_numpy(np.asarray(coins)).to(parameter.device).bool()
-            target = torch.where(up, torch.inf, -torch.inf).to(parameter.dtype)
-            parameter.copy_(torch.nextafter(parameter, target))

@@ -10,6 +10,8 @@ from tipchain.yaml_lines import Reader
 EVAL, TRAIN = MODES = ("eval", "train")
 """The modes that a model can run backward in, by the names that they have in a case."""
 
+SINGLE, DOUBLE = DTYPES = ("float32", "float64")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardSettings:
@@ -20,12 +22,14 @@ class BackwardSettings:
         learning_rate: initial learning rate.
         modes: ``"eval"``, ``"train"`` or both; the keys of the second begin with its name, as in ``train/loss_0``.
         inputs: ``"fake"`` or ``"train_loader"``.
+        dtype: ``"float32"``, or ``"float64"`` for nets whose gradients in float32 are mostly rounding.
     """
 
     iterations: int = 5
     learning_rate: float = 1e-4
     modes: tuple[str, ...] = (EVAL,)
     inputs: str = "fake"
+    dtype: str = SINGLE
 
 
 def read(reader: Reader) -> BackwardSettings:
@@ -41,6 +45,7 @@ def read(reader: Reader) -> BackwardSettings:
         learning_rate=backward.positive("learning_rate", 1e-4),
         modes=_modes(backward),
         inputs=backward.choice("inputs", ("fake", "train_loader"), default="fake"),
+        dtype=backward.choice("dtype", DTYPES, default=SINGLE),
     )
     backward.done()
     return settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tipchain.parity.envelope import FACTOR
+from tipchain.parity.envelope import FACTOR, ULPS
 from tipchain.yaml_lines import Reader
 
 DROPOUT = ("off", "equal")
@@ -16,13 +16,15 @@ class EnvelopeSettings:
     """How far the losses of a port may be from the reference's, measured on the reference itself.
 
     Attributes:
-        runs: runs of the reference that start one unit in the last place apart.
+        runs: runs of the reference that start a little apart.
         iterations: first iterations whose losses are compared.
+        ulps: how far apart, in units in the last place of each parameter.
         factor: how many times the envelope is allowed; no part of how a side runs.
     """
 
     runs: int = 3
     iterations: int = 10
+    ulps: int = ULPS
     factor: float = field(default=FACTOR, repr=False)
 
 
@@ -106,6 +108,7 @@ def _envelope(train: Reader) -> EnvelopeSettings:
     settings = EnvelopeSettings(
         runs=envelope.integer("runs", 3, least=1),
         iterations=envelope.integer("iterations", 10, least=2),
+        ulps=envelope.integer("ulps", ULPS, least=1),
         factor=envelope.positive("factor", FACTOR),
     )
     reason = envelope.text("reason", default="")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from tipchain.parity.frameworks.base import Array, scalar
-from tipchain.parity.settings.backward import TRAIN
+from tipchain.parity.settings.backward import DOUBLE, TRAIN
 from tipchain.parity.stages.batch_log import BatchLog
 from tipchain.parity.stages.bench import Bench, Recording
 
@@ -28,22 +29,25 @@ def record(bench: Bench) -> Recording:
         arrays |= {prefix + key: value for key, value in more_arrays.items()}
         tensors |= {prefix + key: value for key, value in more_tensors.items()}
     facts = log.facts() if log.first else {}
-    return Recording(arrays=arrays, tensors=tensors, details={"modes": list(modes), **facts})
+    return Recording(arrays=arrays, tensors=tensors, details={"modes": list(modes), "dtype": bench.case.backward.dtype, **facts})
 
 
 def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return losses and rates, then gradients, parameters and buffers, of one mode."""
     settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
-    model = bench.model(training=mode == TRAIN)
+    model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
+    wide = settings.dtype == DOUBLE
+    if wide:
+        model, criterion = framework.widened(model), framework.widened(criterion)
     if mode == TRAIN:
         framework.watch_variances(model)
-    criterion, trainer = bench.builder("loss")(), bench.trainer(model, settings.learning_rate)
+    trainer = bench.trainer(model, settings.learning_rate)
     before = dict(framework.parameters(model, names))
     losses: dict[str, Array] = {}
     rates: dict[str, Array] = {}
     tensors: dict[str, Array] = {}
-    with framework.dropout(None):
-        for number, (images, label) in enumerate(_batches(bench, log)):
+    with framework.dropout(None), framework.double_precision() if wide else nullcontext():
+        for number, (images, label) in enumerate(_inputs(bench, log)):
             rates[f"lr_{number}"] = np.array([trainer.learning_rate()])
             loss = criterion(model(*images), label)
             loss.backward()
@@ -59,8 +63,16 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     return {**losses, **rates}, tensors
 
 
+def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
+    """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
+    for images, label in _batches(bench, log):
+        if bench.case.backward.dtype == DOUBLE:
+            yield [bench.framework.widened(image) for image in images], bench.framework.widened(label)
+        else:
+            yield images, label
+
+
 def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
-    """Yield the inputs and the label of each iteration; ``log`` hears of the samples behind them."""
     settings = bench.case.backward
     if settings.inputs == "fake":
         for _ in range(settings.iterations):

@@ -18,8 +18,8 @@ from tipchain.parity.stages.training import evaluate_trained, shuffled_batches, 
 def record(bench: Bench) -> Recording:
     """Metrics and losses of a training from equal weights on equal batches; metrics from other seeds if asked for.
 
-    torch also starts some times from parameters one unit in the last place away, for the envelope of the losses. The
-    losses go on past the last epoch where the envelope has more iterations than the training.
+    torch also starts some times from parameters a little apart, for the envelope of the losses. The losses go on past the
+    last epoch where the envelope has more iterations than the training.
     """
     paired = _Paired(bench)
     metrics, facts = paired.run()
@@ -27,7 +27,7 @@ def record(bench: Bench) -> Recording:
     tensors: dict[str, Array] = {"loss": compared}
     if bench.framework.name == "torch":
         runs = bench.case.train.envelope.runs
-        tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun_one_ulp_away)
+        tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun)
     tensors |= _metrics_by_seed(bench, paired.model, paired.dataset)
     details = {"losses": paired.losses[: paired.steps], "epochs": bench.epochs, **paired.log.facts(), **facts}
     return Recording(arrays=metrics, tensors=tensors, details=details)
@@ -66,12 +66,12 @@ class _Paired:
                 self._start()
         return metrics
 
-    def rerun_one_ulp_away(self, number: int) -> list[float]:
-        """Return the losses that are compared, of a run whose parameters start one unit in the last place away."""
-        from tipchain.parity.frameworks.torch_variances import perturb
+    def rerun(self, number: int) -> list[float]:
+        """Return the losses that are compared, of the run of a number from 0 that starts a little apart."""
+        from tipchain.parity.frameworks.torch_perturbation import perturb
 
         self.bench.restore(self.model)
-        perturb(self.model, seed=number)
+        perturb(self.model, self.bench.case.train.envelope.ulps, number)
         self._start()
         return list(self._train(self._kept))
 

@@ -1,0 +1,28 @@
+"""Parameters of a torch model a little apart from what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def perturb(model: Any, ulps: int, number: int) -> None:
+    """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
+
+    Args:
+        model: the module, changed in place.
+        ulps: the distance.
+        number: which of the perturbations; every odd one is the mirror image of the one before.
+    """
+    generator = np.random.default_rng(number // 2)
+    distance = -ulps if number % 2 else ulps
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.is_floating_point():
+                continue
+            coins = generator.integers(0, 2, tuple(parameter.shape), dtype=np.int8)
+            signs = torch.from_numpy(2 * np.asarray(coins) - 1).to(parameter.device, parameter.dtype)
+            unit = torch.nextafter(parameter.abs(), torch.full_like(parameter, torch.inf)) - parameter.abs()
+            parameter.add_(distance * signs * unit)
