@@ -19,8 +19,9 @@ id: {id}                      # also the folder below test_tipc/output
 # Builders, each "module:callable":
 #   build_model(**model_args) -> torch.nn.Module | paddle.nn.Layer
 #   build_loss(**loss args) -> callable(output, label) -> scalar; tipchain.pairs.torch_losses and paddle_losses have some
-#   build_optimizer(parameters, learning_rate, **optimizer)
+#   build_optimizer(parameters, learning_rate, **optimizer)    and model=, if it has a parameter called so
 #   build_scheduler(optimizer | None, **scheduler)     Paddle's gets None and learning_rate=...
+#     tipchain.pairs.torch_optimizers, paddle_optimizers, torch_schedulers and paddle_schedulers have both by name
 #   build_dataset(root, split) -> Dataset of (image, label, file), split is "train" or "val"
 #   build_transforms(root, split) -> (load, [(name, transform), ...]): load(index) reads a sample before any transform
 #   build_metric() -> callable(output, label) -> dict of percentages, or an object with update(output, label), compute()
@@ -35,7 +36,7 @@ sides:
     model: "{package}.torch_side:build_model"
     loss: "{package}.torch_side:build_loss"
     optimizer: "{package}.torch_side:build_optimizer"
-    scheduler: "{package}.torch_side:build_scheduler"      # may be left out
+    scheduler: "{package}.torch_side:build_scheduler"      # may be left out, the stage lr with it
     dataset: "{package}.torch_side:build_dataset"
     metric: "{package}.torch_side:build_metric"
 #   loader: "{package}.torch_side:build_loader"
@@ -65,10 +66,14 @@ inputs:
 outputs: [logits]             # one name for each output of the model; a dict's tensors keep its keys
 
 # Leave stages out where they do not apply (a forward-only paper: [forward]).
-stages: [forward, data, metric, loss, backward, train_data, init, train]
+stages: [forward, data, metric, loss, optimizer, lr, regularization, backward, train_data, init, train]
 
 optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_optimizer
 scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
+# Updates from equal gradients, of a few usual layers or of the model itself, with further arguments if you like;
+# and how many rates of the schedule are compared.
+updates: {{iterations: 5, parameters: layers}}          # or model; variants: {{name: {{momentum: 0.0}}}}
+lr: {{steps: 100}}
 backward: {{iterations: 5, learning_rate: 1.0e-4, training: false, inputs: fake}}   # or train_loader
 train: {{epochs: 1, batch_size: 4, learning_rate: 1.0e-4, schedule_per: epoch}}
 #       benchmark: {{acc_top1: 56.5}}                   a published number instead of torch's own run

@@ -1,0 +1,33 @@
+"""How an optimizer's builder is called: alike in alignment and in training."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from tipchain.parity.optimizers import make_optimizer
+
+MODEL = SimpleNamespace(parameters=lambda: ["weight", "bias"])
+
+
+def asks(parameters, learning_rate, *, decay, model=None):
+    return parameters, learning_rate, decay, model
+
+
+def asks_not(parameters, learning_rate, **args):
+    return parameters, learning_rate, args
+
+
+def test_a_builder_gets_the_model_if_it_has_a_parameter_called_so():
+    assert make_optimizer(asks, MODEL, 0.1, {"decay": 2}) == (["weight", "bias"], 0.1, 2, MODEL)
+    assert make_optimizer(asks_not, MODEL, 0.1, {"decay": 2}) == (["weight", "bias"], 0.1, {"decay": 2})
+
+
+def test_training_hands_the_model_on_too():
+    from tipchain.paddle_tools.train import _optimizer
+
+    sides = {"paddle": SimpleNamespace(scheduler=None)}
+    case = SimpleNamespace(sides=sides, optimizer_args={"decay": 2})
+    bench = SimpleNamespace(case=case, builder=lambda name: {"optimizer": asks}[name])
+    optimizer, schedule = _optimizer(bench, MODEL, SimpleNamespace(learning_rate=0.1))
+    assert optimizer == (["weight", "bias"], 0.1, 2, MODEL)
+    assert schedule is None
