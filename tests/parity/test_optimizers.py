@@ -28,6 +28,6 @@ def test_training_hands_the_model_on_too():
     sides = {"paddle": SimpleNamespace(scheduler=None)}
     case = SimpleNamespace(sides=sides, optimizer_args={"decay": 2})
     bench = SimpleNamespace(case=case, builder=lambda name: {"optimizer": asks}[name])
-    optimizer, schedule = _optimizer(bench, MODEL, SimpleNamespace(learning_rate=0.1))
+    optimizer, schedule = _optimizer(bench, MODEL, SimpleNamespace(rate=0.1))
     assert optimizer == (["weight", "bias"], 0.1, 2, MODEL)
     assert schedule is None
