@@ -126,7 +126,9 @@ class Predictor:
         try:
             self._engine = inference.create_predictor(config)
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {_summary(error)}") from error
+            raise EngineError(
+                f"{folder}: Paddle Inference cannot load the model: {_summary(error)}"
+            ) from error
 
     def __call__(self, *inputs: Array) -> list[Array]:
         """Return the outputs for one batch, the inputs given in order."""

@@ -25,8 +25,8 @@ from tipchain.parity.record import load_record, save_record
 from tipchain.parity.recorder import Job
 from tipchain.parity.recording_process import RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
-from tipchain.parity.stage_table import SOLO
 from tipchain.runs import commit
+from tipchain.stage_table import SOLO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ from tipchain.parity.settings import (
     updates,
 )
 from tipchain.parity.settings.inputs import read_inputs
-from tipchain.parity.stage_table import INFO, STAGES
 from tipchain.parity.tolerance import METHODS, Tolerance
+from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
 __all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
@@ -79,9 +79,9 @@ def _case(reader: Reader, file: Path) -> Case:
         data=read_data(reader),
         loss=loss.read(reader),
         init=init.read(reader),
-        training_data=train_data.read(reader),
         inference=inference.read(reader),
         distributed=distributed.read(reader),
+        training_data=train_data.read(reader),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
         updates=updates.read(reader),
@@ -119,12 +119,11 @@ def _stages(reader: Reader) -> tuple[str, ...]:
 
 
 def _possible_stages(reader: Reader) -> list[str]:
-    """Return the stages whose builders both sides have; what is wrong with the sides is said elsewhere."""
+    """Return the stages whose builders at least one side has: where the other lacks one, that is said as an error."""
     sides = reader.data.get("sides")
     found = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
-    named = [set(side) if isinstance(side, dict) else set() for side in found] or [set()]
-    common = {"model"} | set.intersection(*named)
-    return [name for name, info in INFO.items() if common.issuperset(info.builders)]
+    named = {"model"}.union(*(side for side in found if isinstance(side, dict)))
+    return [name for name, info in INFO.items() if named.issuperset(info.builders)]
 
 
 def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:

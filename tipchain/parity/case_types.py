@@ -166,9 +166,9 @@ class Case:
     known_deviations: tuple[KnownDeviation, ...]
     overrides: Mapping[str, Override]
     seed: int
+    init: InitSettings = field(default_factory=InitSettings)
     inference: InferenceSettings = field(default_factory=InferenceSettings)
     distributed: DistributedSettings = field(default_factory=DistributedSettings)
-    init: InitSettings = field(default_factory=InitSettings)
     training_data: TrainDataSettings = field(default_factory=TrainDataSettings)
     updates: UpdatesSettings = field(default_factory=UpdatesSettings)
     lr: LrSettings = field(default_factory=LrSettings)

@@ -19,7 +19,6 @@ _BACKWARD: Mapping[str, Tolerance] = {
     "parameter": Tolerance(rtol=1e-2, atol=1e-9),
     "buffer": Tolerance(rtol=1e-5, atol=1e-7),
 }
-    # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
 # First match wins. Sources: the tutorial's scripts (1e-5), the reproduction guide (1e-6, 0.15 points).
 DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "forward": {"*": Tolerance(threshold=1e-5)},
@@ -39,6 +38,7 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "regularization": {"*": Tolerance(rtol=1e-3, atol=0.0)},
     # The keys of a second mode begin with its name: train/loss_0.
     "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
+    # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
     "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
     # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.
     "init": {"*": Tolerance(rtol=1e-5, atol=1e-6)},

@@ -11,7 +11,7 @@ from pathlib import Path
 from tipchain.parity.case_types import SIDES
 from tipchain.parity.names import dump_name, log_name, tensors_name
 from tipchain.parity.record import meta_path
-from tipchain.parity.stage_table import INFO, SOLO
+from tipchain.stage_table import INFO, SOLO
 
 LATEST = "log_reprod"
 

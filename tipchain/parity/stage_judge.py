@@ -16,8 +16,8 @@ from tipchain.parity.judging import judge_dumps
 from tipchain.parity.judging.base import BENCHMARK, Dumps, Rules
 from tipchain.parity.names import dump_name
 from tipchain.parity.record import Record, load_record
-from tipchain.parity.stage_table import INFO
 from tipchain.parity.tolerance import Tolerance
+from tipchain.stage_table import INFO
 
 __all__ = ["BENCHMARK", "Rules", "StageJudgement", "case_of", "foreign", "judge_stage"]
 

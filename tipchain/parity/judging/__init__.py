@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from tipchain.parity.judging.base import Dumps, Judged, Rules
-from tipchain.parity.stage_table import INFO
+from tipchain.stage_table import INFO
 
 
 class _Judge(Protocol):
