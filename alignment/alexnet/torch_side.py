@@ -66,8 +66,12 @@ def build_loss(
     label_smoothing: float = 0.0, weight: Sequence[float] | None = None
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the mean cross entropy of logits and class labels; ``weight`` holds a factor for each class."""
-    factors = None if weight is None else torch.tensor(weight, dtype=torch.float32)
-    return nn.CrossEntropyLoss(factors, label_smoothing=label_smoothing)
+
+    def loss(output: Tensor, label: Tensor) -> Tensor:
+        factors = None if weight is None else output.new_tensor(weight)
+        return nn.functional.cross_entropy(output, label, factors, label_smoothing=label_smoothing)
+
+    return loss
 
 
 def build_optimizer(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from in_process import failed
+from test_case import GOOD, write
 
+from tipchain.errors import CaseError
 from tipchain.outcome import Outcome
+from tipchain.parity import stages
+from tipchain.parity.case import load_case
+from tipchain.parity.fake_inputs import make_loss_label
 from tipchain.parity.judging import judge_dumps
 from tipchain.parity.judging.base import Dumps, Rules
 from tipchain.parity.judging.loss_causes import explain_loss
 from tipchain.parity.record import Record
+from tipchain.parity.settings.loss import LossSettings
 from tipchain.parity.tolerance import Tolerance
 
 
@@ -84,6 +91,46 @@ def test_a_fault_of_the_loss_fails_where_it_matters_and_is_named(sides, monkeypa
     prefixes = {f"loss/{name}/" if name else "loss/" for name in variants}
     assert set(found) == {f"{prefix}{key}" for prefix in prefixes for key in ("loss", "gradient/logits")}
     assert any(words in reason for reason in found.values()), found
+
+
+def test_labels_fit_the_variant():
+    label, shape = np.arange(5), (5, 7, 2)
+    assert make_loss_label(label, {"label_smoothing": 0.1}, shape, 0) is label
+    assert make_loss_label(label, {"ignore_index": 255}, shape, 0).tolist() == [0, 255, 2, 3, 255]
+    assert label.tolist() == [0, 1, 2, 3, 4], "the case's label stays as it is"
+    soft = make_loss_label(label, {"soft_label": True}, shape, 0)
+    assert (soft.shape, soft.dtype) == (shape, np.float32)
+    np.testing.assert_allclose(soft.sum(axis=1), 1, rtol=1e-6)
+    assert make_loss_label(soft, {"soft_label": True}, shape, 0) is soft
+
+
+@pytest.mark.frameworks
+def test_the_cases_arguments_hold_wherever_its_loss_is_built(sides):
+    bench = sides[0].paddle
+    settings = LossSettings(args={"reduction": "sum"}, variants={"mean": {"reduction": "mean"}})
+    spoken = replace(bench, case=replace(bench.case, loss=settings), _built=[])
+    output, label = (bench.framework.tensor(array) for array in (GRADIENT, np.arange(6) % 5))
+    plain, summed = (float(one.builder("loss")()(output, label)) for one in (bench, spoken))
+    assert summed == pytest.approx(6 * plain, rel=1e-5)
+    arrays = stages.record("loss", spoken).arrays
+    assert float(arrays["loss"][0]) == pytest.approx(4 * float(arrays["mean/loss"][0]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{args: [0.1]}", ["loss.args", "a mapping of arguments"]),
+        ("{variants: {a/b: {x: 1}}}", ["loss.variants.a/b", "cannot name a variant"]),
+        ("{variants: {gradient: {x: 1}}}", ["loss.variants.gradient", "cannot name a variant"]),
+        ("{variants: {plain: {}}}", ["loss.variants.plain", "changes no argument"]),
+        ("{variant: {}}", ["loss.variant", "did you mean 'variants'"]),
+    ],
+)
+def test_loss_settings_that_cannot_be_are_named(tmp_path, text, words):
+    with pytest.raises(CaseError) as caught:
+        load_case(write(tmp_path, f"{GOOD}loss: {text}\n"))
+    for word in words:
+        assert word in str(caught.value)
 
 
 def judge(expected, actual, meta=None):

@@ -110,6 +110,19 @@ def test_a_fault_of_the_code_is_named(sides, port, monkeypatch, fault):
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("stage", ["metric", "loss"])
+def test_a_fault_fails_exactly_its_stage(both_sides, port, monkeypatch, stage):
+    from tipchain.pairs import paddle_losses
+
+    metric, loss = port.build_metric(), paddle_losses.build_loss
+    if stage == "metric":
+        monkeypatch.setattr(port, "build_metric", lambda: Batched(metric, by_batch=True))
+    else:
+        monkeypatch.setattr(paddle_losses, "build_loss", lambda **args: loss(**args, reduction="sum"))
+    assert {one for one in ("forward", "data", "metric", "loss") if failed(both_sides.judge(one))} == {stage}
+
+
+@pytest.mark.frameworks
 def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, monkeypatch):
     both, reference = sides
     original = port.Folder.__getitem__

@@ -21,7 +21,8 @@ class LossSettings:
 
     Attributes:
         args: arguments of both ``build_loss``, wherever the case's loss is used.
-        variants: by name, arguments in place of or besides those, for the loss stage alone.
+        variants: by name, arguments in place of or besides those, for the loss stage alone. Their labels are the
+            case's, but for ``soft_label`` and ``ignore_index`` (`tipchain.parity.fake_inputs.make_loss_label`).
     """
 
     args: Args = field(default_factory=dict)
