@@ -70,7 +70,8 @@ class MultiView(nn.Layer):
         height, width = frames.shape[2:]
         clips = frames[:, : self.mixed].reshape([-1, self.num_segments, self.mixed, height, width])
         fused = functional.hardswish(self.bn(self.fuse(clips.transpose([0, 2, 1, 3, 4]))))
-        fused = fused.transpose([0, 2, 1, 3, 4]).reshape([-1, self.mixed, height, width])
+        # No reshape here: Paddle Inference with oneDNN would merge it with the transpose, and refuse the program.
+        fused = paddle.flatten(fused.transpose([0, 2, 1, 3, 4]), 0, 1)
         return paddle.concat([fused, frames[:, self.mixed :]], axis=1)
 
     def fuse(self, clips: Tensor) -> Tensor:
