@@ -187,8 +187,7 @@ class TorchFramework:
         kept = set(model.state_dict(keep_vars=True))
         for name, buffer in model.named_buffers():
             if name in kept and not name.endswith("num_batches_tracked"):
-                biased = self._variances.biased(name) if self._variances else None
-                yield name, self.array(buffer if biased is None else biased)
+                yield name, self.array(self._variances.biased(name, buffer) if self._variances else buffer)
 
     def watch_variances(self, model: Any) -> None:
         """From now on follow BatchNorm's running variances as Paddle defines them."""

@@ -46,18 +46,21 @@ class RunningVariances:
         added = layer.running_var.detach().double() - (1 - share) * before
         self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
 
-    def biased(self, name: str) -> Any:
-        """Return the running variance called ``name`` as Paddle would have it, or None if there is none."""
-        if name not in self._biased:
-            return None
-        return self._biased[name].to(self._layers[name].running_var.dtype)
+    def biased(self, name: str, buffer: Any) -> Any:
+        """Return ``buffer``, called ``name``, as Paddle would have it if it is a variance of the model watched.
+
+        Another model's buffer of the same name is returned as it is.
+        """
+        if name not in self._layers or self._layers[name].running_var is not buffer:
+            return buffer
+        return self._biased[name].to(buffer.dtype)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Let the model itself have Paddle's variances for a while."""
         kept = {name: layer.running_var.detach().clone() for name, layer in self._layers.items()}
         for name, layer in self._layers.items():
-            layer.running_var.copy_(self.biased(name))
+            layer.running_var.copy_(self.biased(name, layer.running_var))
         try:
             yield
         finally:
