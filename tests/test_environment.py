@@ -57,10 +57,12 @@ def test_the_real_frameworks(name):
 
 def test_a_missing_package(monkeypatch):
     monkeypatch.setitem(environment.PACKAGES, "no-such-package", "tipchain[cases]")
+    monkeypatch.setitem(environment.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
     assert 'pip install "tipchain[cases]"' in found["no-such-package"].remedy
+    assert found["no-such-luxury"].outcome is Outcome.SKIP
 
 
 def test_versions_are_read_without_importing(monkeypatch):

@@ -32,6 +32,8 @@ PACKAGES = {
     "scikit-learn": "tipchain[cases]",
 }
 """The packages that ``align`` and ``run`` need, and what brings each."""
+OPTIONAL_PACKAGES = {"paddle2onnx": "tipchain[onnx]", "onnxruntime": "tipchain[onnx]"}
+"""What a part of a stage needs: the inference stage skips its ONNX half without them."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
 
 TORCH_PROBE = """
@@ -93,7 +95,11 @@ def check_python() -> Finding:
 
 def check_packages() -> list[Finding]:
     """Look at the packages that the engine and the shipped cases need; none is imported."""
-    return [_check_package(name, extra) for name, extra in PACKAGES.items()]
+    needed = [_check_package(name, extra) for name, extra in PACKAGES.items()]
+    optional = [
+        _check_package(name, extra, missing=Outcome.SKIP) for name, extra in OPTIONAL_PACKAGES.items()
+    ]
+    return needed + optional
 
 
 def check_threads() -> Finding:
@@ -130,12 +136,12 @@ def check_folder(subject: str, folder: Path, remedy: str) -> Finding:
     return Finding(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
 
 
-def _check_package(name: str, extra: str) -> Finding:
+def _check_package(name: str, extra: str, missing: Outcome = Outcome.FAIL) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         remedy = f'pip install "{extra}", or {SET_UP}'
-        return Finding(subject=name, outcome=Outcome.FAIL, detail="not installed", remedy=remedy)
+        return Finding(subject=name, outcome=missing, detail="not installed", remedy=remedy)
     return Finding(subject=name, outcome=Outcome.PASS, detail=version)
 
 

@@ -66,7 +66,8 @@ inputs:
 outputs: [logits]             # one name for each output of the model; a dict's tensors keep its keys
 
 # Leave stages out where they do not apply (a forward-only paper: [forward]).
-stages: [forward, data, metric, loss, optimizer, lr, regularization, backward, train_data, init, train]
+stages: [forward, data, metric, loss, optimizer, lr, regularization, backward, train_data, init, train, inference,
+         distributed]
 
 optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_optimizer
 scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
@@ -82,6 +83,10 @@ data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
 # hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
 train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
 init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
+# The exported model in Paddle Inference and in onnxruntime, on batches of two or more sizes; training on several
+# processes (each on a GPU of its own with --device gpu) against one. training: true needs SyncBatchNorm.
+inference: {{batch_sizes: [1, 4], onnx: true}}
+distributed: {{processes: 2, iterations: 3, batch_size: 4, learning_rate: 1.0e-4, training: false}}
 # The loss: arguments of build_loss, and variants of them that the loss stage compares too, in value and gradient.
 # loss: {{args: {{}}, variants: {{smoothed: {{label_smoothing: 0.1}}, soft: {{soft_label: true}}, ignoring: {{ignore_index: 255}}}}}}
 
