@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tipchain.errors import DataError
 
-MEAN = (0.485, 0.456, 0.406)
-"""ImageNet's channel means (RGB, of values in [0, 1])."""
-STD = (0.229, 0.224, 0.225)
+MEAN = (123.675, 116.28, 103.53)
+"""ImageNet's channel means (RGB, of values in [0, 255])."""
+STD = (58.395, 57.12, 57.375)
 """ImageNet's channel standard deviations."""
 SUFFIXES = frozenset((".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 CROP_AREA = (0.6, 1.0)
@@ -81,10 +81,14 @@ def crop_centre(image: Image.Image, size: int) -> Image.Image:
 
 
 def to_normalized_tensor(image: Image.Image) -> Tensor:
-    """Return ``(image / 255 - MEAN) / STD`` as float32 ``[3, h, w]``."""
+    """Return ``(image - MEAN) / STD`` as float32 ``[3, h, w]``.
+
+    In this order both sides round alike. Had the pixels been divided by 255 first, images would differ by one unit in
+    the last place, and that alone moves the losses of a training step by more than all other rounding.
+    """
     pixels = torch.from_numpy(np.array(image, dtype=np.uint8)).permute(2, 0, 1).to(torch.float32)
     mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (MEAN, STD))
-    return ((pixels / 255 - mean) / std).contiguous()
+    return ((pixels - mean) / std).contiguous()
 
 
 class RandomResizedCrop:

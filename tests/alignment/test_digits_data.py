@@ -30,7 +30,7 @@ def test_transforms_agree(sides, size, resize, crop):
     expected, actual = (side.build_transform(resize, crop)(image) for side in sides)
     assert actual.shape == tuple(expected.shape) == (3, crop, crop)
     assert actual.dtype == np.float32
-    assert np.abs(expected.numpy() - actual).max() <= 1e-6
+    np.testing.assert_array_equal(actual, expected.numpy())
 
 
 @pytest.mark.parametrize("augment", [False, True])
@@ -113,7 +113,7 @@ def test_data_sets_agree(sides, folder):
     }
     for (image, label, name), (image2, label2, name2) in zip(reference, port, strict=True):
         assert (label, name) == (label2, name2)
-        np.testing.assert_allclose(image2, image.numpy(), atol=1e-6)
+        np.testing.assert_array_equal(image2, image.numpy())
 
 
 def test_missing_empty_and_damaged_data(sides, folder):
