@@ -45,6 +45,7 @@ def test_the_answers_are_those_of_two_one_sided_tests(reference, port, margin):
     assert judge_runs(reference, port, margin).answer is expected
 
 
+@settings(max_examples=100)
 @given(reference=RUNS, port=RUNS, margin=st.floats(min_value=0.05, max_value=40), shift=st.integers(-50, 50))
 def test_sides_can_be_swapped_and_shifted(reference, port, margin, shift):
     found = judge_runs(reference, port, margin)
@@ -56,6 +57,7 @@ def test_sides_can_be_swapped_and_shifted(reference, port, margin, shift):
     assert (moved.low, moved.high) == pytest.approx((found.low, found.high), abs=1e-6)
 
 
+@settings(max_examples=100)
 @given(reference=RUNS, port=RUNS, margin=st.floats(min_value=0.05, max_value=20))
 def test_a_wider_margin_only_makes_runs_more_equivalent(reference, port, margin):
     order = [Answer.DIFFERENT, Answer.NOT_ENOUGH_RUNS, Answer.EQUIVALENT]

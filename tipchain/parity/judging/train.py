@@ -19,6 +19,14 @@ from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
 
 CURVE = "train/loss_curve"
 SEEDS = "seeds/"
+LEAST = 2
+"""Losses that must tell something: the first alone is of no update."""
+WHERE = (
+    "the first losses differ already: look at forward and loss in train mode (BatchNorm's eps, dropout) and at the batches",
+    "equal before the first update: look at the learning rate, the optimizer's arguments and the backward pass",
+    "close until step {}: look at the optimizer (momentum, weight decay), whether gradients are cleared, and the schedule",
+)
+"""What to look at where the losses part at step 0, 1 or later."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -55,26 +63,31 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
         return Verdict(outcome=outcome, subject=CURVE, reason=reason)
 
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
+    if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
+        shapes = f"losses of shape {reference.shape}, runs of shape {runs.shape}"
+        return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
-        return verdict(Outcome.FAIL, f"{len(reference)} losses expected, actual {len(port)}")
+        return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
     if not np.isfinite(reference).all():
         step = int(np.argmin(np.isfinite(reference)))
         return verdict(
             Outcome.ERROR, f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
         )
     curve = compare_curves(reference, port, runs, factor)
-    if curve.told == 0:
-        reason = f"proves nothing: {factor:g} times the envelope is more than {BLUNT:.0%} of the loss from the first step on"
-        return verdict(Outcome.ERROR, reason)
     if curve.outside is not None:
         return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor))
+    if curve.told < LEAST:
+        reason = (
+            f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
+        )
+        return verdict(Outcome.ERROR, f"proves nothing: {reason}")
     return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
 
 
 def _stayed(curve: Curve, runs: int, factor: float) -> str:
     worst = curve.worst
     text = (
-        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {runs} runs one ulp apart, allowed "
+        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {runs} runs, allowed "
         f"{factor:g}; furthest at step {worst}: |difference| {curve.differences[worst]:.3g}, envelope {curve.bounds[worst]:.3g}"
     )
     rest = len(curve.differences) - curve.told
@@ -86,14 +99,10 @@ def _stayed(curve: Curve, runs: int, factor: float) -> str:
 def _left(curve: Curve, reference: Any, port: Any, runs: int, factor: float) -> str:
     step = curve.outside
     assert step is not None
-    where = (
-        "the first losses differ: look at forward and loss in train mode (BatchNorm's eps, dropout, the batches)"
-        if step == 0
-        else f"within it until step {step - 1}: look at the optimizer's arguments, the schedule and the backward pass"
-    )
+    where = WHERE[min(step, 2)].format(step - 1)
     worst = curve.worst
     return (
-        f"leaves the envelope of {runs} runs one ulp apart at step {step}: expected {reference[step]:.9g}, actual "
+        f"leaves the envelope of {runs} runs at step {step}: expected {reference[step]:.9g}, actual "
         f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
         f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; {where}"
     )
@@ -105,24 +114,25 @@ def _judge_seeds(
     """Yield a verdict about each metric that several seeds ended with."""
     samples = details(dumps.reference).get("samples")
     for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):
-        subject = f"train/{key}"
-        if key not in left or key not in right:
+        if key in left and key in right:
+            runs = left[key].tolist(), right[key].tolist()
+            yield _judge_runs(f"train/{key}", runs, samples if isinstance(samples, int) else 0, margin)
+        else:
             words = "missing in the port" if key in left else "not in the reference"
-            yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=words)
-            continue
-        reference, port = left[key].tolist(), right[key].tolist()
-        if not np.isfinite([*reference, *port]).all():
-            reason = f"a metric is not finite: expected {reference}, actual {port}"
-            yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)
-            continue
-        step = grid_step([*reference, *port], samples) if isinstance(samples, int) else 0.0
-        try:
-            found = judge_runs(reference, port, margin, step=step)
-        except ImportError as error:
-            reason = f"the runs were not compared: {error}; pip install 'tipchain[stats]'"
-            yield Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)
-            continue
-        yield _verdict_of_runs(subject, found, (reference, port), margin, step)
+            yield Verdict(outcome=Outcome.FAIL, subject=f"train/{key}", reason=words)
+
+
+def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
+    if not np.isfinite([*runs[0], *runs[1]]).all():
+        reason = f"a metric is not finite: expected {runs[0]}, actual {runs[1]}"
+        return Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)
+    step = grid_step([*runs[0], *runs[1]], samples)
+    try:
+        found = judge_runs(*runs, margin, step=step)
+    except ImportError as error:
+        reason = f"the runs were not compared: {error}; pip install 'tipchain[stats]'"
+        return Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)
+    return _verdict_of_runs(subject, found, runs, margin, step)
 
 
 def _verdict_of_runs(

@@ -1,0 +1,129 @@
+"""Judging backward in two modes from files alone: which rule counts where, and what is said; no framework is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tipchain.parity.defaults import tolerance_for
+from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.record import save_record
+from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.tolerance import Tolerance
+
+LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {
+    f"lr_{n}": np.array([1e-4]) for n in range(4)
+}
+TENSORS = {
+    "gradient/w": np.array([0.5, -0.5]),
+    "parameter/w": np.array([1.0, 2.0]),
+    "update_rms/w": np.array(1e-4),
+    "buffer/bn.running_mean": np.array([0.1, 0.2]),
+}
+
+
+def both(values):
+    return {prefix + key: value for prefix in ("", "train/") for key, value in values.items()}
+
+
+def judge(folder, change=None, *, rules=None, batches=(None, None)):
+    """Judge two equal dumps of both modes, in whose port ``change`` replaces values (None: leaves them out)."""
+    arrays, tensors = both(LOSSES), both(TENSORS)
+    for side, seen in zip(("torch", "paddle"), batches, strict=True):
+        changes = change if side == "paddle" and change else {}
+        mine = [
+            {key: value for key, value in (values | {k: v for k, v in changes.items() if k in values}).items() if value is not None}
+            for values in (arrays, tensors)
+        ]  # fmt: skip
+        details = {"modes": ["eval", "train"]} | (
+            {"first_batches": seen, "batches": str(seen)} if seen else {}
+        )
+        meta = {"side": side, "stage": "backward", "details": details}
+        save_record(folder / dump_name("backward", side), mine[0], meta=meta)
+        save_file({k: np.asarray(v) for k, v in mine[1].items()}, folder / tensors_name("backward", side))
+    return judge_stage("backward", folder, rules or Rules(own={}))
+
+
+def failures(judgement):
+    return {one.subject: one.reason for one in judgement.verdicts if one.outcome.value != "PASS"}
+
+
+def test_every_key_of_both_modes_is_judged(tmp_path):
+    judgement = judge(tmp_path)
+    assert failures(judgement) == {}
+    subjects = [verdict.subject for verdict in judgement.verdicts]
+    assert len(subjects) == len(set(subjects)) == 2 * (len(LOSSES) + 3)
+    assert {"backward/loss_0", "backward/train/loss_0", "backward/train/parameter/w"} <= set(subjects)
+    assert judgement.tolerances["backward/train/lr_3"] == judgement.tolerances["backward/lr_3"]
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "words"),
+    [
+        ({"loss_0": np.array([2.1])}, "backward/loss_0", "in eval mode the first losses differ: look at forward and loss"),
+        ({"train/loss_0": np.array([2.1])}, "backward/train/loss_0", "in train mode alone the first losses differ: look at BatchNorm"),
+        ({"loss_1": np.array([2.1])}, "backward/loss_1", "until loss_0: the first gradients and the learning rates agree: look at the optimizer's arguments"),
+        ({"train/loss_3": np.array([2.1])}, "backward/train/loss_3", "in train mode the losses are equal until loss_2"),
+        ({"loss_2": np.array([2.1]), "lr_1": np.array([1e-3])}, "backward/loss_2", "the learning rates differ from lr_1 on: look at the schedule"),
+        ({"loss_2": np.array([2.1]), "gradient/w": np.array([0.6, -0.5])}, "backward/loss_2", "the first gradients differ too, 1 of 1"),
+        ({"train/parameter/w": np.array([1.0, 2.1])}, "backward/train/parameter/w", "in train mode the losses are close"),
+        ({"train/buffer/bn.running_mean": np.array([0.1, 0.3])}, "backward/train/buffer/bn.running_mean", "momentum, which is 1 - torch's"),
+        ({"train/loss_1": None}, "backward/train/loss_1", "missing in the port"),
+        ({"train/gradient/w": None}, "backward/train/gradient/w", "missing in the port"),
+    ],
+)  # fmt: skip
+def test_a_failure_says_its_mode_and_where_to_look(tmp_path, change, subject, words):
+    assert words in failures(judge(tmp_path, change))[subject]
+
+
+def test_a_hint_stands_once(tmp_path):
+    found = failures(judge(tmp_path, {f"loss_{n}": np.array([9.0]) for n in (1, 2, 3)}))
+    assert [("look at" in reason) for reason in found.values()] == [True, False, False]
+
+
+def test_a_rule_that_names_a_mode_counts_there_alone(tmp_path):
+    change = {"loss_1": np.array([1.9001]), "train/loss_1": np.array([1.9001])}
+    loose = Tolerance(threshold=1e-3, reason="measured")
+    for pattern, left in (
+        ("train/loss_*", {"backward/loss_1"}),
+        ("loss_*", set()),
+        ("*", set()),
+        ("eval/loss_*", {"backward/loss_1", "backward/train/loss_1"}),
+    ):
+        assert set(failures(judge(tmp_path, change, rules=Rules(own={"backward": {pattern: loose}})))) == left
+
+
+def test_the_defaults_know_a_modes_keys():
+    for key in ("loss_1", "lr_0", "gradient", "parameter", "buffer"):
+        assert tolerance_for("backward", f"train/{key}", {}) == tolerance_for("backward", key, {})
+
+
+BATCHES = [
+    {"files": ["a.png", "b.png"], "labels": [0, 1]},
+    {"files": ["c.png", "d.png"], "labels": [2, 3]},
+]
+
+
+def spoiled(number, index, **change):
+    batches = [{key: list(values) for key, values in batch.items()} for batch in BATCHES]
+    for key, value in change.items():
+        batches[number][key][index] = value
+    return batches
+
+
+def test_equal_batches_are_said_to_be_equal(tmp_path):
+    verdict = judge(tmp_path, batches=(BATCHES, BATCHES)).verdicts[-1]
+    assert (verdict.subject, verdict.outcome.value) == ("backward/batches", "PASS")
+
+
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        (spoiled(1, 0, files="x.png"), "first at batch 1, sample 0: expected c.png with label 2, actual x.png with label 2"),
+        (spoiled(0, 1, labels=7), "first at batch 0, sample 1: expected b.png with label 1, actual b.png with label 7"),
+        ([{"files": ["a.png", "b.png"], "labels": "5f" * 32}], "expected a.png with label 0, actual a.png with label 5f5f5f5f5f5f"),
+    ],
+)  # fmt: skip
+def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
+    assert words in failures(judge(tmp_path, batches=(BATCHES, batches)))["backward/batches"]

@@ -1,0 +1,115 @@
+"""What a case says about backward and train, and running it with other seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.cli import main
+from tipchain.errors import CaseError
+from tipchain.parity.case import load_case
+from tipchain.parity.settings.backward import BackwardSettings
+from tipchain.parity.settings.train import EnvelopeSettings
+
+SIDE = '{model: "m:build", loss: "m:loss", optimizer: "m:opt", dataset: "m:data", metric: "m:metric"}'
+CASE = f"""\
+id: net
+sides: {{torch: {SIDE}, paddle: {SIDE}}}
+weights: {{seed: 3}}
+inputs:
+  image: {{shape: [2, 3], seed: 1}}
+  label: {{shape: [2], dtype: int64, high: 10}}
+overrides: {{forward: {{weights: {{seed: 5}}, inputs: {{image: {{shape: [1, 3], seed: 2}}}}}}}}
+stages: [forward, backward, train]
+seed: 7
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+
+    def read(more="", **kwargs):
+        path = tmp_path / "case.yaml"
+        path.write_text(CASE + more)
+        return load_case(path, **kwargs)
+
+    return read
+
+
+def test_the_defaults(load):
+    case = load()
+    assert case.backward == BackwardSettings(iterations=5, learning_rate=1e-4, modes=("eval",), inputs="fake")
+    assert case.backward.dtype == "float32"
+    assert case.train.envelope == EnvelopeSettings(runs=3, iterations=10, ulps=16, factor=10)
+    assert (case.train.dropout, case.train.seeds, case.train.margin) == ("off", 1, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("text", "modes"),
+    [
+        ("training: false", ("eval",)),
+        ("training: true", ("train",)),
+        ("modes: [eval, train]", ("eval", "train")),
+        ("modes: [train]", ("train",)),
+    ],
+)
+def test_modes(load, text, modes):
+    assert load(f"backward: {{{text}}}\n").backward.modes == modes
+
+
+@pytest.mark.parametrize(("text", "dropout"), [("off", "off"), ("'off'", "off"), ("equal", "equal")])
+def test_dropout(load, text, dropout):
+    assert load(f"train: {{dropout: {text}}}\n").train.dropout == dropout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("backward: {modes: [evl]}", ["backward.modes", "found: evl", "did you mean 'eval'"]),
+        ("backward: {modes: []}", ["is empty"]),
+        ("backward: {modes: [eval, eval]}", ["names one twice"]),
+        ("backward: {modes: [eval], training: true}", ["backward.training", "cannot stand beside 'modes'"]),
+        ("backward: {dtype: float16}", ["backward.dtype", "float32, float64"]),
+        ("train: {dropout: true}", ["train.dropout", "found: True", "off, equal"]),
+        ("train: {dropout: eqaul}", ["train.dropout", "found: eqaul"]),
+        ("train: {seeds: 0}", ["train.seeds", ">= 1"]),
+        ("train: {seeds: 3, benchmark: {acc: 50}}", ["train.seeds", "cannot stand beside 'benchmark'"]),
+        ("train: {margin: 0}", ["train.margin", "> 0"]),
+        ("train: {envelope: {runs: 0}}", ["train.envelope.runs", ">= 1"]),
+        ("train: {envelope: {iterations: 1}}", ["train.envelope.iterations", ">= 2"]),
+        ("train: {envelope: {factor: 20}}", ["train.envelope.factor", "gives no reason"]),
+        ("train: {envelope: {run: 3}}", ["train.envelope.run", "did you mean 'runs'"]),
+    ],
+)
+def test_mistakes_are_named(load, text, words):
+    with pytest.raises(CaseError) as caught:
+        load(f"{text}\n")
+    assert "case.yaml:10:" in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_larger_factor_needs_a_reason_and_a_smaller_one_none(load):
+    assert load("train: {envelope: {factor: 20, reason: measured}}\n").train.envelope.factor == 20
+    assert load("train: {envelope: {factor: 2}}\n").train.envelope.factor == 2
+
+
+def test_what_judging_alone_needs_does_not_make_dumps_incomparable(load):
+    plain, other = load(), load("train: {margin: 1.0, envelope: {factor: 2}}\n")
+    assert repr(plain.train) == repr(other.train)
+    assert repr(plain.train) != repr(load("train: {seeds: 2}\n").train)
+
+
+def test_other_seeds_reach_all_that_a_seed_decides(load):
+    case = load(reseed=10)
+    assert (case.seed, case.weights.seed, case.reseed) == (17, 13, 10)
+    assert {name: spec.seed for name, spec in case.inputs.items()} == {"image": 11, "label": 10}
+    forward = case.for_stage("forward")
+    assert (forward.weights.seed, forward.inputs["image"].seed) == (15, 12)
+    assert load(reseed=0) == load()
+
+
+def test_a_seed_below_zero_is_wrong_use(load, tmp_path, capsys):
+    load()
+    assert main(["align", str(tmp_path / "case.yaml"), "--seed", "-1"]) == 2
+    assert "--seed must be at least 0, found -1" in capsys.readouterr().err
