@@ -75,9 +75,21 @@ scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_sch
 # and how many rates of the schedule are compared.
 updates: {{iterations: 5, parameters: layers}}          # or model; variants: {{name: {{momentum: 0.0}}}}
 lr: {{steps: 100}}
-backward: {{iterations: 5, learning_rate: 1.0e-4, training: false, inputs: fake}}   # or train_loader
-train: {{epochs: 1, batch_size: 4, learning_rate: 1.0e-4, schedule_per: epoch}}
-#       benchmark: {{acc_top1: 56.5}}                   a published number instead of torch's own run
+# Some updates in eval mode, train mode (random layers off) or both; inputs: train_loader, or dtype: float64 for nets
+# whose gradients in float32 are mostly rounding.
+backward: {{iterations: 5, learning_rate: 1.0e-4, modes: [eval, train], inputs: fake, dtype: float32}}
+# A training from equal weights on equal batches, dropout off or with equal masks. Its first losses must stay within
+# `factor` times what a few runs of the reference reach that start `ulps` units in the last place apart.
+train:
+  epochs: 1
+  batch_size: 4
+  learning_rate: 1.0e-4
+  schedule_per: epoch         # or iteration
+  dropout: off                # or equal
+  envelope: {{runs: 3, iterations: 10, ulps: 16, factor: 10}}
+# seeds: 8                    as many trainings a side from other seeds; their mean metrics must be within `margin`
+# margin: 0.15
+# benchmark: {{acc_top1: 56.5}}  a published number instead of torch's own run
 data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
 # Two epochs' order, 64 samples by value, 2000 augmented images of each side; drop_last and shuffle: true or false
 # hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
