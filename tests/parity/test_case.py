@@ -141,6 +141,8 @@ def test_modes_choose_data_and_epochs(tmp_path):
     case = load_case(write(tmp_path, GOOD + "modes: {whole_train_whole_infer: {epochs: 3}}\n"))
     assert case.epochs(Mode.WHOLE_TRAIN_WHOLE_INFER) == 3
     assert case.epochs(Mode.LITE_TRAIN_LITE_INFER) == 1
+    case = load_case(write(tmp_path, GOOD + "modes: {whole_train_whole_infer: {seeds: 8}}\n"))
+    assert (case.seeds(Mode.WHOLE_TRAIN_WHOLE_INFER), case.seeds(Mode.LITE_TRAIN_LITE_INFER)) == (8, 1)
     assert (case.train_data(Mode.LITE_TRAIN_WHOLE_INFER), case.eval_data(Mode.LITE_TRAIN_WHOLE_INFER)) == (
         "lite",
         "whole",

@@ -87,7 +87,7 @@ train:
   schedule_per: epoch         # or iteration
   dropout: off                # or equal
   envelope: {{runs: 3, iterations: 10, ulps: 16, factor: 10}}
-# seeds: 8                    as many trainings a side from other seeds; their mean metrics must be within `margin`
+# seeds: 8                    as many trainings a side from other seeds, their mean metrics within `margin`; modes may say it
 # margin: 0.15
 # benchmark: {{acc_top1: 56.5}}  a published number instead of torch's own run
 data: {{batch_size: 4, max_batches: 100}}               # evaluation loader

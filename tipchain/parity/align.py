@@ -186,6 +186,7 @@ def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[
                 train_data=str(prepared.train_data.resolve()),
                 eval_data=str(prepared.eval_data.resolve()),
                 epochs=case.epochs(request.mode),
+                seeds=case.seeds(request.mode),
                 commit=revision,
             ),
             stages,

@@ -254,12 +254,17 @@ def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
             )
         one = modes.mapping(name)
         assert one is not None
-        epochs = one.value("epochs", int, "a whole number >= 1", default=None)
-        if epochs is not None and epochs < 1:
-            raise one.error("epochs", "is too small", found=epochs, expected="a whole number >= 1")
-        result[name] = ModeSettings(data=one.choice("data", ("lite", "whole"), default=None), epochs=epochs)
+        counts = {key: _count(one, key) for key in ("epochs", "seeds")}
+        result[name] = ModeSettings(data=one.choice("data", ("lite", "whole"), default=None), **counts)
         one.done()
     return MappingProxyType(result)
+
+
+def _count(reader: Reader, key: str) -> int | None:
+    found: int | None = reader.value(key, int, "a whole number >= 1", default=None)
+    if found is not None and found < 1:
+        raise reader.error(key, "is too small", found=found, expected="a whole number >= 1")
+    return found
 
 
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:

@@ -104,10 +104,11 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """What a mode changes: the data (``lite``, ``whole``) and the number of epochs."""
+    """What a mode changes: the data (``lite``, ``whole``), the number of epochs, and of seeds that are trained from."""
 
     data: str | None = None
     epochs: int | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +223,10 @@ class Case:
     def epochs(self, mode: Mode) -> int:
         """Return the number of training epochs of ``mode``."""
         return self.mode_settings(mode).epochs or self.train.epochs
+
+    def seeds(self, mode: Mode) -> int:
+        """Return how many trainings a side from other seeds ``mode`` has; with a published benchmark there are none."""
+        return 1 if self.train.benchmark else self.mode_settings(mode).seeds or self.train.seeds
 
 
 def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpec]:

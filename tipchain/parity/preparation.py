@@ -155,4 +155,4 @@ def _folder_digest(folder: Path, data_set: str, mode: Mode) -> str:
 def _settings_digest(case: Case, mode: Mode) -> str:
     """Return a SHA-256 of all that the case says about how its stages run."""
     settings = {name: getattr(case, name) for name in case.__slots__ if name not in NO_SETTINGS}
-    return hashlib.sha256(repr((settings, case.epochs(mode))).encode()).hexdigest()
+    return hashlib.sha256(repr((settings, case.epochs(mode), case.seeds(mode))).encode()).hexdigest()

@@ -57,6 +57,7 @@ class Job:
 
     Attributes:
         reseed: what to add to the case's seeds.
+        seeds: trainings from other seeds.
         folder: where dumps go.
         needs: what was prepared, by stage.
     """
@@ -72,6 +73,7 @@ class Job:
     train_data: str
     eval_data: str
     epochs: int
+    seeds: int = 1
     commit: str
 
     def to_json(self) -> str:
@@ -92,6 +94,7 @@ Emit = Callable[[Mapping[str, Any]], None]
 def run_job(job: Job, emit: Emit) -> None:
     """Record every stage of ``job``; ``emit`` hears of each one."""
     case = load_case(job.case, job.reseed)
+    case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
         framework = load_framework(job.side)
         description = framework.configure(parse_device(job.device), case.seed, job.threads)
