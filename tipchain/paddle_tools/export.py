@@ -18,7 +18,7 @@ import yaml
 from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
-from tipchain.paddle_tools.predictor import ModelCard
+from tipchain.paddle_tools.card import ModelCard
 from tipchain.paddle_tools.program import (
     Bench,
     ProgramError,

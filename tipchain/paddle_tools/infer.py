@@ -17,7 +17,7 @@ from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Array, Predictor
-from tipchain.paddle_tools.predictor import ModelCard, read_card
+from tipchain.paddle_tools.card import ModelCard, read_card
 from tipchain.paddle_tools.program import (
     DEFAULT_CASE,
     ProgramError,
