@@ -87,9 +87,7 @@ def align_rates(argv: Sequence[str] | None = None) -> int:
     """Run the lr stage of ``--case`` on both sides, print both curves, and return the exit code."""
 
     def work() -> int:
-        parser = _parser(
-            "Compare the learning rates of both sides, the schedules really stepped.", NUMBERED_CASE
-        )
+        parser = _parser("Compare the learning rates of both sides, the schedules really stepped.", STEP_CASE)
         add_run_arguments(parser)
         args = parser.parse_args(argv)
         code = align_case(args, ("lr",))
