@@ -38,9 +38,7 @@ def shuffled_batches(bench: Bench, dataset: Any, seed: Sequence[int], count: int
         epoch += 1
 
 
-def train(
-    bench: Bench, model: Any, batches: Iterable[tuple[Any, Any]], per_epoch: int
-) -> Iterator[float]:  # fmt: skip
+def train(bench: Bench, model: Any, batches: Iterable[tuple[Any, Any]], per_epoch: int) -> Iterator[float]:
     """Train ``model`` on pairs of images and labels, and yield the loss of each step once it is taken."""
     criterion = bench.builder("loss")()
     trainer = bench.trainer(model, bench.case.train.learning_rate)
