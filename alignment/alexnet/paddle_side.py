@@ -13,7 +13,6 @@ from paddle import Tensor, nn
 from PIL import Image
 
 from alignment.digits import paddle_data
-from tipchain.pairs.paddle_initializers import like_torch
 
 RESIZE, CROP = 256, 224
 """Length in pixels that an image's shorter side is scaled to, and of the square that is cut from it."""
@@ -26,29 +25,29 @@ class AlexNet(nn.Layer):
         super().__init__()
         # Each layer carries its number, so that one left out does not rename those after it.
         self.features = nn.Sequential(
-            ("0", nn.Conv2D(3, 64, kernel_size=11, stride=4, padding=2)),
+            ("0", nn.Conv2D(3, 64, kernel_size=11, stride=4, padding=2, **initial_values())),
             ("1", nn.ReLU()),
             ("2", nn.MaxPool2D(kernel_size=3, stride=2)),
-            ("3", nn.Conv2D(64, 192, kernel_size=5, padding=2)),
+            ("3", nn.Conv2D(64, 192, kernel_size=5, padding=2, **initial_values())),
             ("4", nn.ReLU()),
             ("5", nn.MaxPool2D(kernel_size=3, stride=2)),
-            ("6", nn.Conv2D(192, 384, kernel_size=3, padding=1)),
+            ("6", nn.Conv2D(192, 384, kernel_size=3, padding=1, **initial_values())),
             ("7", nn.ReLU()),
-            ("8", nn.Conv2D(384, 256, kernel_size=3, padding=1)),
+            ("8", nn.Conv2D(384, 256, kernel_size=3, padding=1, **initial_values())),
             ("9", nn.ReLU()),
-            ("10", nn.Conv2D(256, 256, kernel_size=3, padding=1)),
+            ("10", nn.Conv2D(256, 256, kernel_size=3, padding=1, **initial_values())),
             ("11", nn.ReLU()),
             ("12", nn.MaxPool2D(kernel_size=3, stride=2)),
         )
         self.avgpool = nn.AdaptiveAvgPool2D((6, 6))
         self.classifier = nn.Sequential(
             ("0", nn.Dropout(dropout)),
-            ("1", nn.Linear(256 * 6 * 6, 4096)),
+            ("1", nn.Linear(256 * 6 * 6, 4096, **initial_values())),
             ("2", nn.ReLU()),
             ("3", nn.Dropout(dropout)),
-            ("4", nn.Linear(4096, 4096)),
+            ("4", nn.Linear(4096, 4096, **initial_values())),
             ("5", nn.ReLU()),
-            ("6", nn.Linear(4096, num_classes)),
+            ("6", nn.Linear(4096, num_classes, **initial_values())),
         )
 
     def forward(self, image: Tensor) -> Tensor:
@@ -58,8 +57,16 @@ class AlexNet(nn.Layer):
 
 
 def build_model(num_classes: int = 1000, dropout: float = 0.5) -> nn.Layer:
-    """Return AlexNet with torch's default initialization, from Paddle's generator."""
-    return like_torch(AlexNet(num_classes, dropout))
+    """Return AlexNet, weights drawn from Kaiming's uniform distribution (fan-in), biases zero."""
+    return AlexNet(num_classes, dropout)
+
+
+def initial_values() -> dict[str, paddle.ParamAttr]:
+    """Return the arguments of a convolution or Linear layer that say where its initial values come from."""
+    return {
+        "weight_attr": paddle.ParamAttr(initializer=nn.initializer.KaimingUniform()),
+        "bias_attr": paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+    }
 
 
 def build_loss(

@@ -58,8 +58,19 @@ class AlexNet(nn.Module):
 
 
 def build_model(num_classes: int = 1000, dropout: float = 0.5) -> nn.Module:
-    """Return AlexNet with torch's default initialization."""
-    return AlexNet(num_classes, dropout)
+    """Return AlexNet with the initial values of `initialize`."""
+    return AlexNet(num_classes, dropout).apply(initialize)
+
+
+def initialize(module: nn.Module) -> None:
+    """Draw a layer's initial values: weights from Kaiming's uniform distribution (fan-in), biases zero.
+
+    From torch's default, whose variance is a sixth of that, three epochs of digits do not get AlexNet going.
+    Source: He et al. 2015, arXiv 1502.01852.
+    """
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_uniform_(module.weight, nonlinearity="relu")
+        nn.init.zeros_(module.bias)
 
 
 def build_loss(

@@ -83,9 +83,19 @@ def test_models_agree_with_converted_weights(sides):
     torch, paddle, torch_side, paddle_side = sides
     torch.manual_seed(0)
     reference, port = (side.build_model(num_classes=10) for side in (torch_side, paddle_side))
-    for module in reference.modules():
-        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
-            torch.nn.init.kaiming_normal_(module.weight)
+    for model in (reference, port):
+        for name, parameter in model.named_parameters():
+            values = parameter.detach().numpy()
+            if values.ndim == 1:
+                assert not values.any(), name
+                continue
+            fan_in = values[0].size if values.ndim == 4 else max(values.shape)
+            assert values.std() == pytest.approx((2 / fan_in) ** 0.5, rel=0.02), name
+            assert np.abs(values).max() <= (6.01 / fan_in) ** 0.5, "uniform"
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            if parameter.ndim == 1:  # zeros would hide a bias that is left out
+                parameter.uniform_(-0.1, 0.1)
     state = reference.state_dict()
     assert sum(tensor.numel() for tensor in state.values()) == 57_044_810
     port.set_state_dict(convert_state(reference, state, port))
