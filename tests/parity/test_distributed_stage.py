@@ -229,7 +229,15 @@ def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
     group = object.__new__(WorkerGroup)
     group.folder, group.processes, group.timeout_s, group.logs = tmp_path, 2, 1.0, tmp_path
     group.process = SimpleNamespace(wait=lambda timeout: 1)
-    with pytest.raises(GroupError, match=r"exit code 1, and rank 0 without a report"):
+    with pytest.raises(GroupError, match=r"exit code 1, and rank 0 without a report\n  log: "):
+        group.reports()
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/workerlog.0").write_text(
+        "connected\nraises a std::exception: gloo::TimeoutException\nAborted\n"
+    )
+    with pytest.raises(
+        GroupError, match=r"\n  rank 0 said: raises a std::exception: gloo::TimeoutException\n"
+    ):
         group.reports()
     (tmp_path / "rank_1.json").write_text('{"error": "ValueError: no loss here"}')
     with pytest.raises(GroupError, match=r"rank 1 of 2: ValueError: no loss here"):

@@ -87,6 +87,9 @@ class WorkerGroup:
             raise GroupError(
                 f"paddle.distributed.launch ended with exit code {code}"
                 + (f", and rank {missing[0]} without a report" if missing else "")
+                + "".join(
+                    f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank))
+                )
                 + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
             )
         return [report for report in found.values() if report is not None]
@@ -111,6 +114,15 @@ class WorkerGroup:
                   if (report := self._report(rank)) is not None and "error" in report]  # fmt: skip
         waiting = [str(rank) for rank in range(self.processes) if rank not in done]
         return f"; not done: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
+
+    def _complaint(self, rank: int) -> str:
+        """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""
+        try:
+            lines = self._worker_log(rank).read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        words = ("Exception", "Error:", "error:")
+        return next((line.strip() for line in lines if any(word in line for word in words)), "")
 
     def _worker_log(self, rank: int) -> Path:
         return self.folder / "log" / f"workerlog.{rank}"
