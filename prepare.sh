@@ -29,7 +29,7 @@ usage: bash prepare.sh PARAMS MODE [options]
   --data-only        only the data, in the environment that is there; uses no network
   --force            make the data and weights anew (with --env-only the environment)
   --python PATH      use this Python's environment as it is instead of .venv (default: \$TIPCHAIN_PYTHON)
-  --data-path PATH   use this folder of images (train/<class>/, val/<class>/) instead of the shipped data
+  --data-path PATH   use this data folder instead of the shipped one, laid out alike: train/<class>/ and val/<class>/, for example
   --dev              with the tools that tests/run.sh needs
 END
   exit 2

@@ -90,7 +90,9 @@ train:
 # seeds: 8                    as many trainings a side from other seeds, their mean metrics within `margin`; modes may say it
 # margin: 0.15
 # benchmark: {{acc_top1: 56.5}}  a published number instead of torch's own run
-data: {{batch_size: 4, max_batches: 100}}               # evaluation loader
+# The data set: digits (class folders), mini_ucf (videos as raw frames), or own (any layout, named by --data-path), with
+# more arguments of both build_dataset, and the evaluation loader.
+data: {{set: digits, args: {{}}, batch_size: 4, max_batches: 100}}
 # Two epochs' order, 64 samples by value, 2000 augmented images of each side; drop_last and shuffle: true or false
 # hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
 train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
