@@ -7,11 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from tipchain.parity.names import log_name
+from tipchain.stage_table import STAGES
+
 ROOT = Path(__file__).resolve().parents[1]
+MODELS = ("alexnet", "mobilenet_v3", "mvf")
 ALEXNET = "test_tipc/configs/alexnet/train_infer_python.txt"
 TINY = "tests/cases/tiny/train_infer_python.txt"
 
@@ -56,26 +61,46 @@ def clone(tmp_path):
     return root
 
 
-def test_the_shipped_case_passes():
+@pytest.mark.parametrize("model", MODELS)
+def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     before = untracked(ROOT)
-    done = drive(ROOT, ALEXNET, "lite_train_lite_infer")
+    done = drive(ROOT, f"test_tipc/configs/{model}/train_infer_python.txt", "lite_train_lite_infer")
     assert done.returncode == 0, done.stdout + done.stderr
-    out = ROOT / "test_tipc" / "output" / "alexnet" / "lite_train_lite_infer"
+    out = ROOT / "test_tipc" / "output" / model / "lite_train_lite_infer"
     run = max((out / "runs").iterdir())
     report = json.loads((run / "report.json").read_text())
     steps = [result["command"]["step"] for result in report["results"]]
-    assert steps == ["align"] * 5 + ["train", "eval", "export"] + ["infer"] * 4
+    # The five numbered scripts, and the stages that have none.
+    assert steps == ["align"] * 6 + ["train", "eval", "export"] + ["infer"] * 4
     assert {result["outcome"] for result in report["results"]} == {"PASS"}
-    for name in ("forward", "metric", "loss", "bp_align", "train_align", "data"):
-        assert (out / "log_reprod" / f"{name}_diff.log").read_text().endswith("diff check passed\n")
-    assert (out / "results_python.log").read_text().count("Run successfully with command") >= 12
-    assert "12 passed, 0 failed, 0 errors, 0 skipped" in done.stdout
+    for stage in STAGES:
+        assert (out / "log_reprod" / log_name(stage)).read_text().endswith("diff check passed\n"), stage
+    assert (out / "results_python.log").read_text().count("Run successfully with command") >= 13
+    assert "13 passed, 0 failed, 0 errors, 0 skipped" in done.stdout
     assert all(
         len(line) <= 80
         for line in done.stdout.splitlines()
         if line.startswith(("PASS", "FAIL", "ERROR", "SKIP"))
     )
     assert untracked(ROOT) == before, "a run leaves git's view of the project as it was"
+    archive = tmp_path / "submitted.zip"
+    command = ["pack", f"configs/{model}.yaml", "--names", "acceptance", "--archive", str(archive)]
+    packed = subprocess.run(
+        [sys.executable, "-m", "tipchain", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert packed.returncode == 0, packed.stdout + packed.stderr
+    with zipfile.ZipFile(archive) as file:
+        names = {Path(name).name for name in file.namelist()}
+    dumps = {
+        f"{name}_{side}.npy"
+        for name in ("forward", "metric", "loss", "bp_align")
+        for side in ("pytorch", "paddle")
+    }
+    dumps |= {"train_align_paddle.npy", "train_align_benchmark.npy"}
+    assert dumps <= names
+    assert {
+        f"{name}_diff_log.txt" for name in ("forward", "metric", "loss", "bp_align", "train_align")
+    } <= names
 
 
 def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
