@@ -256,6 +256,7 @@ def test_ranks_that_part_are_named(tmp_path):
     [
         ({}, {}, AGREE, "tensors"),
         (updated(0.0), updated(0.0), AGREE, "parameter"),
+        (updated(np.nan), updated(np.nan), AGREE, "parameter"),
         (updated(1.0), updated(1.0), {"processes": 2}, "ranks"),
         (updated(1.0), updated(1.0), {**AGREE, "tensors": 0}, "ranks"),
     ],
