@@ -1,10 +1,13 @@
-"""All stages by one `tipchain align` against five separate scripts that each import both frameworks.
+"""Several stages by one `tipchain align` against separate scripts that do one stage each.
 
-Both do the same stages on the same weights, inputs, images and batches. The scripts (`usual_scripts.py`) compare
-with reprod_log 1.0.1; `tipchain align` compares gradients, parameters and buffers as well. Every process is fresh,
-the two take turns, and no thread settings are made. Weights and data are made before the first measurement.
+Five of the guide's steps, against five scripts as guides have them, which import both frameworks each
+(`usual_scripts.py`): both do the same on the same weights, inputs, images and batches. The scripts compare with
+reprod_log 1.0.1; `tipchain align` compares more (gradients, parameters, buffers, an envelope of losses). With
+`--every-stage` all stages that the case has, against a `tipchain align --stages ...` for each of them: the same checks.
+Every process is fresh, the two take turns, and no thread settings are made. Weights and data are made before the
+first measurement.
 
-    python benchmarks/bench_align.py [--case FILE ...] [--runs 3]
+    python benchmarks/bench_align.py [--case FILE ...] [--runs 3] [--every-stage]
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,8 +35,11 @@ from tipchain.parity.weights import data_roots, prepare_weights
 ROOT = Path(__file__).resolve().parents[1]
 CASES = (ROOT / "configs" / "alexnet.yaml", ROOT / "tests" / "cases" / "tiny" / "tiny.yaml")
 SCRIPTS = ("forward", "data", "metric", "loss", "train")
+STAGES = ("forward", "data", "metric", "loss", "backward", "train")
+"""What the five scripts do."""
 MODE = Mode.LITE_TRAIN_LITE_INFER
 GOAL = 0.6
+APART, TOGETHER = "separate scripts", "tipchain align"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +79,8 @@ def write_settings(case_path: Path, folder: Path) -> Path:
     return path
 
 
-def run_align(case: Path, folder: Path, env: dict[str, str]) -> Whole:
-    """Run `tipchain align`; a part is done when the program prints its stage."""
+def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[str]) -> Whole:
+    """Run `tipchain align` with some stages; a part is done when the program prints its stage."""
     out, parts, start = folder / "align", {}, time.perf_counter()
 
     def on_line(line: str) -> None:
@@ -81,6 +88,7 @@ def run_align(case: Path, folder: Path, env: dict[str, str]) -> Whole:
             parts[line[3:].strip()] = time.perf_counter() - start
 
     argv = [*tipchain_command(), "align", str(case), "--mode", MODE.value, "--out", str(out)]
+    argv += ["--stages", ",".join(stages)]
     usage = run_program(argv, env, folder / "align.log", on_line)
     shutil.rmtree(out)
     return Whole(usage=usage, parts=parts)
@@ -97,24 +105,31 @@ def run_scripts(settings: Path, folder: Path, env: dict[str, str]) -> Whole:
     return Whole(usage=whole, parts=parts)
 
 
-def measure(case: Path, runs: int) -> dict[str, list[Whole]]:
+def run_each(case: Path, folder: Path, env: dict[str, str], stages: Sequence[str]) -> Whole:
+    """Run a `tipchain align` for each stage, one after another."""
+    ones = {stage: run_align(case, folder, env, (stage,)).usage for stage in stages}
+    whole = Usage(wall=sum(one.wall for one in ones.values()), cpu=sum(one.cpu for one in ones.values()))
+    return Whole(usage=whole, parts={stage: one.wall for stage, one in ones.items()})
+
+
+def measure(case: Path, runs: int, *, every_stage: bool) -> dict[str, list[Whole]]:
     env = plain_environment()
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
     with tempfile.TemporaryDirectory(prefix="bench_align.") as name:
         folder = Path(name)
         settings = write_settings(case, folder)
-        return in_turns(
-            {
-                "five usual scripts": partial(run_scripts, settings, folder, env),
-                "tipchain align": partial(run_align, case, folder, env),
-            },
-            runs,
+        stages = load_case(case).stages if every_stage else STAGES
+        apart = (
+            partial(run_each, case, folder, env, stages)
+            if every_stage
+            else partial(run_scripts, settings, folder, env)
         )
+        return in_turns({APART: apart, TOGETHER: partial(run_align, case, folder, env, stages)}, runs)
 
 
 def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
     """Print one case's table and tell whether the goal is met."""
-    base = middle(whole.usage.wall for whole in results["five usual scripts"])
+    base = middle(whole.usage.wall for whole in results[APART])
     print(f"\n{os.path.relpath(case, ROOT)}; medians of {runs} runs each, taking turns")
     print(f"  {'':<20}{'seconds':>9}{'ratio':>8}{'fastest':>9}{'slowest':>9}{'CPU s':>8}")
     for name, wholes in results.items():
@@ -124,12 +139,12 @@ def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
             f"{min(walls):>9.1f}{max(walls):>9.1f}{cpu:>8.1f}"
         )
     for name, wholes in results.items():
-        words = "each script" if name.startswith("five") else "stage done at"
+        words = "each script" if name == APART else "stage done at"
         parts = ", ".join(
             f"{part} {middle(whole.parts[part] for whole in wholes):.1f}" for part in wholes[0].parts
         )
         print(f"  {name}, {words}, s: {parts}")
-    ratio = middle(whole.usage.wall for whole in results["tipchain align"]) / base
+    ratio = middle(whole.usage.wall for whole in results[TOGETHER]) / base
     print(f"  goal: ratio at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
     return ratio <= GOAL
 
@@ -146,9 +161,15 @@ def main() -> int:
         metavar="FILE",
         help="case file; may be repeated (default: AlexNet, tiny)",
     )
+    parser.add_argument(
+        "--every-stage", action="store_true", help="all stages, against a command for each of them"
+    )
     args = parser.parse_args()
     print(describe_machine())
-    met = [report(case, measure(case.resolve(), args.runs), args.runs) for case in args.case or CASES]
+    met = [
+        report(case, measure(case.resolve(), args.runs, every_stage=args.every_stage), args.runs)
+        for case in args.case or CASES
+    ]
     return 0 if all(met) else 1
 
 
