@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tipchain.parity.envelope import FLOOR_ULPS, bounds, compare_curves, envelope
@@ -49,6 +49,7 @@ def test_where_rounding_alone_reaches_far_nothing_is_told(wide):
     assert compare_curves(REFERENCE, REFERENCE + np.array([0, 1e-3, 0, 0]), runs, 10).outside == 1
 
 
+@settings(max_examples=100)
 @given(
     differences=st.lists(st.floats(-1e-2, 1e-2), min_size=4, max_size=4),
     factor=st.floats(1, 100),
