@@ -28,8 +28,8 @@ def record(bench: Bench) -> Recording:
         more_arrays, more_tensors = _iterate(bench, mode, log if number == 0 else None)
         arrays |= {prefix + key: value for key, value in more_arrays.items()}
         tensors |= {prefix + key: value for key, value in more_tensors.items()}
-    facts = log.facts() if log.first else {}
-    return Recording(arrays=arrays, tensors=tensors, details={"modes": list(modes), "dtype": bench.case.backward.dtype, **facts})
+    details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
+    return Recording(arrays=arrays, tensors=tensors, details=details)
 
 
 def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, Array], dict[str, Array]]:
