@@ -10,7 +10,13 @@ from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.judging.base import BENCHMARK, Dumps, Judged, Rules, details
 from tipchain.parity.tolerance import Tolerance
 
-VACUOUS_STAGES = {"forward": "*", "loss": "*loss", "backward": "loss_*", "inference": "*", "distributed": "loss_*"}
+VACUOUS_STAGES = {
+    "forward": "*",
+    "loss": "*loss",
+    "backward": "loss_*",
+    "inference": "*",
+    "distributed": "loss_*",
+}
 """Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
 DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
 """Facts beside a dump that must be equal, with the words for it when they are not."""
