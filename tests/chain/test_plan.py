@@ -143,7 +143,7 @@ def test_without_training_only_the_stages_that_need_none_remain():
 
 
 def test_an_unknown_step_is_refused_with_the_names_there_are():
-    with pytest.raises(ParamsError, match="unknown step 'optimiser'.*(?s:.)*did you mean 'optimizer'"):
+    with pytest.raises(ParamsError, match=r"unknown step 'optimiser'.*(?s:.)*did you mean 'optimizer'"):
         make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimiser")))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tipchain.parity.defaults import DEFAULTS, is_looser, tolerance_for
-from tipchain.stage_table import STAGES
 from tipchain.parity.tolerance import Tolerance
+from tipchain.stage_table import STAGES
 
 
 def test_every_stage_has_defaults():
