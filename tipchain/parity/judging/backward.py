@@ -15,7 +15,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging import plain
 from tipchain.parity.judging.backward_hints import add_hints
-from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest, scaled
 from tipchain.parity.judging.batches import judge_batches
 from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
 from tipchain.parity.settings.backward import MODES
@@ -166,29 +166,24 @@ def _scale(left: Mapping[str, Any], group: str, names: Iterable[str]) -> tuple[f
     kind = "update_rms" if group == "parameter" else group
     rms = {name: _rms(left[f"{kind}/{name.partition('/')[2]}"]) for name in names}
     # What is NaN or infinite fails by itself; it measures nothing.
-    largest = max(filter(isfinite, rms.values()), default=0.0)
+    scale = max(filter(isfinite, rms.values()), default=0.0)
     if group == "parameter":
-        return largest, []
-    return largest, [
-        name.partition("/")[2] for name, value in rms.items() if value <= ZERO_GRADIENT * largest
-    ]
+        return scale, []
+    return scale, [name.partition("/")[2] for name, value in rms.items() if value <= ZERO_GRADIENT * scale]
 
 
 def _bound(left: Mapping[str, Any], group: str, name: str, base: Tolerance, scale: float) -> Tolerance:
-    """Return max|difference| <= rtol * scale + atol as a tolerance of its own.
+    """Return what a tensor may differ by.
 
     A parameter is also allowed the rounding of its own value, four times float32's epsilon; a buffer
     is measured by its own largest value.
     """
-    rtol, atol = base.rtol or 0.0, base.atol or 0.0
-    if base.threshold is not None:
-        return base
+    if group == "gradient" or base.threshold is not None:
+        return scaled(base, scale, left[name])
+    size = largest(left[name])
     if group == "buffer":
-        scale = _max_abs(left[name])
-    bound = rtol * scale + atol
-    if group == "parameter":
-        bound += 4 * float(np.finfo(np.float32).eps) * _max_abs(left[name])
-    return Tolerance(method="max", threshold=bound, reason=base.reason)
+        return scaled(base, size, left[name])
+    return scaled(base, scale, left[name], extra=4 * float(np.finfo(np.float32).eps) * size)
 
 
 def _judge_tensor(
@@ -204,9 +199,3 @@ def _judge_tensor(
 def _rms(array: Any) -> float:
     flat = np.asarray(array).ravel()
     return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))
-
-
-def _max_abs(array: Any) -> float:
-    """Return the largest finite ``|value|``: a mask's infinity would make the bound infinite too."""
-    largest = float(max(abs(float(np.max(array))), abs(float(np.min(array))))) if np.size(array) else 0.0
-    return largest if isfinite(largest) else float(np.max(np.abs(array), initial=0, where=np.isfinite(array)))

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tipchain.parity.case_types import Case, KnownDeviation
 from tipchain.parity.defaults import EXACT, tolerance_for, tolerances_for
 from tipchain.parity.envelope import FACTOR
@@ -93,6 +95,31 @@ class Rules:
     def group(self, name: str, stage: str = "backward") -> Tolerance:
         """Return a stage's tolerance of the tensors called ``gradient``, ``parameter`` or ``buffer``."""
         return tolerance_for(stage, name, self.own.get(stage, {}))
+
+
+def scaled(rule: Tolerance, scale: float, values: Any, extra: float = 0.0) -> Tolerance:
+    """Return ``max|difference| <= rtol * scale + atol + extra`` as a tolerance of its own; a plain threshold stays.
+
+    Args:
+        rule: the rule that names rtol and atol.
+        scale: what rtol is a share of, finite.
+        values: the reference's; whole numbers have no rounding to allow, so that they must be equal.
+        extra: rounding that is allowed besides.
+    """
+    if rule.threshold is not None:
+        return rule
+    whole = np.asarray(values).dtype.kind in "biu" and not rule.reason
+    bound = 0.0 if whole else (rule.rtol or 0.0) * scale + (rule.atol or 0.0) + extra
+    return Tolerance(method="max", threshold=bound, equal_nan=rule.equal_nan, reason=rule.reason)
+
+
+def largest(array: Any) -> float:
+    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
+    values = np.asarray(array)
+    values = np.abs(values) if values.dtype.kind == "c" else values
+    finite = values[np.isfinite(values)]
+    # Both ends, since the absolute value of the least integer is no such integer.
+    return max(abs(float(finite.max())), abs(float(finite.min()))) if finite.size else 0.0
 
 
 def details(record: Record) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from tipchain.errors import RecordError
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging import plain
-from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest, scaled
 from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
 from tipchain.parity.tolerance import Tolerance
 
@@ -85,6 +85,8 @@ def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
 
 
 def _ratio(actual: Any, expected: Any) -> float:
+    if not np.size(actual) or not np.size(expected):
+        return float("nan")
     one, other = float(np.ravel(actual)[0]), float(np.ravel(expected)[0])
     return one / other if other else float("nan")
 
@@ -116,7 +118,7 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     tolerances: dict[str, Tolerance] = {}
     hint = _hint(_update_ratio(left, right), processes, "update")
     updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
-    largest = max(filter(isfinite, updates), default=0.0)
+    update = max(filter(isfinite, updates), default=0.0)
     for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
         verdicts += [
             Verdict(outcome=Outcome.FAIL, subject=f"{STAGE}/{name}", reason=words)
@@ -125,13 +127,13 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     for name in left:
         if name not in right or name.startswith("update_rms/"):
             continue
-        bound = _bound(name, left[name], rules, largest)
+        bound = _bound(name, left[name], rules, update)
         (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
         failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
         reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
         verdicts.append(replace(verdict, subject=f"{STAGE}/{name}", reason=reason))
         tolerances[f"{STAGE}/{name}"] = bound
-    if not largest > 0:
+    if not update > 0:
         reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
         verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/parameter", reason=reason))
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
@@ -148,20 +150,13 @@ def _update_ratio(left: Tensors, right: Tensors) -> float:
     return median(ratios) if ratios else float("nan")
 
 
-def _bound(name: str, expected: Any, rules: Rules, largest: float) -> Tolerance:
+def _bound(name: str, expected: Any, rules: Rules, update: float) -> Tolerance:
     """Return what a tensor may differ by: a parameter a share of the largest RMS update, a buffer of its own size.
 
     A parameter is also allowed the rounding of its own value, four times float32's epsilon.
     """
-    group = name.partition("/")[0]
+    group, size = name.partition("/")[0], largest(expected)
     base = rules.group(group, STAGE)
-    if base.threshold is not None:
-        return base
-    finite = np.abs(expected[np.isfinite(expected)]) if np.size(expected) else np.zeros(1)
-    size = float(finite.max(initial=0.0))
-    rtol, atol = base.rtol or 0.0, base.atol or 0.0
-    if group == "parameter":
-        bound = rtol * largest + atol + 4 * float(np.finfo(np.float32).eps) * size
-    else:
-        bound = rtol * size + atol
-    return Tolerance(method="max", threshold=bound, reason=base.reason)
+    if group != "parameter":
+        return scaled(base, size, expected)
+    return scaled(base, update, expected, extra=4 * float(np.finfo(np.float32).eps) * size)

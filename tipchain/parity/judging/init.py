@@ -150,7 +150,8 @@ def _tolerance(name: str, expected: _Parameter, rules: Rules) -> Tolerance:
     own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
     if rules.override is not None:
         return rules.override
-    return rules.group(name, "init") if own or not expected.constant else EXACT
+    whole = expected.values.dtype.kind in "biu"  # an index beside the right one is another place
+    return rules.group(name, "init") if own or not (expected.constant or whole) else EXACT
 
 
 def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance: Tolerance) -> Verdict:

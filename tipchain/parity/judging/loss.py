@@ -11,10 +11,9 @@ import numpy as np
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging import plain
-from tipchain.parity.judging.base import Dumps, Judged, Rules, details
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details, scaled
 from tipchain.parity.judging.loss_causes import explain_loss
 from tipchain.parity.record import Record
-from tipchain.parity.tolerance import Tolerance
 
 GRADIENT = "gradient/"
 SMALL = 1e-4
@@ -57,7 +56,7 @@ def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
         return Judged(verdicts=())
     scales = _scales(expected)
     tolerances = {
-        key: _bound(rules.for_arrays("loss", {key: array})[key], scales.get(variant_of(key), 0.0))
+        key: scaled(rules.for_arrays("loss", {key: array})[key], scales.get(variant_of(key), 0.0), array)
         for key, array in {**actual, **expected}.items()
     }
     verdicts = [
@@ -78,14 +77,6 @@ def _scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
         if isfinite(rms):
             scales[variant_of(key)] = max(rms, scales.get(variant_of(key), 0.0))
     return scales
-
-
-def _bound(tolerance: Tolerance, scale: float) -> Tolerance:
-    """Return max|difference| <= rtol * scale + atol as a tolerance of its own; a plain threshold stays."""
-    if tolerance.threshold is not None:
-        return tolerance
-    bound = (tolerance.rtol or 0.0) * scale + (tolerance.atol or 0.0)
-    return Tolerance(method="max", threshold=bound, reason=tolerance.reason)
 
 
 def _unproven(verdict: Verdict, scale: float) -> Verdict:

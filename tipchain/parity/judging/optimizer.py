@@ -10,8 +10,7 @@ import numpy as np
 
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.judging.base import Dumps, Judged, Rules, details
-from tipchain.parity.tolerance import Tolerance
+from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest, scaled
 
 SAME_FACTOR = 1e-3
 """Share by which the elements' factors may differ and still be called one factor."""
@@ -24,7 +23,9 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     given = rules.for_arrays(dumps.stage, {**port, **reference})
     explained: set[str] = set()
     for key in (*reference, *(key for key in port if key not in reference)):
-        rule = _bound(given[key], reference.get(key))
+        rule = given[key]
+        if key in reference:
+            rule = scaled(rule, largest(reference[key]), reference[key])
         expected, actual = ({key: side[key]} if key in side else {} for side in (reference, port))
         (verdict,) = compare(expected, actual, rule)
         parameter = key.rpartition("_")[0]
@@ -36,35 +37,24 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         ):
             explained.add(parameter)
             verdict = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
-        elif verdict.outcome is Outcome.PASS and not np.any(reference[key]):
+        elif verdict.outcome is Outcome.PASS and not np.any(reference[key]) and not np.any(port[key]):
             verdict = replace(verdict, outcome=Outcome.SKIP, reason="neither side moves it: it is frozen")
         verdicts.append(replace(verdict, subject=f"{dumps.stage}/{key}"))
         tolerances[f"{dumps.stage}/{key}"] = rule
-    if not verdicts:
+    if all(verdict.outcome is Outcome.SKIP for verdict in verdicts):
         reason = "nothing was compared: no updates on either side"
+        if verdicts:
+            reason = "proves nothing: no update moves any parameter, on either side"
         verdicts = [Verdict(outcome=Outcome.ERROR, subject=f"{dumps.stage}/dump", reason=reason)]
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 
-def _bound(rule: Tolerance, update: Any) -> Tolerance:
-    """Return max|difference| <= rtol * (the update's largest element) + atol as a tolerance of its own."""
-    if rule.rtol is None or update is None:
-        return rule
-    return Tolerance(
-        method="max", threshold=rule.rtol * largest(update) + (rule.atol or 0.0), equal_nan=rule.equal_nan,
-        reason=rule.reason,
-    )  # fmt: skip
-
-
-def largest(array: Any) -> float:
-    """Return the largest finite ``|value|``, 0 of none."""
-    finite = np.abs(array[np.isfinite(array)])
-    return float(finite.max()) if finite.size else 0.0
-
-
 def _explain(dumps: Dumps, key: str) -> str:
     """Say what the first update of a parameter that differs looks like."""
-    number = int(key.rpartition("_")[2])
+    last = key.rpartition("_")[2]
+    if not last.isdigit():  # a dump made elsewhere
+        return "an update that differs"
+    number = int(last)
     words = f"update {number + 1} is the first that differs"
     sizes = details(dumps.reference).get("sizes")
     if isinstance(sizes, list) and number < len(sizes):
