@@ -37,7 +37,7 @@ class Curve:
         bounds: the envelope with its floor, before the factor.
         ratios: differences by bounds; infinite where a loss is not finite on one side only.
         told: steps that the envelope says something about, from the first on.
-        outside: the first of them whose ratio is above the factor, or None.
+        outside: the first of them whose ratio is above the factor, or the first of all where the port alone is not finite.
     """
 
     differences: Array
@@ -48,8 +48,8 @@ class Curve:
 
     @property
     def worst(self) -> int:
-        """The step with the largest ratio, of those that tell something."""
-        return int(np.argmax(self.ratios[: self.told]))
+        """The step with the largest ratio, of those that tell something and the one outside."""
+        return int(np.argmax(self.ratios[: max(self.told, 1 + (self.outside or 0))]))
 
 
 def envelope(reference: Array, runs: Array) -> Array:
@@ -89,7 +89,9 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
     ratios = np.where(np.isinf(apart), np.inf, ratios)
     blunt = ~(factor * limits <= BLUNT * np.abs(left).max())
     told = int(np.argmax(blunt)) if blunt.any() else len(left)
-    beyond = ~(ratios[:told] <= factor)
+    # Rounding takes no run of the reference there, however far apart they are.
+    lost = ~np.isfinite(right) & np.isfinite(np.asarray(runs, np.float64)).all(axis=0)
+    beyond = ~(ratios <= factor) & (np.arange(len(left)) < told) | lost
     return Curve(
         differences=apart, bounds=limits, ratios=ratios, told=told,
         outside=int(np.argmax(beyond)) if beyond.any() else None,

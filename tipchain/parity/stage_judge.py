@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -46,7 +47,7 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         rules: tolerances and known deviations.
 
     Returns:
-        The verdicts; an unreadable or missing dump is an ERROR verdict, never a pass.
+        The verdicts; a dump that is unreadable, missing or not what its stage records is an ERROR, never a pass.
     """
     paths = {side: folder / dump_name(stage, side) for side in SIDES}
     try:
@@ -64,11 +65,19 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         for side in paths
         if not records[side].meta
     )
+    commits = {side: records[side].meta.get("commit") for side in paths}
+    if all(commits.values()) and len(set(commits.values())) > 1:
+        told = ", ".join(f"{side} {commits[side]}" for side in paths)
+        notes = (*notes, f"the dumps were recorded at different commits: {told}")
     dumps = Dumps(
         stage=stage, reference=records["torch"], port=records["paddle"], reference_path=paths["torch"],
         port_path=paths["paddle"],
     )  # fmt: skip
-    judged = judge_dumps(dumps, rules)
+    try:
+        judged = judge_dumps(dumps, rules)
+    except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
+        traceback.print_exc()
+        return _failed(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
     verdicts = [_deviate(verdict, rules.deviations) for verdict in judged.verdicts]
     return StageJudgement(
         stage=stage,

@@ -37,6 +37,11 @@ class Movements:
     rate: float
 
     @property
+    def usable(self) -> bool:
+        """Whether there are movements, and all are finite."""
+        return bool(self.start.size and np.isfinite(self.moved).all() and np.isfinite(self.free).all())
+
+    @property
     def decay(self) -> Array:
         """What the decay adds, ``[sizes, updates, elements]``."""
         difference: Array = self.moved - self.free
@@ -57,7 +62,7 @@ class Movements:
 
     @property
     def decays(self) -> bool:
-        """Whether there is any decay (or NaN) beyond rounding."""
+        """Whether there is any decay beyond rounding."""
         return not self.visibility <= 1.0
 
 

@@ -74,11 +74,14 @@ def _judge_variant(
             verdict, bound = _judge_parameter(label, left, right, rule)
             verdicts.append(verdict)
             tolerances[verdict.subject] = bound
-            touched[label.rpartition("/")[2]] = (left.decays, right.decays)
+            if left.usable and right.usable:
+                touched[label.rpartition("/")[2]] = (left.decays, right.decays)
     if touched and not any(any(pair) for pair in touched.values()):
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
         return [_verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
-    return [*verdicts, _judge_touched(_join(variant, "decayed"), touched)], tolerances
+    if touched:
+        verdicts.append(_judge_touched(_join(variant, "decayed"), touched))
+    return verdicts, tolerances
 
 
 def _movements(record: Any, label: str, dumps: Dumps) -> Movements:
@@ -98,14 +101,19 @@ def _judge_parameter(
     label: str, left: Movements, right: Movements, rule: Tolerance
 ) -> tuple[Verdict, Tolerance]:
     """Hold the movement that decay makes on one side against that on the other, row by row."""
+    if not left.start.size:
+        return _verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
+    strange = [side for side, one in (("reference", left), ("port", right)) if not one.usable]
+    if strange:
+        reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
+        return _verdict(Outcome.FAIL, label, reason), rule
     bounds = _bounds(left, rule)
     apart = np.abs(left.decay - right.decay).max(axis=2)
-    size, number = np.unravel_index(
-        int(np.nanargmax(np.where(np.isfinite(apart), apart / bounds, np.inf))), apart.shape
-    )
+    shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)
+    size, number = np.unravel_index(int(np.argmax(shares)), apart.shape)
     bound = Tolerance(method="max", threshold=float(bounds[size, number]), reason=rule.reason)
     diff = diff_arrays(label, left.decay[size, number], right.decay[size, number])
-    equal = bool((apart <= bounds).all())  # written with <=, so that NaN never passes
+    equal = bool((apart <= bounds).all())
     if equal and left.decays and left.visibility < VISIBLE:
         outcome, reason = (
             Outcome.ERROR,

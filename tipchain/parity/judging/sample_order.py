@@ -55,8 +55,7 @@ class _Orders:
         """How the order comes about."""
         if all(np.array_equal(epoch, np.sort(epoch)) for epoch in self.epochs):
             return IN_ORDER
-        same = any(np.array_equal(self.epochs[0], epoch) for epoch in self.epochs[1:])
-        return ONCE if same else ANEW
+        return ONCE if len({tuple(epoch.tolist()) for epoch in self.epochs}) < len(self.epochs) else ANEW
 
     @property
     def repeated(self) -> bool:

@@ -68,11 +68,9 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
         return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
         return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
-    if not np.isfinite(reference).all():
-        step = int(np.argmin(np.isfinite(reference)))
-        return verdict(
-            Outcome.ERROR, f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
-        )
+    useless = _useless(reference)
+    if useless:
+        return verdict(Outcome.ERROR, useless)
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
         return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor))
@@ -82,6 +80,14 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
         )
         return verdict(Outcome.ERROR, f"proves nothing: {reason}")
     return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
+
+
+def _useless(reference: Any) -> str:
+    """Return why nothing can be held against the reference's losses, or ""."""
+    if not np.isfinite(reference).all():
+        step = int(np.argmin(np.isfinite(reference)))
+        return f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
+    return "" if reference.any() else "proves nothing: the reference's losses are all zero"
 
 
 def _stayed(curve: Curve, runs: int, factor: float) -> str:

@@ -28,6 +28,8 @@ from tipchain.parity.two_sample import (
 VALUES = ("length", "dataloader_", "label_", "epoch_")
 ALPHA = 1e-3
 """Probability of a false alarm over all random quantities together, where the dumps name none."""
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""Share of a value by which float32 may have rounded it."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -138,19 +140,21 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
     quantities, verdicts = [], []
     for name in [*left, *(name for name in right if name not in left)]:
-        reason = ""
+        reason, outcome = "", Outcome.FAIL
         if name not in right:
             reason = "drawn by the reference alone"
         elif name not in left:
             hint = did_you_mean(name, [other for other in left if other not in right])
             reason = "drawn by the port alone" + (f", {hint}" if hint else "")
+        elif not left[name].size or not right[name].size:
+            reason, outcome = "nothing was compared: no draws", Outcome.ERROR
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
             reason = "NaN or Inf among the draws"
         if reason:
             subject = f"{dumps.stage}/{name}"
-            verdicts.append(Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason))
+            verdicts.append(Verdict(outcome=outcome, subject=subject, reason=reason))
             continue
-        pair = left[name], right[name]
+        pair = _without_rounding(left[name], right[name])
         if name.startswith("pixels/"):
             pair = _without_images(*pair, int(details(dumps.reference).get("images", 1)))
         quantities.append(_Quantity(name=name, expected=pair[0], actual=pair[1]))
@@ -169,6 +173,18 @@ def _drawn(record: Record) -> dict[str, Array]:
         elif kind == "draw":
             found |= {f"{name}[{column}]": values[:, column] for column in range(values.shape[1])}
     return found
+
+
+def _without_rounding(expected: Array, actual: Array) -> tuple[Array, Array]:
+    """Return both sides' values with those that differ by rounding alone made one.
+
+    A constant that one side holds as float32 and the other as a Python number is the same constant.
+    """
+    both = np.concatenate([expected, actual]).astype(np.float64)
+    values, places = np.unique(both, return_inverse=True)
+    begins = np.append([True], np.diff(values) > ROUNDING * np.abs(values[1:]))
+    merged = values[begins][np.cumsum(begins)[places] - 1]
+    return merged[: expected.size], merged[expected.size :]
 
 
 def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array, Array]:
