@@ -64,6 +64,14 @@ def test_dumps_logs_configuration_and_code_are_packed(project):
     }  # fmt: skip
 
 
+def test_the_code_of_every_builder_is_packed(project):
+    (project / "net" / "flips.py").write_text("# what the port draws\n")
+    spec = '"net.torch_side:build_model", augmentation: "net.flips:build"'
+    (project / "net.yaml").write_text(CASE.replace('"net.torch_side:build_model"', spec))
+    assert pack(project) == 0
+    assert "code/net/flips.py" in names(project)
+
+
 def test_the_guides_third_chapter_spells_the_files_otherwise(project):
     assert pack(project, "--names", "acceptance") == 0
     found = {name for name in names(project) if name.startswith("log_reprod/")}

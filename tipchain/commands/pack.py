@@ -120,6 +120,7 @@ def _log_problems(log: Path) -> list[str]:
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
+    from tipchain.parity.case_types import BUILDERS
     from tipchain.parity.publish import LATEST
 
     entries: Entries = {}
@@ -134,7 +135,7 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
     entries |= _chain_files(case, out)
     entries[f"configs/{case.path.name}"] = case.path
     for side in case.sides.values():
-        for spec in filter(None, (side.model, side.loss, side.optimizer, side.dataset, side.metric)):
+        for spec in filter(None, (getattr(side, name) for name in BUILDERS)):
             path = Path(*spec.partition(":")[0].split(".")).with_suffix(".py")
             if (case.root / path).is_file():
                 entries[f"code/{path.as_posix()}"] = case.root / path
