@@ -79,11 +79,14 @@ def bench_of(side, tmp_path, *changes: tuple[str, str], **settings):
     )  # fmt: skip
 
 
-def judge(side, tmp_path, *changes: tuple[str, str], **settings) -> Judged:
+def judge(side, tmp_path, *changes: tuple[str, str], names=None, **settings) -> Judged:
     """Record the stage, and judge it from what it leaves."""
     from tipchain.parity.stages import record
 
-    recording = record("distributed", bench_of(side, tmp_path, *changes, **settings))
+    bench = bench_of(side, tmp_path, *changes, **settings)
+    if names:
+        bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=names)))
+    recording = record("distributed", bench)
     return judge_recorded(
         tmp_path, recording.arrays, recording.reference, dict(recording.tensors), dict(recording.reference_tensors),
         dict(recording.details),
@@ -112,10 +115,15 @@ def reasons(judged: Judged) -> dict[str, str]:
 
 @pytest.mark.frameworks
 def test_two_processes_do_what_one_does(side, tmp_path):
-    judged = judge(side, tmp_path, batch_size=6, iterations=2)
+    told = {
+        "classifier.bias": "head.bias"
+    }  # by structure, while the weights were converted; the file does not say it
+    judged = judge(side, tmp_path, names=told, batch_size=6, iterations=2)
     found = outcomes(judged)
     assert set(found.values()) == {"PASS"}
-    parameters = {f"parameter/{name}" for name in ("features.0.weight", "head.weight", "square.bias")}
+    parameters = {
+        f"parameter/{name}" for name in ("features.0.weight", "head.weight", "square.bias", "classifier.bias")
+    }
     assert {"loss_1", "lr_1", "buffer/features.1.running_var", "ranks", *parameters} <= set(found)
     assert "9 tensors equal on 2 processes" in reasons(judged)["ranks"]
     kept = {path.name for path in tmp_path.iterdir() if path.suffix != ".safetensors"}

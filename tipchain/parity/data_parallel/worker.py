@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class WorkerJob:
         weights: weight file of the Paddle side.
         device: ``cpu``, or ``gpu`` for a GPU of each process's own.
         folder: where the reports go.
+        names: Paddle's name by torch's, as the conversion of the weights found them.
     """
 
     case: str
@@ -55,6 +56,7 @@ class WorkerJob:
     train_data: str
     eval_data: str
     reseed: int = 0
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -70,6 +72,7 @@ def run(job: WorkerJob, rank: int, processes: int) -> Mapping[str, Any]:
     """Do this process's share of the work, and return its report."""
     framework = load_framework("paddle")
     case = load_case(job.case, job.reseed).for_stage(STAGE)
+    case = replace(case, weights=replace(case.weights, names=job.names))
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     framework.configure(parse_device(_own_device(job.device)), case.seed + rank, job.threads)
     paddle = framework.paddle  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
         case=str(bench.case.path.resolve()), batch=str(folder / "batch.npy"), weights=str(bench.weights),
         device=place.partition(":")[0], threads=max(1, cores // bench.case.distributed.processes),
         folder=str(folder), train_data=str(bench.train_data), eval_data=str(bench.eval_data),
-        reseed=bench.case.reseed,
+        reseed=bench.case.reseed, names=dict(bench.case.weights.names),
     )  # fmt: skip
 
 
