@@ -99,7 +99,7 @@ class _Work:
         """Prepare what ``stage`` uses."""
         case, digests, reasons = self.case.for_stage(stage), {}, []
         for name in INFO[stage].uses:
-            key = (name, case.variant if name in ("fake", "weights") else "")
+            key = (name, case.variant if name in ("fake", "weights", "settings") else "")
             if key not in self._made:
                 try:
                     self._made[key] = self._make(name, case)

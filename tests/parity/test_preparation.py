@@ -1,0 +1,45 @@
+"""What is prepared for a stage does not depend on the stages beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tipchain.errors import WeightsError
+from tipchain.modes import Mode
+from tipchain.parity import preparation
+from tipchain.parity.case import load_case
+from tipchain.parity.case_types import Override
+
+CASE = """\
+id: net
+sides:
+  torch: {model: "m:build", loss: "m:loss", optimizer: "m:optimizer"}
+  paddle: {model: "m:build", loss: "m:loss", optimizer: "m:optimizer"}
+inputs:
+  image: {shape: [2, 3]}
+  label: {shape: [2], dtype: int64, high: 10}
+stages: [loss, backward]
+"""
+
+
+def test_another_model_of_one_stage_leaves_the_digests_of_the_others(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise WeightsError("are not needed here")
+
+    monkeypatch.setattr(preparation, "prepare_weights", refuse)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "net.yaml").write_text(CASE)
+    plain = load_case(tmp_path / "net.yaml")
+    case = replace(plain, overrides={"loss": Override(model_args={"width": 2})})
+
+    def digests(case, *stages):
+        mode = Mode.LITE_TRAIN_LITE_INFER
+        prepared = preparation.prepare(case, mode, stages, tmp_path, ("torch",), None)
+        return {stage: prepared.digests[stage]["settings"] for stage in stages}
+
+    together = digests(case, "loss", "backward")
+    assert together["backward"] == digests(case, "backward")["backward"], (
+        "it is recorded alone on the other side"
+    )
+    assert together["backward"] == digests(plain, "backward")["backward"]
+    assert together["loss"] == digests(case, "loss")["loss"] != together["backward"]
