@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,13 +21,13 @@ MODELS = ("alexnet", "mobilenet_v3", "mvf")
 ALEXNET = "test_tipc/configs/alexnet/train_infer_python.txt"
 TINY = "tests/cases/tiny/train_infer_python.txt"
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1500)]
 
 
 def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_inference_python.sh"):
     return subprocess.run(
         ["bash", driver, params, mode], cwd=root, env={**os.environ, "TIPCHAIN_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=800, check=False,
+        capture_output=True, text=True, timeout=1200, check=False,
     )  # fmt: skip
 
 
@@ -75,6 +76,10 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     assert {result["outcome"] for result in report["results"]} == {"PASS"}
     for stage in STAGES:
         assert (out / "log_reprod" / log_name(stage)).read_text().endswith("diff check passed\n"), stage
+    printed = (run / "align-03.log").read_text()
+    assert re.search(
+        r"^\{'\w+': array\(\[[\d.]+\], dtype=float32\), .*\} \{'\w+': array", printed, re.MULTILINE
+    ), "the documents' two dictionaries"
     assert (out / "results_python.log").read_text().count("Run successfully with command") >= 13
     assert "13 passed, 0 failed, 0 errors, 0 skipped" in done.stdout
     assert all(

@@ -42,6 +42,7 @@ def test_what_runs_elsewhere_is_still_in_the_readme():
 
 
 @pytest.mark.frameworks
+@pytest.mark.timeout(1800)
 def test_the_readmes_commands_work():
     (ROOT / "output" / "my_net.yaml").unlink(missing_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -53,7 +54,7 @@ def test_the_readmes_commands_work():
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
