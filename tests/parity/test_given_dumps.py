@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from tipchain.errors import RecordError, UsageError
+from tipchain.outcome import Outcome
 from tipchain.parity.align import check_dumps
+from tipchain.parity.names import dump_name
+from tipchain.parity.publish import adopt_dumps
 from tipchain.parity.record import save_record
+from tipchain.parity.stage_judge import Rules, judge_stage
 
 ARRAYS = {"acc_top1": np.array([80.0])}
 
@@ -28,3 +32,17 @@ def test_what_is_no_dump_is_refused(tmp_path):
         check_dumps({"torch": tmp_path / "notes.txt"}, ["metric"])
     with pytest.raises(UsageError, match=r"has no dump\n  expected: metric_torch\.npy, loss_torch\.npy"):
         check_dumps({"torch": tmp_path}, ["metric", "loss"])
+
+
+def test_a_port_that_was_held_against_itself_brings_its_own_reference(tmp_path):
+    own = save_record(tmp_path / "inference_paddle.npy", ARRAYS)
+    (tmp_path / "alone").mkdir()
+    adopt_dumps({"paddle": own}, ["inference"], tmp_path / "alone")
+    (verdict,) = judge_stage("inference", tmp_path / "alone", Rules(own={})).verdicts
+    assert verdict.outcome is Outcome.ERROR, "never one file as both sides"
+    assert dump_name("inference", "torch") in verdict.reason
+    (tmp_path / "both").mkdir()
+    save_record(tmp_path / dump_name("inference", "torch"), {"acc_top1": np.array([70.0])})
+    adopt_dumps({"paddle": own}, ["inference"], tmp_path / "both")
+    (verdict,) = judge_stage("inference", tmp_path / "both", Rules(own={})).verdicts
+    assert verdict.outcome is Outcome.FAIL

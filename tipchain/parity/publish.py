@@ -56,7 +56,8 @@ def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) 
         for stage in stages:
             # A stage that holds the port against itself has both of its dumps from there.
             for role in ("torch", "paddle") if stage in SOLO and side == "paddle" else (side,):
-                source = path / dump_name(stage, role) if path.is_dir() else path
+                own = path if path.is_file() and role == side else None
+                source = own or (path if path.is_dir() else path.parent) / dump_name(stage, role)
                 target = folder / dump_name(stage, role)
                 pairs = {
                     source: target,
