@@ -16,6 +16,8 @@ from tipchain.runs import atomic_write
 
 PASSED, FAILED = "diff check passed", "diff check failed"
 INDENT = "\t"
+SHOWN_PASSES = 16
+"""Passes that a terminal is told of one by one: as many as the user documents show, and some."""
 _WHOLE = ("int", "uint", "bool")
 
 
@@ -34,17 +36,27 @@ def write_diff_log(
         verdicts: in the order of the lines.
         tolerances: the tolerance of all verdicts, or of each by subject.
         stage: taken off the subjects (``forward/logits`` is logged as ``logits``).
-        stream: where the same lines go as well.
+        stream: where the same lines go as well, without those about passes after the first few where a log has them.
 
     Raises:
         OSError: the log cannot be written.
     """
     lines: list[str] = []
+    shown: list[str] = []
+    passes = 0
     for verdict in verdicts:
         tolerance = tolerances if isinstance(tolerances, Tolerance) else tolerances.get(verdict.subject)
-        lines += verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
+        more = verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
+        lines += more
+        passes += verdict.outcome is Outcome.PASS
+        shown += more if verdict.outcome is not Outcome.PASS or passes <= SHOWN_PASSES else []
     passed = exit_code(verdict.outcome for verdict in verdicts) is ExitCode.PASSED
-    log_lines([*lines, PASSED if passed else FAILED], path, stream)
+    last = PASSED if passed else FAILED
+    if path is not None and passes > SHOWN_PASSES:
+        shown.append(f"{passes - SHOWN_PASSES} more checks passed, all in {Path(path).name}")
+    else:
+        shown = lines
+    log_lines([*lines, last], path, stream, shown=[*shown, last])
     return passed
 
 
@@ -92,12 +104,25 @@ def method_line(method: str, value: float, *, passed: bool, indent: str = INDENT
     return f"{indent}{method} diff: check passed: {passed}, value: {value}"
 
 
-def log_lines(lines: Iterable[str], path: str | PathLike[str] | None, stream: TextIO | None) -> None:
-    """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once."""
+def log_lines(
+    lines: Iterable[str],
+    path: str | PathLike[str] | None,
+    stream: TextIO | None,
+    *,
+    shown: Iterable[str] | None = None,
+) -> None:
+    """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once.
+
+    The stream gets ``shown`` in place of ``lines`` where it is given.
+    """
     now = datetime.now().astimezone().strftime("%Y/%m/%d %H:%M:%S")
-    text = "".join(f"[{now}] root INFO: {line}\n" for line in lines)
+
+    def text(what: Iterable[str]) -> str:
+        return "".join(f"[{now}] root INFO: {line}\n" for line in what)
+
+    lines = list(lines)
     if path is not None:
-        atomic_write(Path(path), text)
+        atomic_write(Path(path), text(lines))
     if stream is not None:
-        stream.write(text)
+        stream.write(text(lines if shown is None else shown))
         stream.flush()
