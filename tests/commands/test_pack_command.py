@@ -127,3 +127,10 @@ def test_an_archive_that_was_there_survives_a_refusal(project, capsys):
     next(project.rglob("forward_diff.log")).unlink()
     assert pack(project) == 1
     assert (project / "net.zip").read_bytes() == before
+
+
+def test_dumps_of_a_case_that_has_changed_since_are_refused(project, capsys):
+    for side in ("torch", "paddle"):
+        meta = {"side": side, "stage": "forward", "inputs": {"fake": "of an earlier shape"}}
+        save_record(next(project.rglob(dump_name("forward", side))), {"logits": np.ones((2, 3))}, meta=meta)
+    refused(project, capsys, "forward: the dumps were made with other fake inputs than net.yaml has now")

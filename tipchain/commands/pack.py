@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
     out = out_folder(args, case, mode)
-    states, problems = _check(case, out / LATEST)
+    states, problems = _check(case, mode, out / LATEST)
     if problems:
         print(f"{case.id}: nothing was packed", file=sys.stderr)
         for problem in problems:
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _check(case: Case, latest: Path) -> tuple[dict[str, str], list[str]]:
+def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[str]]:
     """Judge every stage anew from its dumps; return how each stands, and what forbids to pack.
 
     A stage of the five that the case leaves out is not applicable; any other must be there and pass.
@@ -101,11 +101,26 @@ def _check(case: Case, latest: Path) -> tuple[dict[str, str], list[str]]:
         elif outcome is Outcome.SKIP and stage in ACCEPTANCE:
             problems.append(f"SKIP {stage}: nothing was compared: {judged.verdicts[0].reason}")
         else:
-            problems += _log_problems(latest / log_name(stage))
+            problems += _log_problems(latest / log_name(stage)) + _dated(case, mode, stage, latest)
         states[stage] = outcome.value
     if all(stage not in case.stages for stage in ACCEPTANCE):
         problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
     return states, problems
+
+
+def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
+    """Return what a stage's dumps were made with that the case now says otherwise."""
+    from tipchain.parity.names import dump_name
+    from tipchain.parity.preparation import dated
+    from tipchain.parity.record import load_record
+
+    recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
+    words = {"settings": "settings", "fake": "fake inputs"}
+    found = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
+    return [
+        f"{stage}: the dumps were made with other {words[name]} than {case.path.name} has now"
+        for name in found
+    ]
 
 
 def _log_problems(log: Path) -> list[str]:

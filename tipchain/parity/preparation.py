@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
@@ -126,10 +127,9 @@ class _Work:
     def _make(self, name: str, case: Case) -> tuple[str, Path | WeightFiles | None]:
         """Return the digest of what a stage uses, with the file or files where there are some."""
         if name == "settings":
-            return _settings_digest(case, self.mode), None
+            return settings_digest(case, self.mode), None
         if name == "fake":
-            sets = make_all_inputs(case)
-            arrays = {**sets.pop(""), **sets}
+            arrays = fake_arrays(case)
             path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
             save_record(path, arrays)
             return arrays_digest(dict(flatten(arrays))), path
@@ -138,6 +138,22 @@ class _Work:
             return weights.digest, weights
         folder = self.train_data if name == "train_data" else self.eval_data
         return _folder_digest(folder, case.data.set, self.mode), None
+
+
+def fake_arrays(case: Case) -> dict[str, Any]:
+    """Return the fake inputs by name; those of further shapes are dicts of their own."""
+    sets = make_all_inputs(case)
+    return {**sets.pop(""), **sets}
+
+
+def dated(case: Case, mode: Mode, stage: str, recorded: Mapping[str, str]) -> list[str]:
+    """Return which of the digests that a dump carries the case has outgrown: ``"settings"``, ``"fake"``."""
+    seen, found = case.for_stage(stage), []
+    if "settings" in recorded and recorded["settings"] != settings_digest(seen, mode):
+        found.append("settings")
+    if "fake" in recorded and recorded["fake"] != arrays_digest(dict(flatten(fake_arrays(seen)))):
+        found.append("fake")
+    return found
 
 
 def _folder_digest(folder: Path, data_set: str, mode: Mode) -> str:
@@ -152,7 +168,7 @@ def _folder_digest(folder: Path, data_set: str, mode: Mode) -> str:
         raise
 
 
-def _settings_digest(case: Case, mode: Mode) -> str:
+def settings_digest(case: Case, mode: Mode) -> str:
     """Return a SHA-256 of all that the case says about how its stages run."""
     settings = {name: getattr(case, name) for name in case.__slots__ if name not in NO_SETTINGS}
     return hashlib.sha256(repr((settings, case.epochs(mode), case.seeds(mode))).encode()).hexdigest()

@@ -126,7 +126,7 @@ def _judge_parameter(
         outcome, reason = Outcome.PASS, f"both: {form_of(left)} · max {diff.max_abs:.3g} · allowed {bound}"
     elif not _free_agree(left, right):
         outcome, reason = (
-            Outcome.SKIP,
+            Outcome.ERROR,
             ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
         )
     else:
