@@ -27,9 +27,10 @@ def both(values):
     return {prefix + key: value for prefix in ("", "train/") for key, value in values.items()}
 
 
-def judge(folder, change=None, *, rules=None, batches=(None, None)):
+def judge(folder, change=None, *, rules=None, batches=(None, None), noise=None):
     """Judge two equal dumps of both modes, in whose port ``change`` replaces values (None: leaves them out)."""
     arrays, tensors = both(LOSSES), both(TENSORS)
+    noises = {} if noise is None else both({"gradient_noise/w": np.array(noise)})
     for side, seen in zip(("torch", "paddle"), batches, strict=True):
         changes = change if side == "paddle" and change else {}
         mine = [
@@ -41,7 +42,10 @@ def judge(folder, change=None, *, rules=None, batches=(None, None)):
         )
         meta = {"side": side, "stage": "backward", "details": details}
         save_record(folder / dump_name("backward", side), mine[0], meta=meta)
-        save_file({k: np.asarray(v) for k, v in mine[1].items()}, folder / tensors_name("backward", side))
+        own = noises if side == "torch" else {}
+        save_file(
+            {k: np.asarray(v) for k, v in (mine[1] | own).items()}, folder / tensors_name("backward", side)
+        )
     return judge_stage("backward", folder, rules or Rules(own={}))
 
 
@@ -127,3 +131,33 @@ def test_equal_batches_are_said_to_be_equal(tmp_path):
 )  # fmt: skip
 def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
     assert words in failures(judge(tmp_path, batches=(BATCHES, batches)))["backward/batches"]
+
+
+@pytest.mark.parametrize(
+    ("noise", "change", "outcome", "words"),
+    [
+        (2e-3, {"gradient/w": np.array([0.505, -0.5])}, "PASS", "0.01 of the model's largest RMS, allowed 0.0001; torch's own moves by 0.004"),
+        (2e-3, {"gradient/w": np.array([0.507, -0.5])}, "FAIL", "allowed max <= 5.0001e-05"),
+        (2e-3, {"train/gradient/w": np.array([0.505, -0.5])}, "PASS", "torch's own moves by 0.004"),
+        (2e-3, {"gradient/w": np.array([np.nan, -0.5])}, "FAIL", "NaN"),
+        (2e-3, {"gradient/w": np.array([[0.5], [-0.5]])}, "FAIL", "shapes differ"),
+        (2e-3, {"parameter/w": np.array([1.0, 2.0 + 2e-6])}, "PASS", "0.02 of"),
+        (4e-3, {"parameter/w": np.array([1.0, 2.0 + 2.3e-6])}, "PASS", "torch's own moves by 0.008"),
+        (2e-3, {"parameter/w": np.array([1.0, 2.0 + 4e-6])}, "FAIL", "allowed 0.01"),
+        (2e-3, {"buffer/bn.running_mean": np.array([0.1, 0.2001])}, "FAIL", "not close"),
+        (0.1, {"gradient/w": np.array([0.6, -0.5])}, "SKIP", "rounding leaves nothing to tell"),
+        (0.1, {"gradient/w": np.array([0.50001, -0.5])}, "PASS", "max 1e-05"),
+        (np.nan, {"gradient/w": np.array([0.505, -0.5])}, "FAIL", "not close"),
+    ],
+)  # fmt: skip
+def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise, change, outcome, words):
+    judgement = judge(tmp_path, change, noise=noise)
+    (subject,) = (f"backward/{key}" for key in change)
+    found = {one.subject: one for one in judgement.verdicts}
+    assert found[subject].outcome.value == outcome
+    assert words in found[subject].reason
+    assert [one for one in found if found[one].outcome.value != "PASS"] == (
+        [] if outcome == "PASS" else [subject]
+    )
+    by_rounding = "torch's own" in found[subject].reason
+    assert any("judged by torch's own rounding" in note for note in judgement.notes) is by_rounding

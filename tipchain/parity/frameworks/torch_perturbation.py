@@ -13,7 +13,7 @@ def perturb(model: Any, ulps: int, number: int) -> None:
 
     Args:
         model: the module, changed in place.
-        ulps: the distance.
+        ulps: the distance, in float32's units whatever the parameters are kept in.
         number: which of the perturbations; every odd one is the mirror image of the one before.
     """
     generator = np.random.default_rng(number // 2)
@@ -24,5 +24,6 @@ def perturb(model: Any, ulps: int, number: int) -> None:
                 continue
             coins = generator.integers(0, 2, tuple(parameter.shape), dtype=np.int8)
             signs = torch.from_numpy(2 * np.asarray(coins) - 1).to(parameter.device, parameter.dtype)
-            unit = torch.nextafter(parameter.abs(), torch.full_like(parameter, torch.inf)) - parameter.abs()
-            parameter.add_(distance * signs * unit)
+            size = parameter.abs().float()
+            unit = torch.nextafter(size, torch.full_like(size, torch.inf)) - size
+            parameter.add_(distance * signs * unit.to(parameter.dtype))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from tipchain.parity.envelope import ULPS
 from tipchain.parity.frameworks.base import Array, scalar
 from tipchain.parity.settings.backward import DOUBLE, TRAIN
 from tipchain.parity.stages.batch_log import BatchLog
 from tipchain.parity.stages.bench import Bench, Recording
+
+NOISE_RUNS = 4
+"""Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
 
 def record(bench: Bench) -> Recording:
@@ -36,8 +40,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     """Return losses and rates, then gradients, parameters and buffers, of one mode."""
     settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
     model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
-    wide = settings.dtype == DOUBLE
-    if wide:
+    if settings.dtype == DOUBLE:
         model, criterion = framework.widened(model), framework.widened(criterion)
     if mode == TRAIN:
         framework.watch_variances(model)
@@ -46,7 +49,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     losses: dict[str, Array] = {}
     rates: dict[str, Array] = {}
     tensors: dict[str, Array] = {}
-    with framework.dropout(None), framework.double_precision() if wide else nullcontext():
+    with _surroundings(bench):
         for number, (images, label) in enumerate(_inputs(bench, log)):
             rates[f"lr_{number}"] = np.array([trainer.learning_rate()])
             loss = criterion(model(*images), label)
@@ -60,7 +63,42 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
         tensors[f"parameter/{name}"] = value
         tensors[f"update_rms/{name}"] = np.array(_rms(value, before.pop(name)))
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
+    if framework.name == "torch":
+        tensors |= _gradient_noise(bench, model, criterion, tensors)
     return {**losses, **rates}, tensors
+
+
+def _gradient_noise(
+    bench: Bench, model: Any, criterion: Any, tensors: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return by how much each first gradient moves at most where the weights start a little apart.
+
+    A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
+    """
+    from tipchain.parity.frameworks.torch_perturbation import perturb
+
+    framework, names = bench.framework, bench.case.weights.names
+    noise: dict[str, Array] = {}
+    images, label = next(_inputs(bench, None))
+    for number in range(NOISE_RUNS):
+        bench.restore(model)
+        perturb(model, ULPS, number)
+        model.zero_grad()
+        with _surroundings(bench):
+            criterion(model(*images), label).backward()
+        for name, value in framework.gradients(model, names):
+            moved = np.abs(np.subtract(value, tensors[f"gradient/{name}"])).max(initial=0)
+            key = f"gradient_noise/{name}"
+            noise[key] = np.array(max(float(noise.get(key, 0.0)), float(moved)))
+    return noise
+
+
+@contextmanager
+def _surroundings(bench: Bench) -> Iterator[None]:
+    """Switch dropout off, and make float64 the default where the stage asks for it."""
+    wide = bench.case.backward.dtype == DOUBLE
+    with bench.framework.dropout(None), bench.framework.double_precision() if wide else nullcontext():
+        yield
 
 
 def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
