@@ -36,8 +36,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the properties be both: short every time, long at night."""
+    """Let the properties be both, short every time and long at night; leave out what is for the night alone."""
     for item in items if profile(config) == "nightly" else ():
         if item.path.name == PROPERTIES:
             item.add_marker(pytest.mark.nightly)
             item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
+    if "nightly" not in str(config.getoption("markexpr")):
+        _leave_out(config, items, [item for item in items if item.get_closest_marker("nightly")])
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytest.Item]) -> None:
+    """Take ``some`` out of ``items``; pytest's summary counts them as deselected."""
+    config.hook.pytest_deselected(items=some)
+    items[:] = [item for item in items if item not in some]
