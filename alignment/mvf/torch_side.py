@@ -300,7 +300,9 @@ class RawFrames(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
             )  # fmt: skip
         self.samples: list[tuple[str, int, int]] = []
         for number, line in enumerate(lists[0].read_text().splitlines(), 1):
-            match = re.fullmatch(r"(\S+) ([1-9]\d*) (\d+)", line)
+            match = re.fullmatch(r"(\S+)\s+([1-9]\d*)\s+(\d+)", line.strip())
+            if match is None and not line.strip():
+                continue
             if match is None:
                 raise DataError(
                     "is no video", file=lists[0], line=number, found=line, expected="NAME FRAMES LABEL"
