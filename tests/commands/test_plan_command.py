@@ -213,11 +213,11 @@ def test_the_shipped_file_plans_in_every_mode(mode, capsys):
     steps = [command["step"] for command in commands]
     assert captured.err == ""
     assert steps.count("infer") <= 4
-    assert steps.count("align") == (3 if mode == "whole_infer" else 5)
+    assert steps.count("align") == (4 if mode == "whole_infer" else 6)
     assert steps.count("train") == (mode != "whole_infer")
     epochs = {word for command in commands for word in command["argv"] if word.startswith("--epochs")}
     assert (
-        epochs == {"lite": {"--epochs=1"}, "whol": {"--epochs=3"}}[mode[:4]]
+        epochs == {"lite": {"--epochs=1"}, "whol": {"--epochs=2"}}[mode[:4]]
         if "train" in mode
         else not epochs
     )
