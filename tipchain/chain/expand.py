@@ -11,6 +11,9 @@ from tipchain.chain.untrained import Untrained
 from tipchain.devices import parse_device
 from tipchain.stage_table import INFO, SCRIPTS
 
+LONGEST_ID = 40
+"""Letters of an alignment command's id."""
+
 
 def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan:
     """Return the commands of ``spec``; alignment first, then each leg's train, eval, export and inference."""
@@ -69,7 +72,7 @@ class _Expander(Training, Untrained):
             gpus = (device.partition(":")[2],) if device != "cpu" else ()
             self.add(
                 Command(
-                    id="+".join(names),
+                    id=_short("+".join(names), names),
                     step="align",
                     argv=argv,
                     on_gpu=device != "cpu",
@@ -90,3 +93,8 @@ def needs_training(step: str) -> bool:
     """Tell whether a step, a script's number or a stage's name, makes sense only in modes that train."""
     _, stages = SCRIPTS.get(step, ("", (step,)))
     return all(INFO[stage].trains for stage in stages)
+
+
+def _short(text: str, names: tuple[str, ...]) -> str:
+    """Return ``text``, all names, where it fits into a line of a table, else the first and how many more."""
+    return text if len(text) <= LONGEST_ID else f"{names[0]}+{len(names) - 1}"
