@@ -282,3 +282,13 @@ def test_equal_metrics_of_nan_outputs_fail(tmp_path, nans):
     ]
     found = outcomes(judge_stage("metric", dump_with_meta(tmp_path, "metric", *metas), PLAIN))
     assert found == {"metric/acc_top1": "PASS", "metric/outputs": "FAIL"}
+
+
+def test_no_known_deviation_covers_the_metrics_of_nan(tmp_path):
+    arrays = {"acc_top1": np.array([50.0])}
+    dump(tmp_path, "metric", arrays, arrays, {"torch": {}, "paddle": {"details": {"nan": 3}}})
+    known = (KnownDeviation(subject="metric/outputs", reason="an op differs"),)
+    judgement = judge_stage("metric", tmp_path, Rules(own={}, deviations=known))
+    (verdict,) = (one for one in judgement.verdicts if one.subject == "metric/outputs")
+    assert verdict.outcome is Outcome.FAIL
+    assert "no known deviation covers NaN" in verdict.reason

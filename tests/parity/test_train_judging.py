@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tipchain.outcome import Outcome
+from tipchain.parity.case_types import KnownDeviation
 from tipchain.parity.names import dump_name, tensors_name
 from tipchain.parity.record import save_record
 from tipchain.parity.stage_judge import Rules, judge_stage
@@ -147,3 +148,20 @@ def test_without_scipy_the_seeds_are_an_error_with_the_way_out(tmp_path, monkeyp
     assert found["train/seeds/acc_top1"].outcome is Outcome.ERROR
     assert "pip install 'tipchain[stats]'" in found["train/seeds/acc_top1"].reason
     assert found["train/loss_curve"].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("subject", "changes"),
+    [
+        ("train/loss_curve", {"loss": [2.0, 1.9, np.nan]}),
+        ("train/seeds/acc_top1", {"seeds/acc_top1": [80.0, np.inf, 80.0]}),
+    ],
+)
+def test_no_known_deviation_covers_what_is_not_finite(tmp_path, subject, changes):
+    both = {"seeds/acc_top1": [80.0, 80.5, 79.5]}
+    folder = write(tmp_path, reference(**both), {**port(**both), **changes})
+    found, _ = judged(
+        folder, Rules(own={}, deviations=(KnownDeviation(subject=subject, reason="an op differs"),))
+    )
+    assert found[subject].outcome is Outcome.FAIL
+    assert "no known deviation covers NaN" in found[subject].reason

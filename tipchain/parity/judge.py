@@ -32,12 +32,14 @@ class Verdict:
         subject: ``stage/key``, or the bare key outside a stage.
         reason: one sentence; for a FAIL it holds the worst index and both values.
         diff: the facts it rests on; None where there was nothing to compare.
+        finite: False where it rests on NaN or Inf that no ``diff`` tells of.
     """
 
     outcome: Outcome
     subject: str
     reason: str
     diff: TensorDiff | None = None
+    finite: bool = True
 
 
 def compare(

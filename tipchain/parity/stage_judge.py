@@ -132,7 +132,7 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
         if deviation.subject != verdict.subject:
             continue
         if verdict.outcome is Outcome.FAIL:
-            if verdict.diff is not None and verdict.diff.size and not isfinite(verdict.diff.max_abs):
+            if not _is_finite(verdict):
                 return replace(verdict, reason=f"{verdict.reason}; no known deviation covers NaN or Inf")
             return replace(
                 verdict,
@@ -143,6 +143,11 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
             reason = f"the known deviation is gone: {deviation.reason}; remove it from known_deviations"
             return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     return verdict
+
+
+def _is_finite(verdict: Verdict) -> bool:
+    diff = verdict.diff
+    return verdict.finite and (diff is None or not diff.size or isfinite(diff.max_abs))
 
 
 def _lost_deviations(

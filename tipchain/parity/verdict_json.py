@@ -21,6 +21,7 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "outcome": verdict.outcome.value,
             "subject": verdict.subject,
             "reason": verdict.reason,
+            "finite": verdict.finite,
             "diff": None
             if verdict.diff is None
             else {name: _encode(value) for name, value in asdict(verdict.diff).items()},
@@ -37,6 +38,7 @@ def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
             subject=item["subject"],
             reason=item["reason"],
             diff=None if item["diff"] is None else _parse_diff(item["diff"]),
+            finite=item.get("finite", True),
         )
         for item in documents
     ]

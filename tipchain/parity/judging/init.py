@@ -118,7 +118,7 @@ def _mismatch(
     name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]
 ) -> Verdict | None:
     """Return the verdict about a parameter that cannot be compared, or None."""
-    reason = ""
+    reason, finite = "", True
     if name not in actual:
         reason = "missing in the port"
     elif name not in expected:
@@ -129,7 +129,8 @@ def _mismatch(
         return Verdict(outcome=Outcome.ERROR, subject=name, reason=reason)
     else:
         reason = _other_kind(expected[name], actual[name])
-    return Verdict(outcome=Outcome.FAIL, subject=name, reason=reason) if reason else None
+        finite = expected[name].finite and actual[name].finite
+    return Verdict(outcome=Outcome.FAIL, subject=name, reason=reason, finite=finite) if reason else None
 
 
 def _other_kind(left: _Parameter, right: _Parameter) -> str:

@@ -56,7 +56,7 @@ def judge_details(dumps: Dumps) -> Judged:
     nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
     verdicts = [
         Verdict(outcome=Outcome.FAIL, subject=f"{stage}/outputs",
-                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing")
+                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing", finite=False)
         for side, count in nan.items()
     ]  # fmt: skip
     verdicts += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def _judge_parameter(
     strange = [side for side, one in (("reference", left), ("port", right)) if not one.usable]
     if strange:
         reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
-        return _verdict(Outcome.FAIL, label, reason), rule
+        return replace(_verdict(Outcome.FAIL, label, reason), finite=False), rule
     bounds = _bounds(left, rule)
     apart = np.abs(left.decay - right.decay).max(axis=2)
     shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)

@@ -59,8 +59,8 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
 
 
 def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: float) -> Verdict:
-    def verdict(outcome: Outcome, reason: str) -> Verdict:
-        return Verdict(outcome=outcome, subject=CURVE, reason=reason)
+    def verdict(outcome: Outcome, reason: str, *, finite: bool = True) -> Verdict:
+        return Verdict(outcome=outcome, subject=CURVE, reason=reason, finite=finite)
 
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
     if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
@@ -73,7 +73,8 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
         return verdict(Outcome.ERROR, useless)
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
-        return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor))
+        finite = bool(np.isfinite(port).all())
+        return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor), finite=finite)
     if curve.told < LEAST:
         reason = (
             f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
@@ -131,7 +132,7 @@ def _judge_seeds(
 def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
     if not np.isfinite([*runs[0], *runs[1]]).all():
         reason = f"a metric is not finite: expected {runs[0]}, actual {runs[1]}"
-        return Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)
+        return Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason, finite=False)
     step = grid_step([*runs[0], *runs[1]], samples)
     try:
         found = judge_runs(*runs, margin, step=step)

@@ -140,7 +140,7 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
     quantities, verdicts = [], []
     for name in [*left, *(name for name in right if name not in left)]:
-        reason, outcome = "", Outcome.FAIL
+        reason, outcome, finite = "", Outcome.FAIL, True
         if name not in right:
             reason = "drawn by the reference alone"
         elif name not in left:
@@ -149,10 +149,10 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
         elif not left[name].size or not right[name].size:
             reason, outcome = "nothing was compared: no draws", Outcome.ERROR
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
-            reason = "NaN or Inf among the draws"
+            reason, finite = "NaN or Inf among the draws", False
         if reason:
             subject = f"{dumps.stage}/{name}"
-            verdicts.append(Verdict(outcome=outcome, subject=subject, reason=reason))
+            verdicts.append(Verdict(outcome=outcome, subject=subject, reason=reason, finite=finite))
             continue
         pair = _without_rounding(left[name], right[name])
         if name.startswith("pixels/"):
