@@ -68,7 +68,7 @@ def match_models(torch_model: Any, paddle_model: Any, names: Mapping[str, str] |
     ties = _ties(torch_model)
     if not _left(torch, paddle, ties):
         return _match(torch, paddle, ties, names)
-    opened = _to_open(torch, paddle)
+    opened = to_open(torch, paddle)
     if opened:
         paddle = paddle_layers(paddle_model, names, opened)
     settled = {**_across_kinds(torch, paddle), **names}
@@ -231,7 +231,7 @@ def _across_kinds(torch: Iterable[LayerTensors], paddle: Iterable[LayerTensors])
     }
 
 
-def _to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> frozenset[str]:
+def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> frozenset[str]:
     """Return the paths of Paddle's packed layers for which torch has single layers."""
     kinds = {layer.kind for layer in torch}
     at = {(layer.path, layer.kind) for layer in torch}

@@ -1,0 +1,101 @@
+"""How far two tensors of two frameworks are apart, whatever the order of their axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Axes = tuple[int, ...]
+MOST_AXES = 6
+
+
+def rms(array: Array) -> float:
+    """Return the root of the mean square, in float64; 0 for an empty array, inf where it is not finite."""
+    if not array.size:
+        return 0.0
+    flat = np.asarray(array, np.float64).reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.sqrt(np.dot(flat, flat) / flat.size))
+    return found if np.isfinite(found) else inf
+
+
+def distance(expected: Array, actual: Array) -> float:
+    """Return the RMS of the difference of two arrays of one shape; inf where NaN or Inf do not stand alike."""
+    if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
+        return rms((expected != actual).astype(np.float64))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.asarray(actual, np.float64) - np.asarray(expected, np.float64)
+        if not np.isfinite(apart).all():
+            odd = ~np.isfinite(apart)
+            same = np.array_equal(np.asarray(expected)[odd], np.asarray(actual)[odd], equal_nan=True)
+            if not same:
+                return inf
+            apart[odd] = 0
+    return rms(apart)
+
+
+def relative(expected: Array, actual: Array) -> float:
+    """Return `distance` over the RMS of what is expected; of zeros anything else is inf away."""
+    apart = distance(expected, actual)
+    if not apart:
+        return 0.0
+    finite = np.asarray(expected)[np.isfinite(expected)] if expected.dtype.kind == "f" else expected
+    scale = rms(finite)
+    return apart / scale if scale else inf
+
+
+def arrange(expected: Array, actual: Array) -> Axes | None:
+    """Return the order of ``expected``'s axes in which it has the shape of ``actual`` and is closest to it.
+
+    Returns:
+        None where no order gives the shape.
+    """
+    if expected.shape == actual.shape:
+        return tuple(range(expected.ndim))
+    found = list(_orders(expected.shape, actual.shape))
+    if len(found) <= 1:
+        return found[0] if found else None
+    return min(found, key=lambda axes: distance(expected.transpose(axes), actual))
+
+
+def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+    if sorted(shape) != sorted(wanted) or len(shape) > MOST_AXES:
+        return
+    for axes in permutations(range(len(shape))):
+        if tuple(shape[axis] for axis in axes) == wanted:
+            yield axes
+
+
+class Sketch:
+    """A few numbers about an array that do not depend on the order of its elements."""
+
+    def __init__(self, array: Array) -> None:
+        values = np.asarray(array, np.float64).reshape(-1)
+        self.size = values.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.numbers = (
+                np.array(
+                    [
+                        values.min(),
+                        values.max(),
+                        values.sum() / values.size,
+                        np.dot(values, values) / values.size,
+                    ]
+                )
+                if values.size
+                else np.zeros(4)
+            )
+
+    def close(self, other: Sketch, tolerance: float) -> bool:
+        """Tell whether both may be of the same values; NaN is close to nothing."""
+        if self.size != other.size:
+            return False
+        scale = np.sqrt(max(self.numbers[3], other.numbers[3]))
+        apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, 1e-300)])
+        return bool((apart <= tolerance * scale).all())

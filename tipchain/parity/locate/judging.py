@@ -1,0 +1,365 @@
+"""Each pair of calls judged by itself: the port's layer is given what the reference's was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.locate.differences import Axes, arrange, relative
+from tipchain.parity.locate.glue import culprit, culprit_of_output
+from tipchain.parity.locate.matching import CallPair, Matching
+from tipchain.parity.locate.replay import Replayed, parameter_gradients, replay, rounded
+from tipchain.parity.locate.runs import Run
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call, Value
+from tipchain.parity.locate.verdicts import (
+    EXACT,
+    Closeness,
+    Direction,
+    LayerVerdict,
+    Measured,
+    classify,
+    effective_bits,
+    measure,
+    ratio,
+)
+
+Array = npt.NDArray[Any]
+AGREE = 1e-9
+"""Relative difference up to which tensors of two float64 runs are the same."""
+SPREAD = 100.0
+"""How much a later layer may enlarge what an earlier one of the same function was off in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Copies of one model's layers in both precisions, by path."""
+
+    side: LiveSide
+    single: Mapping[str, Any]
+    double: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A tensor of the reference's call and the port's: their numbers, and the order of axes that the port has."""
+
+    ours: int
+    theirs: int
+    axes: Axes
+
+
+@dataclass(slots=True, kw_only=True)
+class PairJudge:
+    """Judges the pairs of a matching, forward and backward."""
+
+    models: tuple[Models, Models]
+    runs: tuple[Run, Run]
+    matching: Matching
+    store: Store
+    seed: int
+    _noise: float = AGREE
+    _gradients: dict[int, float] = field(default_factory=dict)
+
+    def judge(self) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+        for pair in self.matching.pairs:  # before replays overwrite them
+            self._gradients[pair.port.number] = self._parameters_apart(pair)
+        forward: list[LayerVerdict] = []
+        backward: list[LayerVerdict] = []
+        clean = True
+        for pair in self.matching.pairs:
+            inputs, outputs = (
+                self._links(pair.reference.inputs, pair.port.inputs),
+                self._links(pair.reference.outputs, pair.port.outputs),
+            )
+            inherited = self._apart(pair.reference.inputs, pair.port.inputs, inputs)
+            if clean and inherited > self._noise:
+                forward.append(self._glue(pair, inputs, inherited))
+                clean = False
+            verdicts = self._judge_pair(pair, inputs, outputs, inherited)
+            if pair.whole:
+                verdicts = [_less_inside(one, (*forward, *backward)) for one in verdicts]
+            forward.append(verdicts[0])
+            backward += verdicts[1:]
+            clean = clean and self._apart(pair.reference.outputs, pair.port.outputs, outputs) <= self._noise
+        apart = max(self.outputs_apart(), default=0.0)
+        if clean and apart > self._noise:
+            forward.append(self._glue_at_end(apart))
+        return (*forward, *reversed(backward))
+
+    def outputs_apart(self) -> tuple[float, ...]:
+        """Return how far the models' outputs are apart in float64, relative RMS."""
+        one, other = (run.trace.calls[0].outputs for run in self.runs)
+        return tuple(self._between(a, b, None) for a, b in zip(one, other, strict=False)) + (inf,) * abs(
+            len(one) - len(other)
+        )
+
+    def _judge_pair(
+        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdict about forward and, where there are gradients, that about backward."""
+        if not outputs:
+            shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
+            reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
+            closeness = Closeness.DIFFERS if inherited <= self._noise else Closeness.NOT_COMPARABLE
+            return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
+        given = rounded(self.store.get(value.stored) for value in pair.reference.inputs)
+        theirs = self._given(pair, inputs, given)
+        if theirs is None:
+            reason = "its arguments are other tensors than the reference's"
+            return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
+        cotangents = self._cotangents(pair, outputs)
+        agrees = inherited <= self._noise
+        ours = self._replay(0, pair.reference, given, cotangents[0], double=True)
+        fast = (
+            (None, None)
+            if pair.whole
+            else (
+                self._replay(0, pair.reference, given, cotangents[0], double=False),
+                self._replay(1, pair.port, theirs, cotangents[1], double=False),
+            )
+        )
+        exact = None if agrees else self._replay(1, pair.port, theirs, cotangents[1], double=True)
+        measured = []
+        for link in outputs:
+            known: Array | float | None
+            if exact is None:
+                known = self._between(
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
+                )
+            else:
+                known = _back(exact.outputs[link.theirs], link.axes)
+            measured.append(
+                measure(
+                    f"output {pair.port.output_names[link.theirs]}",
+                    ours.outputs[link.ours],
+                    None if fast[0] is None else fast[0].outputs[link.ours],
+                    None if fast[1] is None else _back(fast[1].outputs[link.theirs], link.axes),
+                    known,
+                )
+            )
+        forward = self._decide(pair, "forward", inherited, measured)
+        if not forward.at_fault:
+            self._noise = max(self._noise, SPREAD * max((one.exact or 0.0 for one in measured), default=0.0))
+        if not any(one is not None for one in cotangents[0]):
+            return [forward]
+        if exact is None and not self._gradients_agree(pair, inputs, outputs):
+            exact = self._replay(1, pair.port, theirs, cotangents[1], double=True)
+        found = list(_gradients(pair, inputs, ours, fast, exact))
+        inherited = max(
+            (
+                self._gradients_apart(
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
+                )
+                for link in outputs
+            ),
+            default=0.0,
+        )
+        return [forward, self._decide(pair, "backward", inherited, found)] if found else [forward]
+
+    def _decide(
+        self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
+    ) -> LayerVerdict:
+        closeness, worst = classify(measured)
+        return self._verdict(pair, direction, inherited, closeness, worst, _reason(closeness, worst))
+
+    def _verdict(
+        self, pair: CallPair, direction: Direction, inherited: float, closeness: Closeness, worst: Measured | None,
+        reason: str,
+    ) -> LayerVerdict:  # fmt: skip
+        own = None if worst is None else worst.exact if worst.port is None else worst.port
+        return LayerVerdict(
+            reference_path=pair.reference.path, port_path=pair.port.path, reference_type=pair.reference.type,
+            port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
+            ratio=None if worst is None else ratio(worst), closeness=closeness, method="float64", reason=reason,
+        )  # fmt: skip
+
+    def _glue(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
+        """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
+        worst = max(
+            links, default=None, key=lambda link: self._between(
+                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
+            ),
+        )  # fmt: skip
+        ours = culprit(self.runs[0].trace, pair.reference, 0 if worst is None else worst.ours)
+        theirs = culprit(self.runs[1].trace, pair.port, 0 if worst is None else worst.theirs)
+        return self._code(ours, theirs, apart, f"gives {pair.port.path or 'the model'} something else")
+
+    def _glue_at_end(self, apart: float) -> LayerVerdict:
+        ours, theirs = (culprit_of_output(run.trace) for run in self.runs)
+        return self._code(ours, theirs, apart, "makes another output")
+
+    def _code(self, ours: Call, theirs: Call, apart: float, what: str) -> LayerVerdict:
+        return LayerVerdict(
+            reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
+            turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
+            method="float64", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
+        )  # fmt: skip
+
+    def _links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
+        """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
+        found, free = [], list(range(len(theirs)))
+        for number, value in enumerate(ours):
+            for other in free:
+                axes = self._axes(value, theirs[other])
+                if axes is not None:
+                    found.append(Link(number, other, axes))
+                    free.remove(other)
+                    break
+        return found
+
+    def _axes(self, one: Value, other: Value) -> Axes | None:
+        if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
+            return None
+        return arrange(self.store.get(one.stored), self.store.get(other.stored))
+
+    def _apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
+        if ours and theirs and not links:
+            return inf
+        return max(
+            (self._between(ours[link.ours], theirs[link.theirs], link.axes) for link in links), default=0.0
+        )
+
+    def _between(self, one: Value, other: Value, axes: Axes | None) -> float:
+        expected, actual = self.store.get(one.stored), self.store.get(other.stored)
+        axes = axes if axes is not None else arrange(expected, actual)
+        return inf if axes is None else relative(expected.transpose(axes), actual)
+
+    def _gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
+        if one.gradient is None or other.gradient is None:
+            return 0.0 if one.gradient is other.gradient else inf
+        return relative(self.store.get(one.gradient).transpose(axes), self.store.get(other.gradient))
+
+    def _gradients_agree(self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]) -> bool:
+        """Tell whether the whole runs' gradients around a layer, and of its parameters, are the same."""
+        around = [
+            self._gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
+            for links, ours, theirs in (
+                (inputs, pair.reference.inputs, pair.port.inputs),
+                (outputs, pair.reference.outputs, pair.port.outputs),
+            )
+            for link in links
+        ]
+        return max([*around, self._gradients[pair.port.number]]) <= EXACT
+
+    def _parameters_apart(self, pair: CallPair) -> float:
+        """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest."""
+        found = [
+            parameter_gradients(one.side, one.double[call.path])
+            for one, call in zip(self.models, (pair.reference, pair.port), strict=True)
+        ]
+        if found[0] is None or found[1] is None:
+            return 0.0
+        shared = [name for name in found[0] if name in found[1]]
+        return max((_relative(found[0][name], found[1][name]) for name in shared), default=0.0)
+
+    def _given(self, pair: CallPair, links: Sequence[Link], given: Sequence[Array]) -> list[Array] | None:
+        """Return what the port's layer is to be given: the reference's tensors, its own where there is no other."""
+        by_number = {link.theirs: given[link.ours].transpose(link.axes) for link in links}
+        if pair.reference.inputs and pair.port.inputs and not links:
+            return None
+        return [
+            by_number[number] if number in by_number else rounded([self.store.get(value.stored)])[0]
+            for number, value in enumerate(pair.port.inputs)
+        ]
+
+    def _cotangents(
+        self, pair: CallPair, links: Sequence[Link]
+    ) -> tuple[list[Array | None], list[Array | None]]:
+        ours: list[Array | None] = [None] * len(pair.reference.outputs)
+        theirs: list[Array | None] = [None] * len(pair.port.outputs)
+        for link in links:
+            gradient = pair.reference.outputs[link.ours].gradient
+            if gradient is not None:
+                ours[link.ours] = rounded([self.store.get(gradient)])[0]
+                theirs[link.theirs] = rounded([self.store.get(gradient)])[0].transpose(link.axes)
+        return ours, theirs
+
+    def _replay(
+        self,
+        number: int,
+        call: Call,
+        given: Sequence[Array],
+        cotangents: Sequence[Array | None],
+        *,
+        double: bool,
+    ) -> Replayed:
+        models = self.models[number]
+        layer = (models.double if double else models.single)[call.path]
+        return replay(models.side, layer, call, given, cotangents, double=double, seed=self.seed)
+
+
+def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
+    """Return the verdict about a container; what is at fault inside it says nothing about its own code."""
+    path = verdict.port_path
+    inside = (
+        one.port_path
+        for one in others
+        if one.at_fault and (not path or f"{one.port_path}.".startswith(f"{path}."))
+    )
+    found = next(inside, None)
+    if found is None or not verdict.at_fault:
+        return verdict
+    reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def _back(array: Array, axes: Axes) -> Array:
+    """Return the port's array with its axes in the reference's order."""
+    return array.transpose(np.argsort(axes)) if len(axes) == array.ndim else array
+
+
+def _relative(expected: Array, actual: Array) -> float:
+    return relative(expected, actual) if expected.shape == actual.shape else inf
+
+
+def _gradients(
+    pair: CallPair, inputs: Sequence[Link], ours: Replayed, fast: tuple[Replayed | None, Replayed | None],
+    exact: Replayed | None,
+) -> Iterator[Measured]:  # fmt: skip
+    """Measure the gradients of a layer's inputs and parameters; without ``exact`` they are known to agree."""
+    for link in inputs:
+        truth = ours.inputs[link.ours]
+        port = None if fast[1] is None else fast[1].inputs[link.theirs]
+        double = None if exact is None else exact.inputs[link.theirs]
+        if truth is None or (port is None and double is None):
+            continue
+        yield measure(
+            f"gradient of input {pair.port.input_names[link.theirs]}", truth,
+            None if fast[0] is None else fast[0].inputs[link.ours],
+            None if port is None else _back(port, link.axes),
+            0.0 if exact is None else None if double is None else _back(double, link.axes),
+        )  # fmt: skip
+    for name, truth in (ours.parameters or {}).items():
+        port = None if fast[1] is None else (fast[1].parameters or {}).get(name)
+        double = None if exact is None else (exact.parameters or {}).get(name)
+        if port is None and double is None:
+            continue
+        yield measure(
+            f"gradient of {name}", truth, None if fast[0] is None else (fast[0].parameters or {}).get(name), port,
+            0.0 if exact is None else double,
+        )  # fmt: skip
+
+
+def _reason(closeness: Closeness, worst: Measured | None) -> str:
+    if worst is None:
+        return "nothing was compared"
+    if closeness is Closeness.DIFFERS:
+        told = (
+            f"relative {worst.exact:.3g} in float64"
+            if worst.exact is not None
+            else f"relative {worst.port:.3g}"
+        )
+        return f"{worst.what} differs: {told}"
+    if closeness is Closeness.LOWER_PRECISION and worst.port is not None:
+        return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"
+    if closeness is Closeness.BITWISE:
+        return "the same bits"
+    return f"{worst.what} is as close as rounding allows"

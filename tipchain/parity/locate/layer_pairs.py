@@ -1,0 +1,149 @@
+"""Which layer that holds parameters is which of the port: by name, by values, then by structure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.conversion.layouts import LayerTensors, Slot
+from tipchain.conversion.matching import to_open
+from tipchain.conversion.paddle_side import paddle_layers
+from tipchain.conversion.structure import match_by_structure
+from tipchain.conversion.torch_side import torch_layers
+from tipchain.conversion.units import paddle_units, torch_units
+from tipchain.layer_types import OWN_KIND
+from tipchain.torch_weights import array_of
+
+Array = npt.NDArray[Any]
+Print = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPair:
+    """Two layers that belong together.
+
+    Attributes:
+        reference: the path in torch's model.
+        port: the path in Paddle's.
+        evidence: ``"name"``, ``"values"`` or ``"structure"``.
+    """
+
+    reference: str
+    port: str
+    evidence: str
+
+
+def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+    """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
+
+    What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
+    hold the same values, in whatever order (a transposed or permuted weight does); then what shapes and order
+    of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
+    is not paired: nothing is guessed.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        names: Paddle's path by torch's, of layers or of tensors.
+    """
+    names = names or {}
+    ours, theirs = torch_layers(reference), paddle_layers(port, names)
+    opened = to_open(ours, theirs)
+    if opened:
+        theirs = paddle_layers(port, names, opened)
+    rest = _Rest(ours, theirs)
+    rest.take(_by_structure(rest, names, named=True), "name")
+    rest.take(_by_values(rest, reference), "values")
+    rest.take(_by_structure(rest, names, named=False), "structure")
+    rest.take(_by_path(rest), "name")
+    order = {layer.path: number for number, layer in enumerate(ours)}
+    return sorted(rest.found, key=lambda pair: order[pair.reference])
+
+
+class _Rest:
+    """What is not paired yet."""
+
+    def __init__(self, ours: Sequence[LayerTensors], theirs: Sequence[LayerTensors]) -> None:
+        self.ours = {layer.path: layer for layer in ours}
+        self.theirs = {layer.path: layer for layer in theirs}
+        self.found: list[LayerPair] = []
+
+    def take(self, pairs: Iterator[tuple[str, str]], evidence: str) -> None:
+        """Pair what ``pairs`` names, as far as it is left."""
+        for ours, theirs in list(pairs):
+            if ours in self.ours and theirs in self.theirs:
+                del self.ours[ours], self.theirs[theirs]
+                self.found.append(LayerPair(reference=ours, port=theirs, evidence=evidence))
+
+
+def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iterator[tuple[str, str]]:
+    """Yield what names decide, or else what kinds, shapes and order do."""
+    ours, theirs = list(rest.ours.values()), list(rest.theirs.values())
+    found = match_by_structure(torch_units(ours, names, {}, {}), paddle_units(theirs, {}))
+    for unit, port in found.pairs:
+        if (unit.path == port.torch_path or unit.given) == named:
+            yield _layer_of(unit, rest.ours), _layer_of(port, rest.theirs)
+
+
+def _layer_of(unit: Any, layers: Mapping[str, LayerTensors]) -> str:
+    """Return the path of the layer that a unit is, or whose tensor it is."""
+    path: str = unit.path
+    return path.rpartition(".")[0] if unit.kind == OWN_KIND and path not in layers else path
+
+
+def _by_values(rest: _Rest, reference: Any) -> Iterator[tuple[str, str]]:
+    """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
+    state = reference.state_dict()
+    prints: list[dict[Hashable, list[str]]] = []
+    for side, layers in enumerate((rest.ours, rest.theirs)):
+        found: dict[Hashable, list[str]] = defaultdict(list)
+        for path, layer in layers.items():
+            slots = [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
+            told = {
+                (slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots
+            }
+            if any(values[1] for _, values in told):
+                found[layer.kind, frozenset(told)].append(path)
+        prints.append(found)
+    for key, paths in prints[0].items():
+        if len(paths) == 1 and len(prints[1].get(key, ())) == 1:
+            yield paths[0], prints[1][key][0]
+
+
+def _slot_print(slot: Slot, state: Mapping[str, Any] | None = None) -> Print:
+    arrays = (
+        [array_of(state[slot.name])] if state is not None else [part.tensor.numpy() for part in slot.parts]
+    )
+    prints = [print_of(array) for array in arrays]
+    return (
+        sum(one[0] for one in prints),
+        sum(one[1] for one in prints) % 2**64,
+        sum(one[2] for one in prints) % 2**64,
+    )
+
+
+def print_of(array: Array) -> Print:
+    """Return a number of elements and two sums over their bits, alike for the same values in whatever order.
+
+    An array whose elements are all equal (a bias of zeros) says nothing: its sums are 0.
+    """
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if not flat.size or (flat == flat[0]).all():
+        return flat.size, 0, 0
+    bits = flat.view(f"u{flat.dtype.itemsize}").astype(np.uint64)
+    mixed = bits * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return flat.size, int(bits.sum(dtype=np.uint64)), int(mixed.sum(dtype=np.uint64))
+
+
+def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
+    """Yield layers of one name and kind, whatever their tensors."""
+    named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
+    for path, layer in rest.ours.items():
+        if (path, layer.kind) in named:
+            yield path, named[path, layer.kind]

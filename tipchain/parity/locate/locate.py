@@ -1,0 +1,112 @@
+"""Which layer of a port is the first to do something else than the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tipchain.parity.locate.differences import Sketch
+from tipchain.parity.locate.judging import Models, PairJudge
+from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.locate.matching import Matching, match_calls
+from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.verdicts import LayerVerdict
+
+ALIKE = 1e-6
+"""How close sketches of tensors must be for them to be taken for one when calls are matched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Located:
+    """What was found about a pair of models.
+
+    Attributes:
+        matching: which call is which.
+        verdicts: forward, in the order in which the port's calls ended; then backward, in the opposite order.
+        first: the first that is at fault, or None.
+        reference: the reference's run in float64.
+        port: the port's.
+        outputs: relative RMS differences of the models' outputs in float64.
+        method: ``"float64"``.
+    """
+
+    matching: Matching
+    verdicts: tuple[LayerVerdict, ...]
+    first: LayerVerdict | None
+    reference: Run
+    port: Run
+    outputs: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Locator:
+    """Runs both models once in float64, and each pair of layers on the reference's input in float32.
+
+    Attributes:
+        sides: torch's and Paddle's.
+        store: where tensors go.
+        seed: of every random number.
+        backward: whether gradients are compared too.
+    """
+
+    sides: tuple[LiveSide, LiveSide]
+    store: Store
+    seed: int = 0
+    backward: bool = True
+    _sketches: dict[int, Sketch] = field(default_factory=dict)
+
+    def locate(
+        self, reference: Any, port: Any, inputs: Inputs, losses: tuple[Loss | None, Loss | None] = (None, None),
+        names: Mapping[str, str] | None = None,
+    ) -> Located:  # fmt: skip
+        """Compare two models layer by layer; neither is changed.
+
+        Args:
+            reference: a ``torch.nn.Module``.
+            port: a ``paddle.nn.Layer``.
+            inputs: what both are called with.
+            losses: what backward starts from.
+            names: Paddle's path by torch's where names and structure cannot tell.
+        """
+        models, runs = [], []
+        for side, model, loss in zip(self.sides, (reference, port), losses, strict=True):
+            single, double = side.copied(model, double=False), side.copied(model, double=True)
+            runs.append(
+                run_model(
+                    side,
+                    double,
+                    inputs,
+                    self.store,
+                    double=True,
+                    loss=loss,
+                    seed=self.seed,
+                    backward=self.backward,
+                )
+            )
+            models.append(Models(side, dict(side.layers(single)), dict(side.layers(double))))
+        matching = match_calls(runs[0].trace, runs[1].trace, pair_layers(reference, port, names), self._close)
+        judge = PairJudge(
+            models=(models[0], models[1]),
+            runs=(runs[0], runs[1]),
+            matching=matching,
+            store=self.store,
+            seed=self.seed,
+        )
+        verdicts = judge.judge()
+        return Located(
+            matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
+            reference=runs[0], port=runs[1], outputs=judge.outputs_apart(),
+        )  # fmt: skip
+
+    def _close(self, one: Value, other: Value) -> bool:
+        return self._sketch(one).close(self._sketch(other), ALIKE)
+
+    def _sketch(self, value: Value) -> Sketch:
+        found = self._sketches.get(id(value))
+        if found is None:
+            found = self._sketches[id(value)] = Sketch(self.store.get(value.stored))
+        return found

@@ -1,0 +1,292 @@
+"""Which call of the reference is which call of the port, from what is certain to what is likely.
+
+Calls of paired layers belong together in the order of their turns. Layers without parameters (activations, pooling,
+dropout) are aligned between them as two sequences are (Needleman and Wunsch 1970): by the layer's type, by shapes, and by the values
+that went in and came out. Code that is a layer on one side and a function on the other stays unmatched, and is listed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tipchain.parity.locate.layer_pairs import LayerPair
+from tipchain.parity.locate.trace import Call, Trace, Value
+
+Close = Callable[[Value, Value], bool]
+"""Tells whether two values are the same up to rounding, whatever the order of their axes."""
+FAMILIES = {
+    "activation": ("relu", "relu6", "leakyrelu", "elu", "celu", "selu", "gelu", "silu", "swish", "hardswish", "sigmoid",
+                   "hardsigmoid", "tanh", "hardtanh", "mish", "softplus", "softsign", "logsigmoid", "softmax", "logsoftmax",
+                   "tanhshrink", "hardshrink", "softshrink", "rrelu", "threshold", "glu", "thresholdedrelu"),
+    "pool": ("maxpool1d", "maxpool2d", "maxpool3d", "avgpool1d", "avgpool2d", "avgpool3d", "adaptiveavgpool1d",
+             "adaptiveavgpool2d", "adaptiveavgpool3d", "adaptivemaxpool1d", "adaptivemaxpool2d", "adaptivemaxpool3d",
+             "lppool1d", "lppool2d", "fractionalmaxpool2d", "fractionalmaxpool3d"),
+    "dropout": ("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featurealphadropout", "identity"),
+    "resize": ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "pixelshuffle", "pixelunshuffle"),
+    "pad": ("constantpad1d", "constantpad2d", "constantpad3d", "zeropad1d", "zeropad2d", "zeropad3d", "pad1d", "pad2d",
+            "pad3d", "reflectionpad1d", "reflectionpad2d", "reflectionpad3d", "replicationpad1d", "replicationpad2d",
+            "replicationpad3d"),
+    "norm": ("batchnorm1d", "batchnorm2d", "batchnorm3d", "instancenorm1d", "instancenorm2d", "instancenorm3d",
+             "layernorm", "groupnorm", "rmsnorm", "localresponsenorm"),
+    "flatten": ("flatten", "unflatten"),
+}  # fmt: skip
+_FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
+_SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallPair:
+    """Two calls that belong together.
+
+    Attributes:
+        reference: torch's.
+        port: Paddle's.
+        whole: they hold calls that were not matched, so that the pair is judged as a whole.
+    """
+
+    reference: Call
+    port: Call
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matching:
+    """The calls of two traces.
+
+    Attributes:
+        pairs: what is judged, in the order in which the port's calls ended.
+        containers: pairs of calls that hold others; the models' own first.
+        reference_only: the reference's innermost calls that are in no pair.
+        port_only: the port's.
+    """
+
+    pairs: tuple[CallPair, ...]
+    containers: tuple[CallPair, ...]
+    reference_only: tuple[Call, ...]
+    port_only: tuple[Call, ...]
+
+
+def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> Matching:
+    """Match the calls of two traces of one input.
+
+    Args:
+        reference: torch's trace.
+        port: Paddle's.
+        layers: the layers with parameters that belong together.
+        close: tells whether two tensors are the same up to rounding.
+    """
+    given = _paired_calls(reference, port, layers)
+    ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
+    anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
+    taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
+    found = list(anchors)
+    for first, second in _segments(ours, theirs, anchors, taken):
+        found += _align(first, second, close)
+    matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
+    left = (
+        tuple(call for number, call in ours.items() if number not in matched[0]),
+        tuple(call for number, call in theirs.items() if number not in matched[1]),
+    )
+    containers = _containers(reference, port, found, (ours, theirs))
+    return Matching(
+        pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
+        containers=tuple(containers), reference_only=left[0], port_only=left[1],
+    )  # fmt: skip
+
+
+def hands_on(call: Call) -> bool:
+    """Tell whether a call gave back the very tensors that it was given."""
+    return bool(call.outputs) and all(value in call.inputs for value in call.outputs)
+
+
+def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) -> list[CallPair]:
+    """Return the calls of paired layers, turn by turn."""
+    turns: list[dict[str, list[Call]]] = []
+    for trace in (reference, port):
+        by_path: dict[str, list[Call]] = defaultdict(list)
+        for call in trace.calls:
+            if call.ended >= 0:
+                by_path[call.path].append(call)
+        turns.append(by_path)
+    return [
+        CallPair(reference=one, port=other)
+        for pair in layers
+        for one, other in zip(turns[0][pair.reference], turns[1][pair.port], strict=False)
+    ]
+
+
+def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, Call]:
+    """Return the calls that are not looked into, by number: those without calls inside on either side of a pair."""
+    closed = {
+        (pair.port if side else pair.reference).number
+        for pair in given
+        if not (pair.reference.children and pair.port.children)
+    }
+    found: dict[int, Call] = {}
+    hidden: set[int] = set()
+    for call in trace.calls:
+        if call.parent in hidden:
+            hidden.add(call.number)
+        elif call.ended >= 0 and (call.number in closed or not call.children):
+            hidden.add(call.number)
+            found[call.number] = call
+    return found
+
+
+def _segments(
+    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
+) -> list[tuple[list[Call], list[Call]]]:  # fmt: skip
+    """Return what is not paired between each two anchors of the longest chain that is in order on both sides."""
+    chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
+    ends = [*chain, (len_of(ours), len_of(theirs))]
+    segments, start = [], (-1, -1)
+    for end in ends:
+        segments.append(
+            (
+                [call for n, call in ours.items() if start[0] < n < end[0] and n not in taken[0]],
+                [call for n, call in theirs.items() if start[1] < n < end[1] and n not in taken[1]],
+            )
+        )
+        start = end
+    return segments
+
+
+def len_of(calls: Mapping[int, Call]) -> int:
+    """Return a number above those of all calls."""
+    return max(calls, default=-1) + 1
+
+
+def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest run of pairs, sorted by their first numbers, whose second numbers ascend."""
+    tails: list[int] = []  # indices into pairs
+    before: list[int] = []
+    for index, (_, second) in enumerate(pairs):
+        place = bisect_left([pairs[one][1] for one in tails], second)
+        before.append(tails[place - 1] if place else -1)
+        tails[place : place + 1] = [index]
+    chain, index = [], tails[-1] if tails else -1
+    while index >= 0:
+        chain.append(pairs[index])
+        index = before[index]
+    return chain[::-1]
+
+
+def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[CallPair]:
+    """Align two sequences of calls so that the sum of the pairs' scores is largest."""
+    if not ours or not theirs:
+        return []
+    scores = [[_score(one, other, close) for other in theirs] for one in ours]
+    best = np.zeros((len(ours) + 1, len(theirs) + 1))
+    for i in range(len(ours) - 1, -1, -1):
+        for j in range(len(theirs) - 1, -1, -1):
+            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i][j])
+    found, i, j = [], 0, 0
+    while i < len(ours) and j < len(theirs):
+        if scores[i][j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i][j]:
+            found.append(CallPair(reference=ours[i], port=theirs[j]))
+            i, j = i + 1, j + 1
+        elif best[i, j] == best[i + 1, j]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _score(one: Call, other: Call, close: Close) -> float:
+    """Return how likely two calls are the same layer; 0 or less: not."""
+    kinds = one.type.lower(), other.type.lower()
+    families = _FAMILY.get(kinds[0]), _FAMILY.get(kinds[1])
+    outputs = _alike(one.outputs, other.outputs, close)
+    inputs = _alike(one.inputs, other.inputs, close)
+    if kinds[0] == kinds[1]:
+        likely = _SAME
+    elif families[0] and families[0] == families[1]:
+        likely = _RELATED
+    elif inputs and (outputs or None in families) and not (hands_on(one) or hands_on(other)):
+        likely = _SHAPES  # a user's own class, or another type that does the same
+    else:
+        return 0.0
+    return likely + _OUTPUTS * outputs + _INPUTS * inputs + _SHAPES * _same_sizes(one.outputs, other.outputs)
+
+
+def _alike(ours: Sequence[Value], theirs: Sequence[Value], close: Close) -> bool:
+    return bool(ours) and bool(theirs) and close(ours[0], theirs[0])
+
+
+def _same_sizes(ours: Sequence[Value], theirs: Sequence[Value]) -> bool:
+    return [sorted(value.shape) for value in ours] == [sorted(value.shape) for value in theirs]
+
+
+def _containers(
+    reference: Trace, port: Trace, found: Sequence[CallPair], inner: tuple[Mapping[int, Call], Mapping[int, Call]]
+) -> list[CallPair]:  # fmt: skip
+    """Pair the calls that hold the same pairs; of several, those of one path or type, else the outermost."""
+    held = [_held(reference, [pair.reference for pair in found], inner[0]),
+            _held(port, [pair.port for pair in found], inner[1])]  # fmt: skip
+    pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
+    if 0 in inner[0] or 0 in inner[1]:
+        return []
+    for key in held[0]:
+        ours, theirs = ([call for call in one.get(key, ()) if call.parent is not None] for one in held)
+        if len(ours) == len(theirs):
+            pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
+            continue
+        for same in (_same_path, _same_type, _any):
+            for one in list(ours):
+                other = next((call for call in theirs if same(one, call)), None)
+                if other is not None:
+                    ours.remove(one)
+                    theirs.remove(other)
+                    pairs.append(CallPair(reference=one, port=other))
+    return pairs
+
+
+def _same_path(one: Call, other: Call) -> bool:
+    return one.path == other.path
+
+
+def _same_type(one: Call, other: Call) -> bool:
+    return one.type == other.type
+
+
+def _any(_one: Call, _other: Call) -> bool:
+    return True
+
+
+def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
+    """Return the calls that hold others by the numbers of the pairs in them, outermost first."""
+    below: dict[int, set[int]] = defaultdict(set)
+    for number, call in enumerate(calls):
+        parent = call.parent
+        while parent is not None:
+            below[parent].add(number)
+            parent = trace.calls[parent].parent
+    found: dict[frozenset[int], list[Call]] = defaultdict(list)
+    for call in trace.calls:
+        if call.number in below and call.number not in inner:
+            found[frozenset(below[call.number])].append(call)
+    return found
+
+
+def _wholes(
+    containers: Sequence[CallPair], left: tuple[Sequence[Call], Sequence[Call]], traces: tuple[Trace, Trace]
+) -> list[CallPair]:  # fmt: skip
+    """Return the smallest paired container around each call that is in no pair, once."""
+    found: dict[int, CallPair] = {}
+    for side, calls in enumerate(left):
+        paired = {(pair.port if side else pair.reference).number: pair for pair in containers}
+        for call in calls:
+            if hands_on(call):
+                continue
+            parent = call.parent
+            while parent is not None and parent not in paired:
+                parent = traces[side].calls[parent].parent
+            if parent is not None:
+                pair = paired[parent]
+                found[pair.port.number] = replace(pair, whole=True)
+    return list(found.values())

@@ -1,0 +1,90 @@
+"""One layer run again on given tensors, forward and backward, apart from its model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.locate.runs import as_float
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import Call
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replayed:
+    """What a layer gave.
+
+    Attributes:
+        outputs: its output tensors' values.
+        inputs: the gradient of each input; None where there is none.
+        parameters: the gradients of its parameters under torch's names and in torch's layout, as seen from the layer.
+    """
+
+    outputs: tuple[Array, ...]
+    inputs: tuple[Array | None, ...] = ()
+    parameters: Mapping[str, Array] | None = None
+
+
+def replay(
+    side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
+    double: bool, seed: int,
+) -> Replayed:  # fmt: skip
+    """Call a layer as ``call`` did, with other tensors.
+
+    Args:
+        side: the layer's framework.
+        layer: the layer; its gradients and running statistics are changed.
+        call: whose arguments other than tensors are used.
+        inputs: an array for each of the call's tensors; floats are given in float64 or float32.
+        cotangents: for each output, what backward starts from; None or nothing: not from that one.
+        double: whether ``layer`` is in float64.
+        seed: of random numbers and dropout's masks.
+    """
+    backward = any(one is not None for one in cotangents)
+    side.seed(seed)
+    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
+        leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
+        # A layer may write to what it is given, which a leaf does not allow.
+        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+        args, kwargs = put_back(call.arguments, given)
+        result = layer(*args, **kwargs)
+        _, outputs, _ = take_out(result, side.is_tensor)
+        values = tuple(side.array(one) for one in outputs)
+        if not backward:
+            return Replayed(outputs=values)
+        side.clear_gradients(layer)
+        parts = [
+            (one * side.tensor(as_float(cotangent, double=double), gradient=False)).sum()
+            for one, cotangent in zip(outputs, cotangents, strict=False)
+            if cotangent is not None and side.takes_gradient(one)
+        ]
+        if parts:
+            side.backward(sum(parts[1:], parts[0]))
+        gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
+        return Replayed(
+            outputs=values,
+            inputs=tuple(None if one is None else side.array(one) for one in gradients),
+            parameters=parameter_gradients(side, layer),
+        )
+
+
+def parameter_gradients(side: LiveSide, layer: Any) -> Mapping[str, Array] | None:
+    """Return the gradients of a layer's parameters, or None where it is not known how torch keeps them."""
+    try:
+        return dict(side.framework.gradients(layer, {}))
+    except WeightsError:
+        return None
+
+
+def rounded(arrays: Iterable[Array]) -> list[Array]:
+    """Return float64 arrays as the nearest float32, everything else as it is."""
+    return [one.astype(np.float32) if one.dtype == np.float64 else one for one in arrays]

@@ -1,0 +1,165 @@
+"""One forward and backward of a whole model, traced."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.structures import take_out
+from tipchain.parity.locate.trace import Trace, Tracer
+
+Array = npt.NDArray[Any]
+Loss = Callable[[Any, Any], Any]
+ARGS, LABELS = "args", "labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What both models are called with.
+
+    Attributes:
+        args: arrays for the positional arguments of forward.
+        kwargs: arrays for those given by name.
+        labels: what the loss is given beside the output, or None.
+    """
+
+    args: tuple[Array, ...]
+    kwargs: Mapping[str, Array]
+    labels: Any = None
+
+
+def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
+    """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
+
+    Raises:
+        UsageError: nothing to call the models with, or something that is no array.
+    """
+    given = inputs.get(ARGS, ())
+    args = given if isinstance(given, tuple | list) else (given,)
+    kwargs = {name: value for name, value in inputs.items() if name not in (ARGS, LABELS)}
+    if not args and not kwargs:
+        raise UsageError("inputs are empty: nothing to call the models with")
+    named = {**{f"args[{number}]": one for number, one in enumerate(args)}, **kwargs}
+    for name, value in named.items():
+        if not isinstance(value, np.ndarray | np.generic | int | float):
+            raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array")
+    labels = inputs.get(LABELS)
+    return Inputs(
+        args=tuple(np.asarray(one) for one in args),
+        kwargs={name: np.asarray(value) for name, value in kwargs.items()},
+        labels=None if labels is None else np.asarray(labels),
+    )
+
+
+def bind(model: Any, inputs: Inputs) -> Inputs:
+    """Return the inputs as this model's forward takes them: by name, or by position where it calls them otherwise."""
+    parameters = inspect.signature(model.forward).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if takes_any or all(name in parameters for name in inputs.kwargs):
+        return inputs
+    return Inputs(args=(*inputs.args, *inputs.kwargs.values()), kwargs={}, labels=inputs.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """A traced forward, and its backward if there was one.
+
+    Attributes:
+        trace: the calls.
+        outputs: the model's output tensors' values.
+        output_names: where they stood in the output.
+        loss: the loss; None without one.
+        gradients: each parameter's gradient by the framework's own name; empty without backward.
+    """
+
+    trace: Trace
+    outputs: tuple[Array, ...]
+    output_names: tuple[str, ...]
+    loss: float | None
+    gradients: Mapping[str, Array]
+
+
+def run_model(
+    side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
+    backward: bool = True,
+) -> Run:  # fmt: skip
+    """Run a model forward and backward, and record every call.
+
+    Without a loss, backward starts from random numbers of unit variance for every output, the same on both sides.
+
+    Args:
+        side: the model's framework.
+        model: a model that may be changed: its gradients and running statistics are.
+        inputs: what it is called with.
+        store: where values go.
+        double: whether floats are given in float64; the model must be in it too.
+        loss: ``(output, labels) -> scalar``.
+        seed: of every random number.
+        backward: whether to run backward.
+    """
+    bound = bind(model, inputs)
+    side.seed(seed)
+    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
+        args = [side.tensor(as_float(one, double=double), gradient=False) for one in bound.args]
+        kwargs = {
+            name: side.tensor(as_float(one, double=double), gradient=False)
+            for name, one in bound.kwargs.items()
+        }
+        tracer = Tracer(side, model, store)
+        with tracer.watching():
+            output = model(*args, **kwargs)
+            _, tensors, names = take_out(output, side.is_tensor)
+            value = None
+            if loss is not None:
+                labels = None if bound.labels is None else as_float(bound.labels, double=double)
+                given = labels if labels is None else side.tensor(labels, gradient=False)
+                value = loss(output, given) if given is not None else loss(output, None)
+            if backward:
+                parameters = side.parameters(model)
+                _backward(side, value, tensors, seed)
+        gradients = (
+            {name: side.array(one.grad) for name, one in parameters if one.grad is not None}
+            if backward
+            else {}
+        )
+        return Run(
+            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names),
+            loss=None if value is None else float(side.array(value).reshape(())), gradients=gradients,
+        )  # fmt: skip
+
+
+def as_float(array: Array, *, double: bool) -> Array:
+    """Return floats in float64 or float32, anything else as it is."""
+    if not np.issubdtype(array.dtype, np.floating):
+        return array
+    return array.astype(np.float64 if double else np.float32)
+
+
+def cotangents(shapes: Sequence[tuple[int, ...]], seed: int) -> list[Array]:
+    """Return float32 random numbers of unit variance for each shape."""
+    generator = np.random.default_rng([seed, 1])
+    return [generator.standard_normal(shape, dtype=np.float32) for shape in shapes]
+
+
+def _backward(side: LiveSide, loss: Any, outputs: Sequence[Any], seed: int) -> None:
+    if loss is None:
+        usable = [one for one in outputs if side.takes_gradient(one)]
+        if not usable:
+            return
+        drawn = cotangents([tuple(one.shape) for one in usable], seed)
+        parts = [
+            (one * side.tensor(given.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
+            for one, given in zip(usable, drawn, strict=True)
+        ]
+        loss = sum(parts[1:], parts[0])
+    if side.takes_gradient(loss):
+        side.backward(loss)

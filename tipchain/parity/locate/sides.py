@@ -1,0 +1,244 @@
+"""What tracing and replaying need of a framework, in one process with the other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.frameworks.base import Framework
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.paddle_ import PaddleFramework
+from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.locate.trace import After, Before, Side
+
+Array = npt.NDArray[Any]
+
+
+class LiveSide(Side, Protocol):
+    """A framework whose models are copied, run, traced and replayed layer by layer."""
+
+    @property
+    def framework(self) -> Framework:
+        """The framework as stages use it."""
+
+    def copied(self, model: Any, *, double: bool) -> Any:
+        """Return a copy of the model with the same weights and flags, in float64 if ``double``.
+
+        Raises:
+            Exception: whatever copying the user's model raises.
+        """
+
+    def precision(self, *, double: bool) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``."""
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the layer's own and inner parameters that take gradients, each once, with their names in it."""
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return a context in which what runs is recorded for backward, or not."""
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Forget the gradients of a layer's parameters."""
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar, keeping what is recorded."""
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether something of the tensor can be differentiated."""
+
+    def seed(self, seed: int) -> None:
+        """Seed every generator."""
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``."""
+
+
+class TorchSide:
+    """torch."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.framework = TorchFramework()
+        self.torch = self.framework.torch
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every module with its path, the model itself first; one used twice comes once."""
+        yield from model.named_modules()
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of the module."""
+        first = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second = layer.register_forward_hook(lambda module, _, output: after(module, output))
+
+        def end() -> None:
+            first.remove()
+            second.remove()
+
+        return end
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a torch tensor."""
+        return self.framework.is_tensor(value)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values."""
+        return self.framework.array(tensor)
+
+    def version(self, tensor: Any) -> int:
+        """Return the tensor's version counter."""
+        return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        if tensor.requires_grad:
+            tensor.register_hook(take)
+
+    def copied(self, model: Any, *, double: bool) -> Any:
+        """Return a copy of the module, in float64 if ``double``."""
+        made = copy.deepcopy(model)
+        return made.double() if double else made
+
+    def precision(self, *, double: bool) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``."""
+        return self.framework.double_precision() if double else _nothing()
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values."""
+        made = self.framework.tensor(array)
+        return made.requires_grad_() if gradient and made.is_floating_point() else made
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the parameters that take gradients, each once."""
+        return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return ``torch.set_grad_enabled``."""
+        context: AbstractContextManager[Any] = self.torch.set_grad_enabled(gradient)
+        return context
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Set the parameters' ``grad`` to None."""
+        layer.zero_grad(set_to_none=True)
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar."""
+        loss.backward()
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether the tensor requires a gradient."""
+        return bool(tensor.requires_grad)
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's, numpy's and Python's generators."""
+        self.framework.seed(seed)
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``."""
+        return self.framework.dropout(masks)
+
+
+class PaddleSide:
+    """paddle."""
+
+    name = "paddle"
+
+    def __init__(self) -> None:
+        self.framework = PaddleFramework()
+        self.paddle = self.framework.paddle
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every layer with its path, the model itself first; one used twice comes once."""
+        yield from model.named_sublayers(include_self=True)
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of the layer."""
+        first = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
+
+        def end() -> None:
+            first.remove()
+            second.remove()
+
+        return end
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a Paddle tensor."""
+        return self.framework.is_tensor(value)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values."""
+        return self.framework.array(tensor)
+
+    def version(self, tensor: Any) -> int:
+        """Return the tensor's version counter."""
+        return int(tensor.inplace_version)
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        if not tensor.stop_gradient:
+            tensor.register_hook(take)
+
+    def copied(self, model: Any, *, double: bool) -> Any:
+        """Return a copy of the layer, in float64 if ``double``.
+
+        Recurrent layers are in train mode in it, without their dropout if they were in eval mode: Paddle cannot run
+        them backward in eval mode on a CPU, and there is no other difference.
+        """
+        made = copy.deepcopy(model)
+        for layer in made.sublayers(include_self=True):
+            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase) and not layer.training:
+                layer.training, layer.dropout = True, 0.0
+        return made.to(dtype="float64") if double else made
+
+    def precision(self, *, double: bool) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``."""
+        return self.framework.double_precision() if double else _nothing()
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values."""
+        floating = np.issubdtype(array.dtype, np.inexact)
+        return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the parameters that take gradients, each once."""
+        return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return ``paddle.set_grad_enabled``."""
+        context: AbstractContextManager[Any] = self.paddle.set_grad_enabled(gradient)
+        return context
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Set the parameters' ``grad`` to None."""
+        for one in layer.parameters():
+            one.clear_gradient(set_to_zero=False)
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar."""
+        loss.backward()
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether the tensor does not stop gradients."""
+        return not tensor.stop_gradient
+
+    def seed(self, seed: int) -> None:
+        """Seed paddle's, numpy's and Python's generators."""
+        self.framework.seed(seed)
+
+    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
+        """Return a context in which dropout takes ``masks``."""
+        return self.framework.dropout(masks)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

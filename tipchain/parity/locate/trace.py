@@ -1,0 +1,183 @@
+"""What every layer of a model was given and gave, forward and backward, in the order of the calls."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.locate.store import Store, Stored
+from tipchain.parity.locate.structures import take_out
+
+Array = npt.NDArray[Any]
+Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
+After = Callable[[Any, Any], None]
+
+
+class Side(Protocol):
+    """What a trace needs of a framework."""
+
+    name: str
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of ``layer``; return what ends this."""
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor."""
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values."""
+
+    def version(self, tensor: Any) -> int:
+        """Return a number that changes whenever the tensor is written to."""
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A tensor that went into or came out of a layer.
+
+    Attributes:
+        stored: its values at that time.
+        made_by: the number of the call that gave it first; None if code between the layers made it, or it was an input.
+        gradient: the gradient of the loss with respect to it, once backward has run.
+    """
+
+    stored: Stored
+    made_by: int | None = None
+    gradient: Stored | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype as numpy has it; bfloat16 is float32 here."""
+        return self.stored.dtype
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One forward of one layer.
+
+    Attributes:
+        number: its number in the trace, in the order in which calls began.
+        path: the layer's path, empty for the model itself.
+        type: the name of the layer's class.
+        layer: the layer.
+        turn: which call of this layer it is, from 0.
+        parent: the number of the call inside which it happened, None for the model's own.
+        arguments: ``(args, kwargs)`` with `Hole` in place of tensors.
+        inputs: the tensors, in the order of the holes.
+        input_names: where each stood (``0.0``: first positional argument).
+        outputs: the tensors of the result.
+        output_names: where each stood.
+        children: the numbers of the calls inside it.
+        ended: how many calls had ended before this one did; -1 if it raised.
+    """
+
+    number: int
+    path: str
+    type: str
+    layer: Any
+    turn: int
+    parent: int | None
+    arguments: Any
+    inputs: tuple[Value, ...]
+    input_names: tuple[str, ...]
+    outputs: tuple[Value, ...] = ()
+    output_names: tuple[str, ...] = ()
+    children: list[int] = field(default_factory=list)
+    ended: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """All calls of one forward, in the order in which they began; the first is the model's own."""
+
+    calls: tuple[Call, ...]
+    paths: Mapping[str, Any]
+
+    def leaves(self) -> Iterator[Call]:
+        """Yield the calls that called no other layer."""
+        return (call for call in self.calls if not call.children)
+
+
+class Tracer:
+    """Records the calls of one model while its context is open; call the model once inside."""
+
+    def __init__(self, side: Side, model: Any, store: Store) -> None:
+        self._side, self._store = side, store
+        self._paths = dict(side.layers(model))
+        self._path_of = {id(layer): path for path, layer in self._paths.items()}
+        self._calls: list[Call] = []
+        self._open: list[Call] = []
+        self._turns: dict[int, int] = {}
+        self._ended = 0
+        self._known: dict[int, tuple[Any, int, Value]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[Tracer]:
+        """Record until the context ends; backward may run inside it or afterwards."""
+        ends = [self._side.watch(layer, self._before, self._after) for layer in self._paths.values()]
+        try:
+            yield self
+        finally:
+            for end in ends:
+                end()
+
+    def trace(self) -> Trace:
+        """Return what was recorded so far."""
+        return Trace(calls=tuple(self._calls), paths=self._paths)
+
+    def _before(self, layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)
+        parent = self._open[-1] if self._open else None
+        turn = self._turns.get(id(layer), 0)
+        self._turns[id(layer)] = turn + 1
+        call = Call(
+            number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
+            parent=None if parent is None else parent.number, arguments=arguments,
+            inputs=tuple(self._value(tensor, None) for tensor in tensors), input_names=tuple(names),
+        )  # fmt: skip
+        if parent is not None:
+            parent.children.append(call.number)
+        self._calls.append(call)
+        self._open.append(call)
+
+    def _after(self, layer: Any, result: Any) -> None:
+        while self._open[-1].layer is not layer:  # a call inside that raised, and was caught
+            self._open.pop()
+        call = self._open.pop()
+        _, tensors, names = take_out(result, self._side.is_tensor)
+        call.outputs = tuple(self._value(tensor, call.number) for tensor in tensors)
+        call.output_names = tuple(names)
+        call.ended, self._ended = self._ended, self._ended + 1
+
+    def _value(self, tensor: Any, made_by: int | None) -> Value:
+        """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
+        version = self._side.version(tensor)
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == version:
+            if known[2].made_by is None:
+                known[2].made_by = made_by
+            return known[2]
+        value = Value(self._store.put(self._side.array(tensor)), made_by)
+        self._known[id(tensor)] = (weakref.ref(tensor), version, value)
+        self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
+        return value
+
+    def _keep(self, value: Value, gradient: Any) -> None:
+        value.gradient = self._store.put(self._side.array(gradient))

@@ -1,0 +1,180 @@
+"""What is said about a layer: how far it is off by itself, how far what it was given was off already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf, log2
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.locate.differences import distance, rms
+
+Array = npt.NDArray[Any]
+Direction = Literal["forward", "backward"]
+LIMIT = 4.0
+"""A layer's error beyond this many times the reference's own float32 error is no rounding."""
+EXACT = 1e-10
+"""Relative difference in float64 up to which two layers do the same, whatever float32 makes of it."""
+UNIT = 2.0**-24
+"""Half a unit in the last place of float32 at 1: the error of a single rounding."""
+COARSE = 2.0**-13
+"""Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
+
+
+class Closeness(Enum):
+    """How close a layer of the port is to the reference's, both given the same."""
+
+    BITWISE = "bitwise"
+    """Not a bit differs."""
+    ROUNDING = "rounding"
+    """As close as float32 allows."""
+    LOWER_PRECISION = "lower precision"
+    """The same in float64, but computed with fewer bits than float32 has."""
+    DIFFERS = "differs"
+    """Another function."""
+    NOT_COMPARABLE = "not comparable"
+    """Shapes, numbers of outputs, or what could be run, do not allow to tell."""
+
+
+ORDER = (
+    Closeness.BITWISE,
+    Closeness.ROUNDING,
+    Closeness.NOT_COMPARABLE,
+    Closeness.LOWER_PRECISION,
+    Closeness.DIFFERS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerVerdict:
+    """One call of a layer, or of the code of a container, held against the reference's.
+
+    Attributes:
+        reference_path: the layer in torch's model.
+        port_path: the layer in Paddle's.
+        reference_type: its class.
+        port_type: its class.
+        turn: which call of the layer it is, from 0.
+        direction: ``"forward"`` or ``"backward"`` (vector-Jacobian product with the reference's cotangent).
+        inherited: relative RMS difference between what the two layers were given in the models' float64 runs.
+        own: relative RMS difference of the port's float32 result from the reference's in float64, both given the same;
+            of the float64 result where there is none in float32.
+        ratio: ``own`` as a multiple of the reference's own float32 error; None where that was not run.
+        closeness: the class.
+        method: ``"float64"``, or ``"float32"`` where the port cannot run in float64.
+        reason: one sentence.
+    """
+
+    reference_path: str
+    port_path: str
+    reference_type: str
+    port_type: str
+    turn: int
+    direction: Direction
+    inherited: float
+    own: float | None
+    ratio: float | None
+    closeness: Closeness
+    method: Literal["float64", "float32"]
+    reason: str
+
+    @property
+    def at_fault(self) -> bool:
+        """Whether the layer itself is wrong."""
+        return self.closeness in (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Errors of one tensor, as RMS relative to the truth's.
+
+    Attributes:
+        exact: of the port in float64, against the reference in float64; None where the port does not run so.
+        port: of the port in float32; None where it was not run.
+        reference: of the reference in float32; None where it was not run.
+        bitwise: both float32 results are the same.
+        what: which tensor it is.
+    """
+
+    exact: float | None
+    port: float | None
+    reference: float | None
+    bitwise: bool
+    what: str
+
+
+def measure(
+    what: str, truth: Array, reference: Array | None, port: Array | None, exact: Array | float | None
+) -> Measured:
+    """Measure a tensor that the reference gives in float64 (``truth``) and float32, the port in float32 and float64.
+
+    Args:
+        what: what to call it.
+        truth: float64.
+        reference: float32.
+        port: float32, its axes in the reference's order.
+        exact: float64, likewise; or its error, where that is known.
+    """
+    size = rms(truth)
+
+    def error(array: Array | None) -> float | None:
+        if array is None:
+            return None
+        if array.shape != truth.shape:
+            return inf
+        apart = distance(truth, array)
+        return apart / size if size else (inf if apart else 0.0)
+
+    same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
+    known = exact if isinstance(exact, float) or exact is None else error(exact)
+    return Measured(exact=known, port=error(port), reference=error(reference), bitwise=same, what=what)
+
+
+def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
+    """Return the worst class of a layer's tensors, and the tensor that decides it."""
+    worst: tuple[Closeness, Measured | None] = (Closeness.NOT_COMPARABLE, None)
+    for number, one in enumerate(measured):
+        found = _class_of(one)
+        key = ORDER.index(found), _size(one)
+        if not number or key > (ORDER.index(worst[0]), _size(worst[1])):
+            worst = found, one
+    return worst
+
+
+def _size(one: Measured | None) -> float:
+    return 0.0 if one is None else one.port if one.port is not None else one.exact or 0.0
+
+
+def _class_of(one: Measured) -> Closeness:
+    if one.exact is None and one.port is None:
+        return Closeness.NOT_COMPARABLE
+    floor = max(one.reference or 0.0, UNIT / 2)
+    if one.exact is not None and one.exact > max(EXACT, 2 * floor):
+        return Closeness.DIFFERS
+    if one.port is None:
+        return Closeness.ROUNDING
+    if one.bitwise:
+        return Closeness.BITWISE
+    if one.exact is None:
+        return Closeness.DIFFERS if one.port > LIMIT * floor else Closeness.ROUNDING
+    # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses.
+    return Closeness.LOWER_PRECISION if one.port > max(LIMIT * floor, COARSE) else Closeness.ROUNDING
+
+
+def effective_bits(error: float) -> float:
+    """Return how many significant bits a relative RMS error leaves, the implicit one counted.
+
+    Rounding to b bits leaves a relative RMS error of about 2**-b / sqrt(3).
+    """
+    return -log2(error * 3**0.5) if error > 0 else inf
+
+
+def ratio(one: Measured) -> float | None:
+    """Return the port's float32 error as a multiple of the reference's."""
+    if one.port is None or one.reference is None:
+        return None
+    return one.port / max(one.reference, UNIT / 4) if one.port else 0.0
