@@ -29,7 +29,8 @@ def imports_of(path: Path) -> set[str]:
     ("part", "forbidden"),
     [
         ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare")),
-        ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log")),
+        ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live")),
+        ("live", ("chain", "commands", "cli", "prepare", "reprod_log")),
         ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
         ("report", ("commands", "cli", "prepare", "reprod_log")),
         ("conversion", ("chain", "parity", "report", "commands", "cli", "prepare", "reprod_log")),

@@ -1,0 +1,1 @@
+"""Two live models, compared in one process: `tipchain.align` and its report."""

@@ -1,0 +1,128 @@
+"""What comparing two live models came to: stages, layers, differences of construction, causes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any
+
+from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.locate.verdicts import LayerVerdict
+
+LINES = 20
+"""Lines that the text of a report has at most."""
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentReport:
+    """Everything `tipchain.align` found.
+
+    Attributes:
+        stages: the outcome of each: ``preflight``, ``forward``, ``loss``, ``backward``, ``train``.
+        reasons: why, by stage.
+        layers: a verdict per call of a matched layer, forward then backward.
+        first_divergence: the first that is at fault, in the order in which the port runs.
+        findings: differences of construction.
+        diagnoses: causes, the likeliest first.
+        unmatched: layers of either side that are in no pair, by side (``reference``, ``port``).
+        numbers: figures by name: differences of outputs and losses.
+        curves: series by name: losses of both sides, errors along depth.
+        versions: of Python, torch, paddle, numpy and tipchain.
+    """
+
+    stages: dict[str, Outcome]
+    reasons: dict[str, str] = field(default_factory=dict)
+    layers: list[LayerVerdict] = field(default_factory=list)
+    first_divergence: LayerVerdict | None = None
+    findings: list[Finding] = field(default_factory=list)
+    diagnoses: list[Diagnosis] = field(default_factory=list)
+    unmatched: dict[str, list[str]] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was compared and nothing failed or errored."""
+        outcomes = set(self.stages.values())
+        return Outcome.PASS in outcomes and not outcomes & {Outcome.FAIL, Outcome.ERROR}
+
+    def to_json(self) -> str:
+        """Return the report as JSON; NaN and Inf become strings."""
+        document = {
+            "passed": self.passed,
+            "stages": {name: outcome.value for name, outcome in self.stages.items()},
+            "reasons": self.reasons,
+            "first_divergence": None
+            if self.first_divergence is None
+            else self.layers.index(self.first_divergence),
+            "layers": [_layer(one) for one in self.layers],
+            "findings": [asdict(one) for one in self.findings],
+            "diagnoses": [asdict(one) for one in self.diagnoses],
+            "unmatched": self.unmatched,
+            "numbers": self.numbers,
+            "curves": self.curves,
+            "versions": self.versions,
+        }
+        return json.dumps(_plain(document), indent=1, allow_nan=False)
+
+    def __str__(self) -> str:
+        """Return the report in at most 20 lines: the verdict first, then where, then why."""
+        lines = [_headline(self), *_stage_lines(self)]
+        first = self.first_divergence
+        if first is not None:
+            port, reference = (path or "the model itself" for path in (first.port_path, first.reference_path))
+            lines.append(
+                f"first divergence: {port} ({first.port_type}), reference {reference} ({first.reference_type})"
+            )
+            lines.append(f"  {first.reason}")
+        for one in self.diagnoses[:3]:
+            share = "" if one.explained is None else f", explains {one.explained:.1%}"
+            lines += [f"cause: {one.code}{share}: {one.message}", f"  fix: {one.fix}"]
+        grave = [one for one in self.findings if not one.harmless]
+        told = {(one.code, one.port_path) for one in self.diagnoses[:3]}
+        rest = [one for one in grave if (one.code, one.port_path) not in told]
+        room = LINES - len(lines) - 1
+        lines += [f"finding: {one.message}" for one in rest[:room]]
+        if len(rest) > room:
+            lines.append(f"{len(rest) - room} more findings in the report")
+        return "\n".join(_cut(line) for line in lines[:LINES])
+
+
+def _headline(report: AlignmentReport) -> str:
+    layers = len({(one.reference_path, one.turn) for one in report.layers})
+    words = "the port is the reference" if report.passed else "the port is not the reference"
+    if report.passed is False and not any(one is Outcome.FAIL for one in report.stages.values()):
+        words = (
+            "could not be found out" if Outcome.ERROR in report.stages.values() else "nothing was compared"
+        )
+    return f"{'PASS' if report.passed else 'FAIL'}: {words}; {layers} layers compared"
+
+
+def _stage_lines(report: AlignmentReport) -> list[str]:
+    return [
+        f"{outcome.value:<5} {name}: {report.reasons.get(name, '')}".rstrip(": ")
+        for name, outcome in report.stages.items()
+    ]
+
+
+def _layer(verdict: LayerVerdict) -> Mapping[str, Any]:
+    return {**asdict(verdict), "closeness": verdict.closeness.value}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value).replace("inf", "Infinity").replace("nan", "NaN")
+    return value
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
