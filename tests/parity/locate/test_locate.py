@@ -139,3 +139,35 @@ def test_what_does_not_fit_into_memory_is_read_from_a_file(live, nets):
     assert found.first.port_path == "2"
     assert live.stores[-1].held <= 1000
     assert live.stores[-1].written > 10_000
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3])
+def test_a_port_that_cannot_run_in_float64_is_judged_in_float32(live, epsilon):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.fc = (
+                torch.nn.Conv2d(3, 8, 3),
+                torch.nn.BatchNorm2d(8),
+                torch.nn.Linear(8, 4),
+            )
+
+        def forward(self, x):
+            return self.fc(self.norm(self.conv(x)).mean((2, 3)))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = paddle.nn.Conv2D(3, 8, 3), paddle.nn.Linear(8, 4)
+            self.norm = paddle.nn.BatchNorm2D(8, epsilon=epsilon)
+
+        def forward(self, x):
+            y = self.norm(self.conv(x)).mean([2, 3])
+            return self.fc(paddle.matmul(y, paddle.eye(8, dtype="float32")))
+
+    found = live.locate(Reference(), Port(), random(2, 3, 12, 12))
+    assert not found.exact
+    assert {one.method for one in found.verdicts} == {"float32"}
+    assert {path for _, path in faults(found)} == ({"norm"} if epsilon == 1e-3 else set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tipchain.parity.locate.differences import Axes, arrange, relative
 from tipchain.parity.locate.glue import culprit, culprit_of_output
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.replay import Replayed, parameter_gradients, replay, rounded
+from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.replay import parameter_gradients, rounded
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Value
 from tipchain.parity.locate.verdicts import (
@@ -31,19 +31,13 @@ from tipchain.parity.locate.verdicts import (
 )
 
 Array = npt.NDArray[Any]
-AGREE = 1e-9
-"""Relative difference up to which tensors of two float64 runs are the same."""
+AGREE = 2.0**-23
+"""Relative difference of tensors of two float64 runs that code between the layers may make: where it computes in
+float32, as code with a cast does, that is what it makes."""
+COARSELY = 1e-3
+"""The same for two runs of which one is in float32."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """Copies of one model's layers in both precisions, by path."""
-
-    side: LiveSide
-    single: Mapping[str, Any]
-    double: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +51,29 @@ class Link:
 
 @dataclass(slots=True, kw_only=True)
 class PairJudge:
-    """Judges the pairs of a matching, forward and backward."""
+    """Judges the pairs of a matching, forward and backward.
+
+    Attributes:
+        models: copies of both.
+        runs: what they did.
+        matching: which call is which.
+        store: where tensors are.
+        seed: of random numbers.
+        exact: the port ran in float64; else its run is in float32.
+    """
 
     models: tuple[Models, Models]
     runs: tuple[Run, Run]
     matching: Matching
     store: Store
     seed: int
+    exact: bool = True
     _noise: float = AGREE
     _gradients: dict[int, float] = field(default_factory=dict)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+        self._noise = AGREE if self.exact else COARSELY
         for pair in self.matching.pairs:  # before replays overwrite them
             self._gradients[pair.port.number] = self._parameters_apart(pair)
         forward: list[LayerVerdict] = []
@@ -115,44 +120,20 @@ class PairJudge:
         if theirs is None:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        cotangents = self._cotangents(pair, outputs)
-        agrees = inherited <= self._noise
-        ours = self._replay(0, pair.reference, given, cotangents[0], double=True)
-        fast = (
-            (None, None)
-            if pair.whole
-            else (
-                self._replay(0, pair.reference, given, cotangents[0], double=False),
-                self._replay(1, pair.port, theirs, cotangents[1], double=False),
-            )
-        )
-        exact = None if agrees else self._replay(1, pair.port, theirs, cotangents[1], double=True)
-        measured = []
-        for link in outputs:
-            known: Array | float | None
-            if exact is None:
-                known = self._between(
-                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
-                )
-            else:
-                known = _back(exact.outputs[link.theirs], link.axes)
-            measured.append(
-                measure(
-                    f"output {pair.port.output_names[link.theirs]}",
-                    ours.outputs[link.ours],
-                    None if fast[0] is None else fast[0].outputs[link.ours],
-                    None if fast[1] is None else _back(fast[1].outputs[link.theirs], link.axes),
-                    known,
-                )
-            )
+        replays = PairReplays(self.models, pair, given, theirs, self._cotangents(pair, outputs), self.seed)
+        measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
+        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
+            measured = self._outputs(
+                pair, outputs, replays, whole=False
+            )  # it may have been given most of that
         forward = self._decide(pair, "forward", inherited, measured)
         if not forward.at_fault:
-            self._noise = max(self._noise, SPREAD * max((one.exact or 0.0 for one in measured), default=0.0))
-        if not any(one is not None for one in cotangents[0]):
+            exact = max((one.exact or 0.0 for one in measured), default=0.0)
+            self._noise = max(self._noise, SPREAD * exact, SPREAD * inherited * (inherited <= self._noise))
+        if not replays.backward:
             return [forward]
-        if exact is None and not self._gradients_agree(pair, inputs, outputs):
-            exact = self._replay(1, pair.port, theirs, cotangents[1], double=True)
-        found = list(_gradients(pair, inputs, ours, fast, exact))
+        exact = self._gradients_agree(pair, inputs, outputs)
+        found = list(_gradients(pair, inputs, replays, exact=not exact))
         inherited = max(
             (
                 self._gradients_apart(
@@ -163,6 +144,33 @@ class PairJudge:
             default=0.0,
         )
         return [forward, self._decide(pair, "backward", inherited, found)] if found else [forward]
+
+    def _outputs(
+        self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, whole: bool
+    ) -> list[Measured]:
+        """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
+        found = []
+        for link in links:
+            exact: Array | float | None
+            if whole or replays.port64 is None:
+                exact = self._between(
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
+                )
+                exact = exact if whole and self.exact else None
+            else:
+                exact = _back(replays.port64.outputs[link.theirs], link.axes)
+            slow, fast = replays.reference32, replays.port32
+            found.append(
+                measure(
+                    f"output {pair.port.output_names[link.theirs]}",
+                    replays.truth.outputs[link.ours],
+                    None if slow is None else slow.outputs[link.ours],
+                    None if fast is None else _back(fast.outputs[link.theirs], link.axes),
+                    exact,
+                    None if self.exact else replays.moved.outputs[link.ours],
+                )
+            )
+        return found
 
     def _decide(
         self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
@@ -178,7 +186,8 @@ class PairJudge:
         return LayerVerdict(
             reference_path=pair.reference.path, port_path=pair.port.path, reference_type=pair.reference.type,
             port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
-            ratio=None if worst is None else ratio(worst), closeness=closeness, method="float64", reason=reason,
+            ratio=None if worst is None else ratio(worst), closeness=closeness,
+            method="float64" if self.exact else "float32", reason=reason,
         )  # fmt: skip
 
     def _glue(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
@@ -200,7 +209,7 @@ class PairJudge:
         return LayerVerdict(
             reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
             turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
-            method="float64", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
+            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
         )  # fmt: skip
 
     def _links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
@@ -247,15 +256,15 @@ class PairJudge:
             )
             for link in links
         ]
-        return max([*around, self._gradients[pair.port.number]]) <= EXACT
+        return self.exact and max([*around, self._gradients[pair.port.number]]) <= EXACT
 
     def _parameters_apart(self, pair: CallPair) -> float:
         """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest."""
         found = [
-            parameter_gradients(one.side, one.double[call.path])
+            parameter_gradients(one.side, (one.double or one.single)[call.path])
             for one, call in zip(self.models, (pair.reference, pair.port), strict=True)
         ]
-        if found[0] is None or found[1] is None:
+        if not self.exact or found[0] is None or found[1] is None:
             return 0.0
         shared = [name for name in found[0] if name in found[1]]
         return max((_relative(found[0][name], found[1][name]) for name in shared), default=0.0)
@@ -281,19 +290,6 @@ class PairJudge:
                 ours[link.ours] = rounded([self.store.get(gradient)])[0]
                 theirs[link.theirs] = rounded([self.store.get(gradient)])[0].transpose(link.axes)
         return ours, theirs
-
-    def _replay(
-        self,
-        number: int,
-        call: Call,
-        given: Sequence[Array],
-        cotangents: Sequence[Array | None],
-        *,
-        double: bool,
-    ) -> Replayed:
-        models = self.models[number]
-        layer = (models.double if double else models.single)[call.path]
-        return replay(models.side, layer, call, given, cotangents, double=double, seed=self.seed)
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
@@ -321,30 +317,33 @@ def _relative(expected: Array, actual: Array) -> float:
 
 
 def _gradients(
-    pair: CallPair, inputs: Sequence[Link], ours: Replayed, fast: tuple[Replayed | None, Replayed | None],
-    exact: Replayed | None,
-) -> Iterator[Measured]:  # fmt: skip
-    """Measure the gradients of a layer's inputs and parameters; without ``exact`` they are known to agree."""
+    pair: CallPair, inputs: Sequence[Link], replays: PairReplays, *, exact: bool
+) -> Iterator[Measured]:
+    """Measure the gradients of a layer's inputs and parameters; ``exact``: in float64 too, else they agree there."""
+    truth, slow, fast = replays.truth, replays.reference32, replays.port32
+    double = replays.port64 if exact else None
+    known = None if exact else 0.0
+    moved = replays.moved if exact and double is None else None
     for link in inputs:
-        truth = ours.inputs[link.ours]
-        port = None if fast[1] is None else fast[1].inputs[link.theirs]
-        double = None if exact is None else exact.inputs[link.theirs]
-        if truth is None or (port is None and double is None):
+        wanted = truth.inputs[link.ours]
+        port = None if fast is None else fast.inputs[link.theirs]
+        port64 = None if double is None else double.inputs[link.theirs]
+        if wanted is None or (port is None and port64 is None):
             continue
         yield measure(
-            f"gradient of input {pair.port.input_names[link.theirs]}", truth,
-            None if fast[0] is None else fast[0].inputs[link.ours],
+            f"gradient of input {pair.port.input_names[link.theirs]}", wanted,
+            None if slow is None else slow.inputs[link.ours],
             None if port is None else _back(port, link.axes),
-            0.0 if exact is None else None if double is None else _back(double, link.axes),
+            known if port64 is None else _back(port64, link.axes), None if moved is None else moved.inputs[link.ours],
         )  # fmt: skip
-    for name, truth in (ours.parameters or {}).items():
-        port = None if fast[1] is None else (fast[1].parameters or {}).get(name)
-        double = None if exact is None else (exact.parameters or {}).get(name)
-        if port is None and double is None:
+    for name, wanted in (truth.parameters or {}).items():
+        port = None if fast is None else (fast.parameters or {}).get(name)
+        port64 = None if double is None else (double.parameters or {}).get(name)
+        if port is None and port64 is None:
             continue
         yield measure(
-            f"gradient of {name}", truth, None if fast[0] is None else (fast[0].parameters or {}).get(name), port,
-            0.0 if exact is None else double,
+            f"gradient of {name}", wanted, None if slow is None else (slow.parameters or {}).get(name), port,
+            known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name),
         )  # fmt: skip
 
 

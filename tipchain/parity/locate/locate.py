@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import Models, PairJudge
+from tipchain.parity.locate.judging import PairJudge
 from tipchain.parity.locate.layer_pairs import pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
+from tipchain.parity.locate.pair_replays import Models
 from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
@@ -30,8 +31,8 @@ class Located:
         first: the first that is at fault, or None.
         reference: the reference's run in float64.
         port: the port's.
-        outputs: relative RMS differences of the models' outputs in float64.
-        method: ``"float64"``.
+        outputs: relative RMS differences of the models' outputs, in float64 where the port runs in it.
+        models: copies of both models' layers; the port's have none in float64 where it does not run so.
     """
 
     matching: Matching
@@ -40,6 +41,12 @@ class Located:
     reference: Run
     port: Run
     outputs: tuple[float, ...]
+    models: tuple[Models, Models]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the port ran in float64."""
+        return self.models[1].double is not None
 
 
 @dataclass(slots=True)
@@ -71,36 +78,43 @@ class Locator:
             inputs: what both are called with.
             losses: what backward starts from.
             names: Paddle's path by torch's where names and structure cannot tell.
+
+        Raises:
+            Exception: what the reference raises in float64, or the port in float32.
         """
-        models, runs = [], []
-        for side, model, loss in zip(self.sides, (reference, port), losses, strict=True):
-            single, double = side.copied(model, double=False), side.copied(model, double=True)
-            runs.append(
-                run_model(
-                    side,
-                    double,
-                    inputs,
-                    self.store,
-                    double=True,
-                    loss=loss,
-                    seed=self.seed,
-                    backward=self.backward,
-                )
-            )
-            models.append(Models(side, dict(side.layers(single)), dict(side.layers(double))))
+        models, runs = zip(
+            *(
+                self._run(side, model, inputs, loss)
+                for side, model, loss in zip(self.sides, (reference, port), losses, strict=True)
+            ),
+            strict=True,
+        )
         matching = match_calls(runs[0].trace, runs[1].trace, pair_layers(reference, port, names), self._close)
         judge = PairJudge(
-            models=(models[0], models[1]),
-            runs=(runs[0], runs[1]),
-            matching=matching,
-            store=self.store,
-            seed=self.seed,
-        )
+            models=(models[0], models[1]), runs=(runs[0], runs[1]), matching=matching, store=self.store, seed=self.seed,
+            exact=models[1].double is not None,
+        )  # fmt: skip
         verdicts = judge.judge()
         return Located(
             matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-            reference=runs[0], port=runs[1], outputs=judge.outputs_apart(),
+            reference=runs[0], port=runs[1], outputs=judge.outputs_apart(), models=(models[0], models[1]),
         )  # fmt: skip
+
+    def _run(self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None) -> tuple[Models, Run]:
+        """Run a copy of a model in float64, or, of the port's, in float32 if it does not run so."""
+        single = side.copied(model, double=False)
+        options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward}
+        try:
+            double = side.copied(model, double=True)
+            run = run_model(side, double, inputs, self.store, double=True, **options)
+        except Exception:
+            if side is self.sides[0]:
+                raise
+            run = run_model(
+                side, side.copied(model, double=False), inputs, self.store, double=False, **options
+            )
+            return Models(side, dict(side.layers(single)), None), run
+        return Models(side, dict(side.layers(single)), dict(side.layers(double))), run
 
     def _close(self, one: Value, other: Value) -> bool:
         return self._sketch(one).close(self._sketch(other), ALIKE)

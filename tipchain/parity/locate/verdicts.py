@@ -108,7 +108,12 @@ class Measured:
 
 
 def measure(
-    what: str, truth: Array, reference: Array | None, port: Array | None, exact: Array | float | None
+    what: str,
+    truth: Array,
+    reference: Array | None,
+    port: Array | None,
+    exact: Array | float | None,
+    moved: Array | None = None,
 ) -> Measured:
     """Measure a tensor that the reference gives in float64 (``truth``) and float32, the port in float32 and float64.
 
@@ -118,6 +123,8 @@ def measure(
         reference: float32.
         port: float32, its axes in the reference's order.
         exact: float64, likewise; or its error, where that is known.
+        moved: what the reference gives in float64 for inputs a unit in float32's last place off: where the port has no
+            float64, its error may be as large as that too.
     """
     size = rms(truth)
 
@@ -129,9 +136,12 @@ def measure(
         apart = distance(truth, array)
         return apart / size if size else (inf if apart else 0.0)
 
+    shaken, rounded = error(moved), error(reference)
+    if shaken is not None:
+        rounded = max(rounded or 0.0, shaken)
     same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
     known = exact if isinstance(exact, float) or exact is None else error(exact)
-    return Measured(exact=known, port=error(port), reference=error(reference), bitwise=same, what=what)
+    return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
