@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
-from math import inf
+from math import inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,26 +17,29 @@ MOST_AXES = 6
 
 def rms(array: Array) -> float:
     """Return the root of the mean square, in float64; 0 for an empty array, inf where it is not finite."""
-    if not array.size:
-        return 0.0
-    flat = np.asarray(array, np.float64).reshape(-1)
+    found = _mean_square(np.asarray(array))
+    return sqrt(found) if isfinite(found) else inf
+
+
+def _mean_square(array: Array) -> float:
+    flat = array.astype(np.float64, copy=False).reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = float(np.sqrt(np.dot(flat, flat) / flat.size))
-    return found if np.isfinite(found) else inf
+        return float(np.dot(flat, flat)) / flat.size if flat.size else 0.0
 
 
 def distance(expected: Array, actual: Array) -> float:
     """Return the RMS of the difference of two arrays of one shape; inf where NaN or Inf do not stand alike."""
     if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
-        return rms((expected != actual).astype(np.float64))
+        return rms(expected != actual)
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.asarray(actual, np.float64) - np.asarray(expected, np.float64)
-        if not np.isfinite(apart).all():
-            odd = ~np.isfinite(apart)
-            same = np.array_equal(np.asarray(expected)[odd], np.asarray(actual)[odd], equal_nan=True)
-            if not same:
-                return inf
-            apart[odd] = 0
+        apart = np.subtract(actual, expected, dtype=np.float64)
+        found = _mean_square(apart)
+        if isfinite(found):
+            return sqrt(found)
+        odd = ~np.isfinite(apart)
+        if not np.array_equal(np.asarray(expected)[odd], np.asarray(actual)[odd], equal_nan=True):
+            return inf
+        apart[odd] = 0
     return rms(apart)
 
 
@@ -45,8 +48,9 @@ def relative(expected: Array, actual: Array) -> float:
     apart = distance(expected, actual)
     if not apart:
         return 0.0
-    finite = np.asarray(expected)[np.isfinite(expected)] if expected.dtype.kind == "f" else expected
-    scale = rms(finite)
+    scale = rms(expected)
+    if scale == inf and expected.dtype.kind == "f":
+        scale = rms(expected[np.isfinite(expected)])
     return apart / scale if scale else inf
 
 

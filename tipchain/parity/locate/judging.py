@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.differences import Axes, arrange, relative
-from tipchain.parity.locate.glue import culprit, culprit_of_output
+from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
-from tipchain.parity.locate.replay import parameter_gradients, rounded
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.trace import Call, Value
+from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     Closeness,
@@ -38,6 +37,11 @@ COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
+
+
+ALONE = 1e-2
+"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: float32's
+error in the most ill-conditioned of layers is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class PairJudge:
             )
             inherited = self._apart(pair.reference.inputs, pair.port.inputs, inputs)
             if clean and inherited > self._noise:
-                forward.append(self._glue(pair, inputs, inherited))
+                forward.append(self._code_before(pair, inputs, inherited))
                 clean = False
             verdicts = self._judge_pair(pair, inputs, outputs, inherited)
             if pair.whole:
@@ -94,9 +98,9 @@ class PairJudge:
             forward.append(verdicts[0])
             backward += verdicts[1:]
             clean = clean and self._apart(pair.reference.outputs, pair.port.outputs, outputs) <= self._noise
-        apart = max(self.outputs_apart(), default=0.0)
-        if clean and apart > self._noise:
-            forward.append(self._glue_at_end(apart))
+        apart = self.outputs_apart()
+        if clean and max(apart, default=0.0) > self._noise:
+            forward.append(self._code_at_end(apart))
         return (*forward, *reversed(backward))
 
     def outputs_apart(self) -> tuple[float, ...]:
@@ -115,12 +119,13 @@ class PairJudge:
             reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
             closeness = Closeness.DIFFERS if inherited <= self._noise else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        given = rounded(self.store.get(value.stored) for value in pair.reference.inputs)
+        given = [self.store.get(value.stored) for value in pair.reference.inputs]
         theirs = self._given(pair, inputs, given)
         if theirs is None:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        replays = PairReplays(self.models, pair, given, theirs, self._cotangents(pair, outputs), self.seed)
+        truths = self._truths(pair) if self._turns(pair) == 1 else None
+        replays = PairReplays(self.models, pair, (given, theirs), self._cotangents(pair, outputs), self.seed)
         measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
         if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
             measured = self._outputs(
@@ -133,7 +138,8 @@ class PairJudge:
         if not replays.backward:
             return [forward]
         exact = self._gradients_agree(pair, inputs, outputs)
-        found = list(_gradients(pair, inputs, replays, exact=not exact))
+        found = list(self._input_gradients(pair, inputs, replays, exact=exact))
+        found += self._parameter_gradients(replays, truths, exact=exact)
         inherited = max(
             (
                 self._gradients_apart(
@@ -160,14 +166,15 @@ class PairJudge:
             else:
                 exact = _back(replays.port64.outputs[link.theirs], link.axes)
             slow, fast = replays.reference32, replays.port32
+            moved = None if self.exact else replays.moved
             found.append(
                 measure(
                     f"output {pair.port.output_names[link.theirs]}",
-                    replays.truth.outputs[link.ours],
+                    self.store.get(pair.reference.outputs[link.ours].stored),
                     None if slow is None else slow.outputs[link.ours],
                     None if fast is None else _back(fast.outputs[link.theirs], link.axes),
                     exact,
-                    None if self.exact else replays.moved.outputs[link.ours],
+                    None if moved is None else moved.outputs[link.ours],
                 )
             )
         return found
@@ -190,22 +197,25 @@ class PairJudge:
             method="float64" if self.exact else "float32", reason=reason,
         )  # fmt: skip
 
-    def _glue(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
+    def _code_before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(
             links, default=None, key=lambda link: self._between(
                 pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
             ),
         )  # fmt: skip
-        ours = culprit(self.runs[0].trace, pair.reference, 0 if worst is None else worst.ours)
-        theirs = culprit(self.runs[1].trace, pair.port, 0 if worst is None else worst.theirs)
-        return self._code(ours, theirs, apart, f"gives {pair.port.path or 'the model'} something else")
+        calls = self._glue().giving(pair, *((0, 0) if worst is None else (worst.ours, worst.theirs)))
+        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
 
-    def _glue_at_end(self, apart: float) -> LayerVerdict:
-        ours, theirs = (culprit_of_output(run.trace) for run in self.runs)
-        return self._code(ours, theirs, apart, "makes another output")
+    def _code_at_end(self, apart: Sequence[float]) -> LayerVerdict:
+        worst = max(apart)
+        return self._code(self._glue().at_end(apart.index(worst)), worst, "makes another output")
 
-    def _code(self, ours: Call, theirs: Call, apart: float, what: str) -> LayerVerdict:
+    def _glue(self) -> Glue:
+        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
+
+    def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
+        ours, theirs = calls
         return LayerVerdict(
             reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
             turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
@@ -258,10 +268,71 @@ class PairJudge:
         ]
         return self.exact and max([*around, self._gradients[pair.port.number]]) <= EXACT
 
+    def _input_gradients(
+        self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, exact: bool
+    ) -> Iterator[Measured]:
+        """Measure the gradients of a layer's inputs; ``exact``: they are known to agree in float64."""
+        slow, fast = replays.reference32, replays.port32
+        double = None if exact else replays.port64
+        moved = None if self.exact else replays.moved
+        for link in links:
+            gradient = pair.reference.inputs[link.ours].gradient
+            truth = None if gradient is None else self.store.get(gradient)
+            own = None if slow is None else slow.inputs[link.ours]
+            if truth is None or (own is not None and not relative(truth, own) <= ALONE):
+                truth = None  # other code takes the tensor too, and adds to its gradient
+            if truth is None and not exact:
+                again = replays.reference64
+                truth = None if again is None else again.inputs[link.ours]
+            port = None if fast is None else fast.inputs[link.theirs]
+            port64 = None if double is None else double.inputs[link.theirs]
+            if truth is None or (port is None and port64 is None):
+                continue
+            yield measure(
+                f"gradient of input {pair.port.input_names[link.theirs]}", truth, own,
+                None if port is None else _back(port, link.axes),
+                0.0 if exact else None if port64 is None else _back(port64, link.axes),
+                None if moved is None else moved.inputs[link.ours],
+            )  # fmt: skip
+
+    def _parameter_gradients(
+        self, replays: PairReplays, truths: Mapping[str, Array] | None, *, exact: bool
+    ) -> Iterator[Measured]:
+        """Measure the gradients of a layer's parameters; ``exact``: they are known to agree in float64.
+
+        ``truths`` are the reference's in its float64 run, None where several calls added to them.
+        """
+        slow, fast = replays.reference32, replays.port32
+        double = None if exact else replays.port64
+        moved = None if self.exact else replays.moved
+        if truths is None and not exact:
+            again = replays.reference64
+            truths = None if again is None else again.parameters
+        for name, truth in (truths or {}).items():
+            port = None if fast is None else (fast.parameters or {}).get(name)
+            port64 = None if double is None else (double.parameters or {}).get(name)
+            if port is None and port64 is None:
+                continue
+            yield measure(
+                f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
+                0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name),
+            )  # fmt: skip
+
+    def _turns(self, pair: CallPair) -> int:
+        """Return how many calls the layers of a pair have, the larger number."""
+        return max(
+            sum(call.layer is layer for call in run.trace.calls)
+            for run, layer in zip(self.runs, (pair.reference.layer, pair.port.layer), strict=True)
+        )
+
+    def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
+        """Return the gradients of the reference's parameters as its float64 run left them."""
+        return self.models[0].side.parameter_gradients(pair.reference.layer)
+
     def _parameters_apart(self, pair: CallPair) -> float:
         """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest."""
         found = [
-            parameter_gradients(one.side, (one.double or one.single)[call.path])
+            one.side.parameter_gradients(call.layer)
             for one, call in zip(self.models, (pair.reference, pair.port), strict=True)
         ]
         if not self.exact or found[0] is None or found[1] is None:
@@ -275,7 +346,7 @@ class PairJudge:
         if pair.reference.inputs and pair.port.inputs and not links:
             return None
         return [
-            by_number[number] if number in by_number else rounded([self.store.get(value.stored)])[0]
+            by_number[number] if number in by_number else self.store.get(value.stored)
             for number, value in enumerate(pair.port.inputs)
         ]
 
@@ -287,8 +358,8 @@ class PairJudge:
         for link in links:
             gradient = pair.reference.outputs[link.ours].gradient
             if gradient is not None:
-                ours[link.ours] = rounded([self.store.get(gradient)])[0]
-                theirs[link.theirs] = rounded([self.store.get(gradient)])[0].transpose(link.axes)
+                ours[link.ours] = self.store.get(gradient)
+                theirs[link.theirs] = self.store.get(gradient).transpose(link.axes)
         return ours, theirs
 
 
@@ -314,37 +385,6 @@ def _back(array: Array, axes: Axes) -> Array:
 
 def _relative(expected: Array, actual: Array) -> float:
     return relative(expected, actual) if expected.shape == actual.shape else inf
-
-
-def _gradients(
-    pair: CallPair, inputs: Sequence[Link], replays: PairReplays, *, exact: bool
-) -> Iterator[Measured]:
-    """Measure the gradients of a layer's inputs and parameters; ``exact``: in float64 too, else they agree there."""
-    truth, slow, fast = replays.truth, replays.reference32, replays.port32
-    double = replays.port64 if exact else None
-    known = None if exact else 0.0
-    moved = replays.moved if exact and double is None else None
-    for link in inputs:
-        wanted = truth.inputs[link.ours]
-        port = None if fast is None else fast.inputs[link.theirs]
-        port64 = None if double is None else double.inputs[link.theirs]
-        if wanted is None or (port is None and port64 is None):
-            continue
-        yield measure(
-            f"gradient of input {pair.port.input_names[link.theirs]}", wanted,
-            None if slow is None else slow.inputs[link.ours],
-            None if port is None else _back(port, link.axes),
-            known if port64 is None else _back(port64, link.axes), None if moved is None else moved.inputs[link.ours],
-        )  # fmt: skip
-    for name, wanted in (truth.parameters or {}).items():
-        port = None if fast is None else (fast.parameters or {}).get(name)
-        port64 = None if double is None else (double.parameters or {}).get(name)
-        if port is None and port64 is None:
-            continue
-        yield measure(
-            f"gradient of {name}", wanted, None if slow is None else (slow.parameters or {}).get(name), port,
-            known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name),
-        )  # fmt: skip
 
 
 def _reason(closeness: Closeness, worst: Measured | None) -> str:

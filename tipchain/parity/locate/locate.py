@@ -10,7 +10,7 @@ from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import PairJudge
 from tipchain.parity.locate.layer_pairs import pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
-from tipchain.parity.locate.pair_replays import Models
+from tipchain.parity.locate.pair_replays import Copies, Models
 from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
@@ -58,12 +58,14 @@ class Locator:
         store: where tensors go.
         seed: of every random number.
         backward: whether gradients are compared too.
+        training: the mode both are run in; None: each layer in its own.
     """
 
     sides: tuple[LiveSide, LiveSide]
     store: Store
     seed: int = 0
     backward: bool = True
+    training: bool | None = None
     _sketches: dict[int, Sketch] = field(default_factory=dict)
 
     def locate(
@@ -102,19 +104,24 @@ class Locator:
 
     def _run(self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None) -> tuple[Models, Run]:
         """Run a copy of a model in float64, or, of the port's, in float32 if it does not run so."""
-        single = side.copied(model, double=False)
+        single = Copies(side, model, self.training)
         options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward}
         try:
-            double = side.copied(model, double=True)
+            double = side.copied(model, double=True, training=self.training)
             run = run_model(side, double, inputs, self.store, double=True, **options)
         except Exception:
             if side is self.sides[0]:
                 raise
             run = run_model(
-                side, side.copied(model, double=False), inputs, self.store, double=False, **options
+                side,
+                side.copied(model, double=False, training=self.training),
+                inputs,
+                self.store,
+                double=False,
+                **options,
             )
-            return Models(side, dict(side.layers(single)), None), run
-        return Models(side, dict(side.layers(single)), dict(side.layers(double))), run
+            return Models(side, single, None), run
+        return Models(side, single, dict(side.layers(double))), run
 
     def _close(self, one: Value, other: Value) -> bool:
         return self._sketch(one).close(self._sketch(other), ALIKE)

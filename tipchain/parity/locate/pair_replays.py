@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,23 +27,22 @@ class Models:
 
 
 class PairReplays:
-    """What both layers of a pair give when they are given the same.
+    """What both layers of a pair give when they are given what the reference was given.
 
     Args:
         models: torch's and Paddle's.
         pair: the pair.
-        given: the reference's tensors, in its order of axes.
-        theirs: the same for the port.
-        cotangents: what backward starts from, for the outputs of each.
+        given: the reference's tensors in float64, in the order of axes of each side.
+        cotangents: what backward starts from, likewise, for the outputs of each.
         seed: of random numbers.
     """
 
     def __init__(
-        self, models: tuple[Models, Models], pair: CallPair, given: Sequence[Array], theirs: Sequence[Array],
+        self, models: tuple[Models, Models], pair: CallPair, given: tuple[Sequence[Array], Sequence[Array]],
         cotangents: tuple[Sequence[Array | None], Sequence[Array | None]], seed: int,
     ) -> None:  # fmt: skip
         self._models, self._pair, self._seed = models, pair, seed
-        self._given, self._cotangents = (given, theirs), cotangents
+        self._given, self._cotangents = given, cotangents
 
     @property
     def backward(self) -> bool:
@@ -51,51 +50,74 @@ class PairReplays:
         return any(one is not None for one in self._cotangents[0])
 
     @cached_property
-    def truth(self) -> Replayed:
-        """The reference's layer in float64."""
-        found = self._run(0, double=True)
-        if found is None:
-            raise ValueError("the reference has no copy in float64")
-        return found
-
-    @cached_property
-    def moved(self) -> Replayed:
+    def moved(self) -> Replayed | None:
         """The reference's layer in float64, its inputs a unit in float32's last place up or down by a coin."""
-        models, call = self._models[0], self._pair.reference
         generator = np.random.default_rng(self._seed)
         given = [
-            one + np.spacing(np.abs(one)) * generator.choice((-1, 1), one.shape).astype(one.dtype)
+            one + np.spacing(np.abs(one).astype(np.float32)) * generator.choice((-1.0, 1.0), one.shape)
             if one.dtype.kind == "f"
             else one
             for one in self._given[0]
         ]
-        layers = models.double or models.single
-        return replay(
-            models.side, layers[call.path], call, given, self._cotangents[0], double=True, seed=self._seed
-        )
+        return self._run(0, given, double=True)
 
     @cached_property
     def reference32(self) -> Replayed | None:
         """The reference's layer in float32; None of a container."""
-        return None if self._pair.whole else self._run(0, double=False)
+        return None if self._pair.whole else self._run(0, self._given[0], double=False)
 
     @cached_property
     def port32(self) -> Replayed | None:
         """The port's layer in float32; None of a container that runs in float64."""
         exact = self._models[1].double is not None
-        return None if self._pair.whole and exact else self._run(1, double=False)
+        return None if self._pair.whole and exact else self._run(1, self._given[1], double=False)
+
+    @cached_property
+    def reference64(self) -> Replayed | None:
+        """The reference's layer in float64, for gradients that its run does not tell."""
+        return self._run(0, self._given[0], double=True)
 
     @cached_property
     def port64(self) -> Replayed | None:
         """The port's layer in float64, if it runs so."""
-        return self._run(1, double=True)
+        return self._run(1, self._given[1], double=True)
 
-    def _run(self, number: int, *, double: bool) -> Replayed | None:
+    def _run(self, number: int, given: Sequence[Array], *, double: bool) -> Replayed | None:
         models, call = self._models[number], (self._pair.reference, self._pair.port)[number]
         layers = models.double if double else models.single
         if layers is None:
             return None
         return replay(
-            models.side, layers[call.path], call, self._given[number], self._cotangents[number], double=double,
+            models.side,
+            layers[call.path],
+            call,
+            given,
+            self._cotangents[number],
+            double=double,
             seed=self._seed,
-        )  # fmt: skip
+        )
+
+
+class Copies(Mapping[str, Any]):
+    """Copies of a model's layers in float32 by path, each made when it is asked for.
+
+    Args:
+        side: the model's framework.
+        model: the model.
+        training: the mode of the copies; None: each layer's own.
+    """
+
+    def __init__(self, side: LiveSide, model: Any, training: bool | None) -> None:
+        self._side, self._layers, self._training = side, dict(side.layers(model)), training
+        self._switch = training is not None and model.training != training
+
+    def __getitem__(self, path: str) -> Any:
+        return self._side.copied(
+            self._layers[path], double=False, training=self._training if self._switch else None
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from tipchain.errors import WeightsError
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
@@ -58,33 +56,20 @@ def replay(
         args, kwargs = put_back(call.arguments, given)
         result = layer(*args, **kwargs)
         _, outputs, _ = take_out(result, side.is_tensor)
-        values = tuple(side.array(one) for one in outputs)
+        values = tuple(side.view(one) for one in outputs)
         if not backward:
             return Replayed(outputs=values)
         side.clear_gradients(layer)
         parts = [
-            (one * side.tensor(as_float(cotangent, double=double), gradient=False)).sum()
+            (one, side.tensor(as_float(cotangent, double=double), gradient=False))
             for one, cotangent in zip(outputs, cotangents, strict=False)
             if cotangent is not None and side.takes_gradient(one)
         ]
         if parts:
-            side.backward(sum(parts[1:], parts[0]))
+            side.products(*zip(*parts, strict=True))
         gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
         return Replayed(
             outputs=values,
-            inputs=tuple(None if one is None else side.array(one) for one in gradients),
-            parameters=parameter_gradients(side, layer),
+            inputs=tuple(None if one is None else side.view(one) for one in gradients),
+            parameters=side.parameter_gradients(layer),
         )
-
-
-def parameter_gradients(side: LiveSide, layer: Any) -> Mapping[str, Array] | None:
-    """Return the gradients of a layer's parameters, or None where it is not known how torch keeps them."""
-    try:
-        return dict(side.framework.gradients(layer, {}))
-    except WeightsError:
-        return None
-
-
-def rounded(arrays: Iterable[Array]) -> list[Array]:
-    """Return float64 arrays as the nearest float32, everything else as it is."""
-    return [one.astype(np.float32) if one.dtype == np.float64 else one for one in arrays]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.errors import WeightsError
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
@@ -26,8 +27,11 @@ class LiveSide(Side, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: Any, *, double: bool) -> Any:
-        """Return a copy of the model with the same weights and flags, in float64 if ``double``.
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+        """Return a copy of the model with the same weights, in float64 if ``double``.
+
+        A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
+        Dropout inside of layers that draw their own numbers (recurrent ones, attention kernels) is off in the copy.
 
         Raises:
             Exception: whatever copying the user's model raises.
@@ -48,6 +52,18 @@ class LiveSide(Side, Protocol):
     def clear_gradients(self, layer: Any) -> None:
         """Forget the gradients of a layer's parameters."""
 
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, which may change when the tensor is written to."""
+
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients of a layer's parameters under torch's names and in torch's layout.
+
+        None where it is not known how torch would keep them.
+        """
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run backward from several tensors, each with what its gradient is."""
+
     def backward(self, loss: Any) -> None:
         """Run backward from a scalar, keeping what is recorded."""
 
@@ -59,6 +75,15 @@ class LiveSide(Side, Protocol):
 
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``."""
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the layers directly inside, with their names."""
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the rate that the optimizer's next update uses; the first group's."""
 
 
 class TorchSide:
@@ -102,9 +127,15 @@ class TorchSide:
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
         made = copy.deepcopy(model)
+        if training is not None and made.training != training:
+            made.train(training)
+        drawing = self.torch.nn.RNNBase, self.torch.nn.MultiheadAttention
+        for module in made.modules():
+            if isinstance(module, drawing):
+                module.dropout = 0.0
         return made.double() if double else made
 
     def precision(self, *, double: bool) -> AbstractContextManager[None]:
@@ -129,6 +160,20 @@ class TorchSide:
         """Set the parameters' ``grad`` to None."""
         layer.zero_grad(set_to_none=True)
 
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients that there are, not copied."""
+        return {name: self.view(one.grad) for name, one in layer.named_parameters() if one.grad is not None}
+
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values without copying them; bfloat16 becomes float32."""
+        tensor = tensor.detach().cpu()
+        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
+        return values
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run ``torch.autograd.backward``."""
+        self.torch.autograd.backward(list(outputs), list(cotangents))
+
     def backward(self, loss: Any) -> None:
         """Run backward from a scalar."""
         loss.backward()
@@ -144,6 +189,19 @@ class TorchSide:
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``."""
         return self.framework.dropout(masks)
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the modules directly inside."""
+        yield from layer.named_children()
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+        with self.torch.no_grad():
+            parameter.copy_(self.framework.tensor(values))
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the first group's rate."""
+        return float(optimizer.param_groups[0]["lr"])
 
 
 class PaddleSide:
@@ -175,8 +233,10 @@ class PaddleSide:
         return self.framework.is_tensor(value)
 
     def array(self, tensor: Any) -> Array:
-        """Return a copy of a tensor's values."""
-        return self.framework.array(tensor)
+        """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
+        tensor = tensor.detach()
+        values: Array = (tensor.astype("float32") if tensor.dtype == self.paddle.bfloat16 else tensor).numpy()
+        return values
 
     def version(self, tensor: Any) -> int:
         """Return the tensor's version counter."""
@@ -187,16 +247,20 @@ class PaddleSide:
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
-        Recurrent layers are in train mode in it, without their dropout if they were in eval mode: Paddle cannot run
-        them backward in eval mode on a CPU, and there is no other difference.
+        Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
+        dropout there is no other difference.
         """
         made = copy.deepcopy(model)
+        if training is not None and made.training != training:
+            made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
-            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase) and not layer.training:
+            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
                 layer.training, layer.dropout = True, 0.0
+            elif isinstance(layer, self.paddle.nn.MultiHeadAttention):
+                layer.dropout = 0.0
         return made.to(dtype="float64") if double else made
 
     def precision(self, *, double: bool) -> AbstractContextManager[None]:
@@ -222,6 +286,23 @@ class PaddleSide:
         for one in layer.parameters():
             one.clear_gradient(set_to_zero=False)
 
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients that there are, as torch has them."""
+        if all(one.grad is None for one in layer.parameters()):
+            return {}
+        try:
+            return dict(self.framework.gradients(layer, {}))
+        except WeightsError:
+            return None
+
+    def view(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values: Paddle hands out nothing else."""
+        return self.array(tensor)
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run ``paddle.autograd.backward``."""
+        self.paddle.autograd.backward(list(outputs), list(cotangents))
+
     def backward(self, loss: Any) -> None:
         """Run backward from a scalar."""
         loss.backward()
@@ -237,6 +318,18 @@ class PaddleSide:
     def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
         """Return a context in which dropout takes ``masks``."""
         return self.framework.dropout(masks)
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the layers directly inside."""
+        yield from layer.named_children()
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+        parameter.set_value(self.framework.tensor(values).astype(parameter.dtype))
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the optimizer's present rate."""
+        return float(optimizer.get_lr())
 
 
 @contextmanager

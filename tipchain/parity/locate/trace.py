@@ -150,7 +150,7 @@ class Tracer:
         call = Call(
             number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
             parent=None if parent is None else parent.number, arguments=arguments,
-            inputs=tuple(self._value(tensor, None) for tensor in tensors), input_names=tuple(names),
+            inputs=tuple(self._value(tensor) for tensor in tensors), input_names=tuple(names),
         )  # fmt: skip
         if parent is not None:
             parent.children.append(call.number)
@@ -162,19 +162,21 @@ class Tracer:
             self._open.pop()
         call = self._open.pop()
         _, tensors, names = take_out(result, self._side.is_tensor)
-        call.outputs = tuple(self._value(tensor, call.number) for tensor in tensors)
+        given = tuple(self._value(tensor) for tensor in tensors)
+        for value in given:
+            if value.made_by is None and value not in call.inputs:
+                value.made_by = call.number
+        call.outputs = given
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
 
-    def _value(self, tensor: Any, made_by: int | None) -> Value:
+    def _value(self, tensor: Any) -> Value:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
         version = self._side.version(tensor)
         known = self._known.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
-            if known[2].made_by is None:
-                known[2].made_by = made_by
             return known[2]
-        value = Value(self._store.put(self._side.array(tensor)), made_by)
+        value = Value(self._store.put(self._side.array(tensor)))
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
         return value

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, log2
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,15 @@ import numpy.typing as npt
 from tipchain.parity.locate.differences import distance, rms
 
 Array = npt.NDArray[Any]
-Direction = Literal["forward", "backward"]
+Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
 """A layer's error beyond this many times the reference's own float32 error is no rounding."""
 EXACT = 1e-10
 """Relative difference in float64 up to which two layers do the same, whatever float32 makes of it."""
 UNIT = 2.0**-24
 """Half a unit in the last place of float32 at 1: the error of a single rounding."""
+SAMPLE = 2**16
+"""Elements that the errors of float32 are estimated from where float64 has compared them all."""
 COARSE = 2.0**-13
 """Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
 
@@ -59,7 +61,8 @@ class LayerVerdict:
         reference_type: its class.
         port_type: its class.
         turn: which call of the layer it is, from 0.
-        direction: ``"forward"`` or ``"backward"`` (vector-Jacobian product with the reference's cotangent).
+        direction: ``"forward"``, ``"backward"`` (vector-Jacobian product with the reference's cotangent), or
+            ``"construction"`` for what differs before anything runs.
         inherited: relative RMS difference between what the two layers were given in the models' float64 runs.
         own: relative RMS difference of the port's float32 result from the reference's in float64, both given the same;
             of the float64 result where there is none in float32.
@@ -126,6 +129,9 @@ def measure(
         moved: what the reference gives in float64 for inputs a unit in float32's last place off: where the port has no
             float64, its error may be as large as that too.
     """
+    same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
+    if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
+        truth, reference, port = _sample(truth, truth), _sample(reference, truth), _sample(port, truth)
     size = rms(truth)
 
     def error(array: Array | None) -> float | None:
@@ -139,9 +145,19 @@ def measure(
     shaken, rounded = error(moved), error(reference)
     if shaken is not None:
         rounded = max(rounded or 0.0, shaken)
-    same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
     known = exact if isinstance(exact, float) or exact is None else error(exact)
     return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
+
+
+@overload
+def _sample(array: Array, whole: Array) -> Array: ...
+@overload
+def _sample(array: None, whole: Array) -> None: ...
+def _sample(array: Array | None, whole: Array) -> Array | None:
+    """Return at most some `SAMPLE` elements, evenly spread; an array of another shape than ``whole`` as it is."""
+    if array is None or array.shape != whole.shape or array.size <= SAMPLE:
+        return array
+    return array.reshape(-1)[:: array.size // SAMPLE | 1]
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
