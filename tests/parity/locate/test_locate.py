@@ -171,3 +171,48 @@ def test_a_port_that_cannot_run_in_float64_is_judged_in_float32(live, epsilon):
     assert not found.exact
     assert {one.method for one in found.verdicts} == {"float32"}
     assert {path for _, path in faults(found)} == ({"norm"} if epsilon == 1e-3 else set())
+
+
+@pytest.mark.parametrize(
+    ("mode", "guilty"),
+    [("no shortcut", "1"), ("no norm", "1"), ("no activation", "1")],
+)
+def test_what_the_port_leaves_out_is_sought_where_the_reference_has_it(live, mode, guilty):
+    """Not in the layer whose result is handed on: that one is right."""
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.fc1, self.act = torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.Tanh()
+            self.drop, self.fc2 = torch.nn.Dropout(0.1), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.fc2(self.drop(self.act(self.fc1(self.norm(x))) + x)) * 2
+
+    class Port(paddle.nn.Layer):
+        def __init__(self, mode=""):
+            super().__init__()
+            self.mode = mode
+            self.norm, self.fc1 = paddle.nn.LayerNorm(8), paddle.nn.Linear(8, 8)
+            self.act = paddle.nn.Identity() if "no activation" in mode else paddle.nn.Tanh()
+            self.drop, self.fc2 = paddle.nn.Dropout(0.1), paddle.nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = self.act(self.fc1(x if "no norm" in self.mode else self.norm(x)))
+            return self.fc2(self.drop(y if "no shortcut" in self.mode else y + x)) * 2
+
+    found = live.locate(
+        torch.nn.Sequential(Reference(), Reference(), Reference()),
+        paddle.nn.Sequential(Port(), Port(mode), Port()),
+        random(5, 8),
+    )
+    assert found.first.port_path == guilty
+
+
+def test_a_layer_that_hands_on_what_the_reference_changes_is_named(live):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    reference = torch.Sequential(torch.Linear(6, 6), torch.LeakyReLU(0.2), torch.Linear(6, 3))
+    port = paddle.Sequential(paddle.Linear(6, 6), paddle.Identity(), paddle.Linear(6, 3))
+    found = live.locate(reference, port, random(5, 6))
+    assert (found.first.reference_path, found.first.port_path) == ("1", "1")

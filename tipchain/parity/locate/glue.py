@@ -54,10 +54,15 @@ class Glue:
             handed = self._handed_on(values[1])  # by a layer that stands where the reference's does something
             if handed is not None:
                 return ours, handed
-        inside = self._container.get(ours.number)
-        if inside is not None and self._is_inside(inside, theirs):
+        inside = self._counterpart(ours)
+        if inside is not None and (values[1] in inside.inputs or self._is_inside(inside, theirs)):
             return ours, inside  # what the reference makes there, the port does not make, but hands on
         return ours, theirs
+
+    def _counterpart(self, call: Call) -> Call | None:
+        """Return the port's call that is the innermost one of the reference's around ``call``, or that call itself."""
+        calls = (call, *self._around(0, call))
+        return next((self._container[one.number] for one in calls if one.number in self._container), None)
 
     def _maker(self, side: int, value: Value, around: Call) -> Call:
         if value.made_by is None or value.made_by in self._paired[side]:
