@@ -9,14 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tipchain.live.align import align
+    from tipchain.live.report import AlignmentReport
+    from tipchain.live.weights import copy_weights
     from tipchain.parity.judge import compare
     from tipchain.parity.record import load_record, save_record
     from tipchain.parity.tolerance import Tolerance
 
 __version__ = "0.1.0"
-__all__ = ["Tolerance", "__version__", "compare", "load_record", "save_record"]
+__all__ = [
+    "AlignmentReport",
+    "Tolerance",
+    "__version__",
+    "align",
+    "compare",
+    "copy_weights",
+    "load_record",
+    "save_record",
+]
 
 _HOMES = {
+    "AlignmentReport": "tipchain.live.report",
+    "align": "tipchain.live.align",
+    "copy_weights": "tipchain.live.weights",
     "Tolerance": "tipchain.parity.tolerance",
     "compare": "tipchain.parity.judge",
     "load_record": "tipchain.parity.record",

@@ -16,6 +16,8 @@ from tipchain.outcome import ExitCode
 COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("tipchain.commands.diff", "compare two reprod_log dumps"),
     "align": ("tipchain.commands.align", "run the alignment stages of a case"),
+    "locate": ("tipchain.commands.locate", "find the layer at fault in live models"),
+    "diagnose": ("tipchain.commands.diagnose", "find the layer at fault, and why it differs"),
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
     "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
     "report": ("tipchain.commands.report", "render a finished run again"),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from tipchain.outcome import Outcome
+from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.verdicts import LayerVerdict
 
@@ -51,15 +51,18 @@ class AlignmentReport:
         outcomes = set(self.stages.values())
         return Outcome.PASS in outcomes and not outcomes & {Outcome.FAIL, Outcome.ERROR}
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return 0, 1, or 4 where nothing was checked."""
+        return exit_code(self.stages.values())
+
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
         document = {
             "passed": self.passed,
             "stages": {name: outcome.value for name, outcome in self.stages.items()},
             "reasons": self.reasons,
-            "first_divergence": None
-            if self.first_divergence is None
-            else self.layers.index(self.first_divergence),
+            "first_divergence": None if self.first_divergence is None else _layer(self.first_divergence),
             "layers": [_layer(one) for one in self.layers],
             "findings": [asdict(one) for one in self.findings],
             "diagnoses": [asdict(one) for one in self.diagnoses],

@@ -1,0 +1,145 @@
+"""``tipchain locate``: which layer of a port is at fault, and how far each is off by itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import OutputError, UsageError
+from tipchain.modes import Mode
+from tipchain.runs import MODE_VARIABLE
+
+SHOWN = 12
+"""Layers that are listed at most."""
+TIMEOUT_S = 1800.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
+    parser.add_argument("case", nargs="?", type=Path, metavar="CASE", help="the case's YAML file, or:")
+    parser.add_argument("--reference", metavar="M:C", help="module:callable that returns the torch module")
+    parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle layer")
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="FILE",
+        help=".npz of arrays by argument of forward (args_0, ...; labels)",
+    )
+    for name, what in (
+        ("loss", "losses, called with output and labels"),
+        ("optimizers", "builders of optimizers"),
+        ("schedulers", "builders of schedules"),
+    ):
+        parser.add_argument(
+            f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
+        )
+    parser.add_argument("--training", action="store_true", help="in train mode (default: eval mode)")
+    parser.add_argument("--iterations", type=int, metavar="N", help="updates that are compared (default 5)")
+    parser.add_argument(
+        "--mode", default=mode, metavar="MODE", help=f"TIPC mode of the case (default {mode})"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="add N to the case's seeds")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="S",
+        help=f"seconds in all (default {TIMEOUT_S:g})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Locate and return the exit code."""
+    return show(args, causes=False)
+
+
+def show(args: argparse.Namespace, *, causes: bool) -> int:
+    """Align the models in a process of their own, print what was found, and return the exit code."""
+    from tipchain.live.launch import launch
+
+    request = read_request(args, causes=causes)
+    done = launch(request, timeout_s=args.timeout, html=args.html and args.html.resolve())
+    stream = sys.stderr if args.json == "-" else sys.stdout
+    print(done.text, file=stream)
+    if done.document is None:
+        return done.exit_code
+    if not causes:
+        for line in list_layers(done.document):
+            print(line, file=stream)
+    if args.json:
+        _write(args.json, done.document)
+    return done.exit_code
+
+
+def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
+    """Return what the process is asked for.
+
+    Raises:
+        UsageError: neither a case nor two models, or both.
+    """
+    from tipchain.commands.align import from_root
+
+    models = [args.reference, args.port, args.inputs]
+    if (args.case is None) == (None in models) or (args.case is not None and any(models)):
+        if args.case is None and any(models):
+            raise UsageError("--reference, --port and --inputs belong together")
+        raise UsageError("expected a case, or --reference, --port and --inputs")
+    if args.iterations is not None and args.iterations < 1:
+        raise UsageError(f"--iterations must be at least 1, found {args.iterations}")
+    if not args.timeout > 0:
+        raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
+    options: dict[str, Any] = {"training": args.training, "causes": causes}
+    if args.iterations is not None:
+        options["iterations"] = args.iterations
+    if args.case is not None:
+        return {"case": str(from_root(args.case)), "mode": args.mode, "reseed": args.seed, "options": options}
+    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers")}
+    return {
+        "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given,
+        "options": {**options, "seed": args.seed},
+    }  # fmt: skip
+
+
+def list_layers(document: Mapping[str, Any]) -> list[str]:
+    """Return a table of the layers that are furthest off by themselves: those at fault first."""
+    layers = [one for one in document["layers"] if one["own"] is not None]
+    if not layers:
+        return []
+    fault = ("differs", "lower precision")
+    layers.sort(key=lambda one: (one["closeness"] not in fault, -_number(one["ratio"] or one["own"])))
+    lines = ["", f"{'own error':>9}  {'x torch':>8}  {'inherited':>9}  layer"]
+    for one in layers[:SHOWN]:
+        ratio = "" if one["ratio"] is None else f"{_number(one['ratio']):8.3g}"
+        where = (
+            f"{one['port_path'] or '(the model)'} {one['port_type']}, {one['direction']}: {one['closeness']}"
+        )
+        lines.append(f"{_number(one['own']):9.2e}  {ratio:>8}  {_number(one['inherited']):9.2e}  {where}")
+    if len(layers) > SHOWN:
+        lines.append(f"{len(layers) - SHOWN} more in the report (--json, --html)")
+    return lines
+
+
+def _number(value: float | str) -> float:
+    return float(value)
+
+
+def _write(target: str, document: Mapping[str, Any]) -> None:
+    import json
+
+    from tipchain.runs import atomic_write
+
+    text = json.dumps({name: value for name, value in document.items() if name != "text"}, indent=1)
+    if target == "-":
+        print(text)
+        return
+    try:
+        atomic_write(Path(target), text + "\n")
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,256 @@
+"""Is a live Paddle layer the same model as a live torch module: `tipchain.align`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tipchain.errors import UsageError
+from tipchain.live.report import AlignmentReport
+from tipchain.live.training import Recipe, train_both
+from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.locate.differences import rms
+from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
+from tipchain.parity.locate.locate import Located, Locator
+from tipchain.parity.locate.matching import hands_on
+from tipchain.parity.locate.runs import Inputs, Loss, read_inputs
+from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call
+from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.pieces.trained import build_both, build_torch_schedule
+
+Builder = Callable[..., Any]
+STAGES = ("preflight", "forward", "loss", "backward", "optimizer", "schedule", "train")
+"""The stages in the order in which a report has them."""
+UNTOLD = 1e-6
+"""Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
+MOST_DIAGNOSED = 5
+"""Faults whose causes are looked for; those after them are listed without."""
+
+
+def align(
+    reference: Any,
+    port: Any,
+    inputs: Mapping[str, Any],
+    *,
+    loss: tuple[Loss, Loss] | None = None,
+    optimizers: tuple[Builder, Builder] | None = None,
+    schedulers: tuple[Builder, Builder] | None = None,
+    iterations: int = 5,
+    training: bool = False,
+    names: Mapping[str, str] | None = None,
+    seed: int = 0,
+    causes: bool = True,
+) -> AlignmentReport:
+    """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
+
+    Weights are taken as they are (`tipchain.copy_weights` copies them). Neither model is changed: what runs are copies.
+    Every layer of the port is given what the reference's layer was given, so that a layer's own error is told from
+    what it inherits; float64 tells rounding from a fault. Random layers draw equal masks on both sides.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        inputs: numpy arrays by the name of forward's argument, or positional ones under ``"args"`` (one array or a
+            tuple); ``"labels"``: what the losses are given. Floats are run in float64 and float32.
+        loss: torch's and Paddle's ``(output, labels) -> scalar``. Without it backward starts from random numbers.
+        optimizers: torch's and Paddle's builders: ``(parameters)`` or ``(parameters, learning_rate)``; with ``loss``
+            the models are trained.
+        schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument.
+        iterations: updates that are compared.
+        training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
+        names: Paddle's path by torch's, of layers that names, values and structure cannot tell apart.
+        seed: of every random number.
+        causes: whether to look for what makes a layer differ.
+
+    Returns:
+        The report; what could not be found out is an ERROR of its stage.
+
+    Raises:
+        UsageError: inputs that are no arrays, or none; an odd number of iterations.
+        MissingFrameworkError: torch or paddle cannot be imported.
+    """
+    given = read_inputs(inputs)
+    if iterations < 1:
+        raise UsageError(f"iterations is {iterations}, expected at least 1")
+    work = _Work(
+        sides=(TorchSide(), PaddleSide()), models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
+        schedulers=schedulers, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        causes=causes,
+    )  # fmt: skip
+    store = Store()
+    try:
+        work.run(store)
+    finally:
+        store.close()
+    return work.report()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """One alignment: what it was asked, and what it has found so far."""
+
+    sides: tuple[LiveSide, LiveSide]
+    models: tuple[Any, Any]
+    inputs: Inputs
+    loss: tuple[Loss, Loss] | None
+    optimizers: tuple[Builder, Builder] | None
+    schedulers: tuple[Builder, Builder] | None
+    iterations: int
+    training: bool
+    names: dict[str, str]
+    seed: int
+    causes: bool
+    stages: dict[str, Outcome] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    layers: list[LayerVerdict] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    diagnoses: list[Diagnosis] = field(default_factory=list)
+    unmatched: dict[str, list[str]] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+    def run(self, store: Store) -> None:
+        """Go through the stages; one that raises is an ERROR, and the others go on without it."""
+        pairs: list[LayerPair] = []
+        located: Located | None = None
+        try:
+            pairs = pair_layers(*self.models, self.names)
+            located = Locator(self.sides, store, seed=self.seed, training=self.training).locate(
+                *self.models, self.inputs, self.loss or (None, None), self.names
+            )
+        except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
+            self._end("forward", Outcome.ERROR, told(error))
+        if located is not None:
+            self.layers = list(located.verdicts)
+            self._judge_forward(located)
+            self._judge_backward(located)
+            if self.optimizers is not None and self.loss is not None:
+                self._stage("train", self._train, pairs, located)
+
+    def report(self) -> AlignmentReport:
+        """Return what was found."""
+        return AlignmentReport(
+            stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
+            layers=self.layers, first_divergence=next((one for one in self.layers if one.at_fault), None),
+            findings=self.findings, diagnoses=self.diagnoses, unmatched=self.unmatched, numbers=self.numbers,
+            curves=self.curves, versions=versions(),
+        )  # fmt: skip
+
+    def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
+        self.stages[stage], self.reasons[stage] = outcome, reason
+
+    def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
+        """Do the work of one stage; what it raises is its ERROR."""
+        try:
+            work(*args)
+        except Exception as error:  # noqa: BLE001  (a user's loss or optimizer may raise anything)
+            self._end(stage, Outcome.ERROR, told(error))
+
+    def _judge_forward(self, located: Located) -> None:
+        """Judge the forward stage: the layers, and the models' outputs as a whole."""
+        self.unmatched = {
+            "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
+            "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
+        }
+        for name, apart in zip(located.port.output_names, located.outputs, strict=False):
+            self.numbers[f"output {name}"] = apart
+        forward = [one for one in located.verdicts if one.direction == "forward"]
+        self.curves["depth/own"] = [one.own or 0.0 for one in forward]
+        self.curves["depth/inherited"] = [one.inherited for one in forward]
+        self._end("forward", *self._judge(located, forward, "forward"))
+
+    def _judge_backward(self, located: Located) -> None:
+        backward = [one for one in located.verdicts if one.direction == "backward"]
+        if not backward:
+            self._end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
+            return
+        self._end("backward", *self._judge(located, backward, "backward"))
+
+    def _judge(self, located: Located, verdicts: list[LayerVerdict], direction: str) -> tuple[Outcome, str]:
+        """Return the outcome of one direction's layers."""
+        faults = [one for one in verdicts if one.at_fault]
+        compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
+        method = "" if located.exact else "; the port does not run in float64, so float32 was held against it"
+        if faults:
+            first = faults[0]
+            others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+            return (
+                Outcome.FAIL,
+                f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}{others}{method}",
+            )
+        if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
+            return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
+        if not compared:
+            return Outcome.ERROR, "nothing was compared: no layer of one model was found in the other"
+        apart = max(located.outputs, default=0.0)
+        if direction == "forward" and not apart <= UNTOLD:
+            return (
+                Outcome.FAIL,
+                f"the outputs differ, relative {apart:.3g}, and no layer was found to be the cause",
+            )
+        return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{method}"
+
+    def _train(self, pairs: list[LayerPair], located: Located) -> None:
+        """Train copies of both models."""
+        if self.loss is None or self.optimizers is None:
+            return
+        noise = max(
+            (one.own or 0.0 for one in located.verdicts if one.ratio is None and not one.at_fault),
+            default=0.0,
+        )
+        recipe = Recipe(
+            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=self.loss, build=self._build,
+            pairs=pairs, iterations=self.iterations, seed=self.seed,
+        )  # fmt: skip
+        done = train_both(recipe, noise)
+        self.curves.update(done.curves)
+        self._end("train", done.outcome, done.reason)
+
+    def _copies(self) -> tuple[Any, Any]:
+        """Return fresh float64 copies; the rules of optimizers may read the names of parameters."""
+        ours, theirs = (
+            side.copied(model, double=True, training=self.training)
+            for side, model in zip(self.sides, self.models, strict=True)
+        )
+        for one, other in zip(self.models[1].parameters(), theirs.parameters(), strict=True):
+            other.name = one.name
+        return ours, theirs
+
+    def _build(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Return each side's optimizer and schedule over the given models."""
+        if self.optimizers is None:
+            raise ValueError("no optimizers were given")
+        ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)
+        if schedule is not None:
+            theirs.set_lr_scheduler(schedule)
+        return (ours, build_torch_schedule(self.schedulers[0], ours) if self.schedulers else None), (
+            theirs,
+            schedule,
+        )
+
+
+def tell_call(call: Call) -> str:
+    """Return what a report calls a layer."""
+    return f"{call.path or 'the model itself'} ({call.type})"
+
+
+def told(error: Exception) -> str:
+    """Return an error's class and the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that were at work."""
+    found = {"python": platform.python_version()}
+    for name in ("tipchain", "numpy", "torch", "paddlepaddle", "paddlepaddle-gpu"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

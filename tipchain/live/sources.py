@@ -1,0 +1,145 @@
+"""Where two live models come from: an alignment case, or two callables and a file of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import CaseError, UsageError
+from tipchain.modes import parse_mode
+from tipchain.parity.builders import resolve
+from tipchain.parity.case import load_case
+from tipchain.parity.case_types import LABEL, Case
+from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.frameworks.base import Framework
+from tipchain.parity.frameworks.paddle_ import PaddleFramework
+from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.optimizers import make_optimizer
+from tipchain.parity.weights import prepare_weights
+
+Arguments = dict[str, Any]
+
+
+def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None) -> Arguments:
+    """Return what `tipchain.align` is called with for a case: its models with its weights, and its fake inputs.
+
+    Args:
+        path: the case's YAML file.
+        mode: the TIPC mode, which says on which data the weights are made.
+        reseed: added to the case's seeds.
+        data_path: a data folder of the user's.
+
+    Raises:
+        TipchainError: something is wrong with the case, its builders, or its weights.
+    """
+    case = load_case(path, reseed).for_stage("backward")
+    frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
+    weights = prepare_weights(case, parse_mode(mode), data_path=data_path)
+    models = []
+    for framework in frameworks:
+        framework.seed(case.seed)
+        model = framework.build(_builder(case, framework, "model"), case.model_args)
+        framework.load_weights(model, weights.paths[framework.name])
+        models.append(model)
+    inputs = make_inputs(case)
+    labels = inputs.pop(LABEL, None)
+    found: Arguments = {
+        "reference": models[0], "port": models[1], "inputs": {"args": tuple(inputs.values())}, "seed": case.seed,
+        "names": dict(weights.names), "iterations": case.backward.iterations,
+    }  # fmt: skip
+    sides = [case.sides[one.name] for one in frameworks]
+    if labels is not None and all(one.loss for one in sides):
+        found["inputs"]["labels"] = labels
+        found["loss"] = tuple(_builder(case, one, "loss")(**case.loss.args) for one in frameworks)
+        if all(one.optimizer for one in sides):
+            found["optimizers"] = _optimizers(case, frameworks)
+            if all(one.scheduler for one in sides):
+                found["schedulers"] = _schedulers(case, frameworks)
+    return found
+
+
+def open_callables(
+    reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
+    optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
+) -> Arguments:  # fmt: skip
+    """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
+
+    Args:
+        reference: makes the torch module, without arguments.
+        port: makes the Paddle layer.
+        inputs: a ``.npz`` file of arrays by the name of forward's argument, ``args`` or ``args_0``, ``args_1`` for
+            positional ones, and ``labels``.
+        loss: torch's and Paddle's ``module:callable``, called as ``(output, labels)``; a class is made an object first.
+        optimizers: builders.
+        schedulers: builders.
+
+    Raises:
+        UsageError: the file cannot be read, or holds no arrays.
+        CaseError: a callable cannot be imported.
+    """
+    root = Path.cwd()
+    found: Arguments = {
+        "inputs": _read(inputs), "reference": resolve(reference, root)(), "port": resolve(port, root)(),
+    }  # fmt: skip
+    if loss is not None:
+        found["loss"] = tuple(
+            one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)
+        )
+    for name, specs in (("optimizers", optimizers), ("schedulers", schedulers)):
+        if specs is not None:
+            found[name] = tuple(resolve(spec, root) for spec in specs)
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(f"{path}: cannot be read as .npz of arrays: {error}") from error
+    numbered = sorted(
+        (name for name in arrays if name.startswith("args_")),
+        key=lambda name: int(name.removeprefix("args_")),
+    )
+    if numbered:
+        arrays["args"] = tuple(arrays.pop(name) for name in numbered)
+    return arrays
+
+
+def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:
+    spec = getattr(case.sides[framework.name], name)
+    if spec is None:
+        raise CaseError("is missing", file=case.path, key=f"sides.{framework.name}.{name}")
+    return resolve(spec, case.root)
+
+
+def _optimizers(
+    case: Case, frameworks: tuple[Framework, Framework]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return builders that torch's side calls with its own rate, and Paddle's with that or a schedule."""
+    ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
+
+    def build_torch(model: Any) -> Any:
+        return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
+
+    def build_paddle(model: Any, learning_rate: Any) -> Any:
+        return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
+
+    return build_torch, build_paddle
+
+
+def _schedulers(
+    case: Case, frameworks: tuple[Framework, Framework]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    ours, theirs = (_builder(case, one, "scheduler") for one in frameworks)
+
+    def build_torch(optimizer: Any) -> Any:
+        return ours(optimizer, **case.scheduler_args)
+
+    def build_paddle(learning_rate: float) -> Any:
+        return theirs(None, learning_rate=learning_rate, **case.scheduler_args)
+
+    return build_torch, build_paddle

@@ -1,0 +1,240 @@
+"""A few training steps of both models in float64, and how far rounding alone would take them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.outcome import Outcome
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.layer_pairs import LayerPair
+from tipchain.parity.locate.runs import Inputs, Loss, as_float, bind
+from tipchain.parity.locate.sides import LiveSide
+
+Array = npt.NDArray[Any]
+Built = tuple[Any, Any]
+FACTOR = 30.0
+"""How many times as far as the reference from itself, moved a little, the port may be."""
+SHAKE = 1e-12
+"""How much the reference's parameters are moved, relative to each; the noise of float64 through a deep net."""
+CONSTANT = 2.0**-22
+"""Relative error of constants that a framework keeps in float32 whatever its tensors are in, as Paddle does learning
+rates, momentums and decays; the moved reference's learning rate is off by this."""
+CHAOS = 0.05
+"""Where the moved reference is this far from itself, relative, a comparison says nothing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """One model's training.
+
+    Attributes:
+        losses: one per iteration, before its update.
+        rates: the learning rates that the updates used.
+        state: parameters and BatchNorm's statistics afterwards, by the reference's path and torch's name in the layer.
+        start: the same before.
+    """
+
+    losses: list[float]
+    rates: list[float]
+    state: dict[str, Array]
+    start: dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Both models' training, judged.
+
+    Attributes:
+        outcome: of the comparison.
+        reason: one sentence.
+        port_path: the layer whose parameter or statistic is the first that is off, if it is known.
+        curves: losses of both sides, and how far apart they are allowed to be.
+    """
+
+    outcome: Outcome
+    reason: str
+    port_path: str | None
+    curves: dict[str, list[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What both models are trained with.
+
+    Attributes:
+        sides: torch's and Paddle's.
+        copies: returns fresh float64 copies of both models.
+        inputs: what the models are called with.
+        losses: of both.
+        build: returns each side's optimizer and schedule (or None), given both models.
+        pairs: the layers with parameters.
+        iterations: updates.
+        seed: of random numbers.
+    """
+
+    sides: tuple[LiveSide, LiveSide]
+    copies: Callable[[], tuple[Any, Any]]
+    inputs: Inputs
+    losses: tuple[Loss, Loss]
+    build: Callable[[tuple[Any, Any]], tuple[Built, Built]]
+    pairs: Sequence[LayerPair]
+    iterations: int
+    seed: int
+
+
+def train_both(recipe: Recipe, noise: float = SHAKE) -> Training:
+    """Train both models on equal batches, and the reference once more from parameters moved by ``noise``.
+
+    Args:
+        recipe: models, data, optimizers.
+        noise: relative; what the port's layers are off in float64 without doing anything else, at least `SHAKE`.
+    """
+    with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
+        models, others = recipe.copies(), recipe.copies()
+        _shake(recipe.sides[0], others[0], max(noise, SHAKE), recipe.seed)
+        built = recipe.build(models)
+        reference = _train(recipe, 0, models[0], built[0])
+        moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
+        port = _train(recipe, 1, models[1], built[1])
+    allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
+    largest = np.maximum.accumulate(np.asarray(allowed) + [1e-10 * abs(one) for one in reference.losses])
+    curves = {
+        "train/reference": reference.losses, "train/port": port.losses, "train/allowed": largest.tolist(),
+        "lr/reference": reference.rates, "lr/port": port.rates,
+    }  # fmt: skip
+    apart = np.abs(np.asarray(reference.losses) - np.asarray(port.losses))
+    outside = np.flatnonzero(~(apart <= largest))
+    chaotic = np.flatnonzero(largest > CHAOS * np.abs(reference.losses))
+    if outside.size and (not chaotic.size or outside[0] < chaotic[0]):
+        step = int(outside[0])
+        reason = (
+            f"the losses part at step {step}: expected {reference.losses[step]:.9g}, actual {port.losses[step]:.9g}, "
+            f"allowed {largest[step]:.3g} apart"
+        )
+        return Training(outcome=Outcome.FAIL, reason=reason, port_path=None, curves=curves)
+    if chaotic.size:
+        reason = f"rounding alone moves the loss by more than {CHAOS:.0%} from step {int(chaotic[0])} on"
+        return Training(
+            outcome=Outcome.SKIP, reason=f"proves nothing: {reason}", port_path=None, curves=curves
+        )
+    return _judge_state(recipe, reference, moved, port, curves)
+
+
+def _judge_state(
+    recipe: Recipe, reference: Trained, moved: Trained, port: Trained, curves: dict[str, list[float]]
+) -> Training:
+    """Hold what training left in parameters and statistics against each other."""
+    updates = {name: distance(reference.start[name], after) for name, after in reference.state.items()}
+    scale = max(updates.values(), default=0.0)
+    paths = {pair.reference: pair.port for pair in recipe.pairs}
+    worst: tuple[float, str] | None = None
+    compared = 0
+    for name, after in reference.state.items():
+        other = port.state.get(name)
+        if other is None or other.shape != after.shape:
+            continue
+        compared += 1
+        allowed = FACTOR * (distance(after, moved.state[name]) + CONSTANT * updates[name]) + 1e-9 * (
+            rms(after) + scale
+        )
+        apart = distance(after, other)
+        if not apart <= allowed and (worst is None or apart / max(allowed, 1e-300) > worst[0]):
+            worst = apart / max(allowed, 1e-300), name
+    if worst is not None:
+        path, _, leaf = worst[1].rpartition(":")
+        reason = f"after {recipe.iterations} updates {leaf} of {paths[path] or 'the model'} is {worst[0]:.3g} times as far off as allowed"
+        return Training(outcome=Outcome.FAIL, reason=reason, port_path=paths[path], curves=curves)
+    if not compared or not scale:
+        reason = "proves nothing: no parameter moved" if compared else "no parameter could be compared"
+        return Training(outcome=Outcome.ERROR, reason=reason, port_path=None, curves=curves)
+    reason = f"{recipe.iterations} losses and {compared} tensors after them are as close as rounding allows"
+    return Training(outcome=Outcome.PASS, reason=reason, port_path=None, curves=curves)
+
+
+def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 1.0) -> Trained:
+    """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``."""
+    side, loss, (optimizer, scheduler) = recipe.sides[number], recipe.losses[number], built
+    side.framework.watch_variances(model)
+    start = _state(recipe, number, model)
+    losses, rates = [], []
+    inputs = bind(model, recipe.inputs)
+    for step in range(recipe.iterations):
+        side.seed(recipe.seed + step)
+        with side.dropout(Masks(recipe.seed, step)), side.recording(gradient=True):
+            value = loss(*_outputs_and_labels(side, model, inputs))
+            losses.append(float(side.array(value).reshape(())))
+            rates.append(side.learning_rate(optimizer))
+            side.backward(value)
+        with _rates_times(optimizer, rate):
+            optimizer.step()
+        side.clear_gradients(model)
+        if scheduler is not None:
+            scheduler.step()
+    return Trained(losses=losses, rates=rates, state=_state(recipe, number, model), start=start)
+
+
+@contextmanager
+def _rates_times(optimizer: Any, factor: float) -> Iterator[None]:
+    """Multiply the learning rates of a torch optimizer for a while; 1 leaves any optimizer alone."""
+    if factor == 1:
+        yield
+        return
+    kept = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * factor
+    yield
+    for group, rate in zip(optimizer.param_groups, kept, strict=True):
+        group["lr"] = rate
+
+
+def _outputs_and_labels(side: LiveSide, model: Any, inputs: Inputs) -> tuple[Any, Any]:
+    def tensor(array: Array) -> Any:
+        return side.tensor(as_float(array, double=True), gradient=False)
+
+    output = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+    return output, None if inputs.labels is None else tensor(inputs.labels)
+
+
+def _shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
+    generator = np.random.default_rng([seed, 2])
+    for _, parameter in side.parameters(model):
+        values = side.array(parameter)
+        coins = generator.choice((-1.0, 1.0), values.shape)
+        side.assign(parameter, values * (1 + share * coins))
+
+
+def _state(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
+    """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name."""
+    side = recipe.sides[number]
+    layers = dict(side.layers(model))
+    found: dict[str, Array] = {}
+    buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
+    for pair in recipe.pairs:
+        path = pair.port if number else pair.reference
+        layer = layers[path]
+        held: Mapping[str, Array] = dict(side.framework.parameters(layer, {}))
+        if number:
+            held = {**held, **dict(side.framework.buffers(layer, {}))}
+        else:
+            start = f"{path}." if path else ""
+            held = {
+                **held,
+                **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)},
+            }
+        found.update(
+            (f"{pair.reference}:{name}", array) for name, array in held.items() if _is_own(name, layer, side)
+        )
+    return found
+
+
+def _is_own(name: str, layer: Any, side: LiveSide) -> bool:
+    """Tell whether a tensor belongs to the layer itself, not to one inside that is a layer of its own."""
+    first = name.partition(".")[0]
+    return "." not in name or first not in dict(side.children(layer))

@@ -1,0 +1,60 @@
+"""The process in which live models run: it may crash without taking the command with it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import TipchainError
+from tipchain.guard import guarded
+from tipchain.outcome import ExitCode
+
+
+def main(request: str) -> int:
+    """Align what the JSON file ``request`` asks for, and write the report where it says.
+
+    The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
+    ``optimizers`` and ``schedulers``; ``options`` for `tipchain.align`; ``report`` (a JSON file), and ``html``, a file
+    or "". The report's JSON has the text that is printed too.
+    """
+    asked = json.loads(Path(request).read_bytes())
+    # torch must be imported before paddle.
+    import torch  # noqa: F401
+
+    from tipchain.live.align import align
+    from tipchain.live.sources import open_callables, open_case
+
+    if asked.get("case"):
+        data_path = Path(asked["data_path"]) if asked.get("data_path") else None
+        given = open_case(
+            Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path
+        )
+    else:
+        pairs: dict[str, Any] = {
+            name: tuple(asked[name]) if asked.get(name) else None
+            for name in ("loss", "optimizers", "schedulers")
+        }
+        given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), **pairs)
+    given.update(asked.get("options", {}))
+    report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), **given)
+    document = json.loads(report.to_json())
+    document["text"] = str(report)
+    document["exit_code"] = int(report.exit_code)
+    Path(asked["report"]).write_text(json.dumps(document, indent=1))
+    if asked.get("html"):
+        report.to_html(asked["html"])
+    return ExitCode.PASSED
+
+
+def _refusing(request: str) -> int:
+    try:
+        return main(request)
+    except TipchainError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(_refusing, sys.argv[1]))
