@@ -13,6 +13,7 @@ from tipchain.errors import UsageError
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
+from tipchain.parity.diagnose.diagnose import diagnose
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
@@ -21,15 +22,23 @@ from tipchain.parity.locate.matching import hands_on
 from tipchain.parity.locate.runs import Inputs, Loss, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide
 from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.structures import put_back
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pieces.trained import build_both, build_torch_schedule
+from tipchain.parity.pieces.check import PieceCheck
+from tipchain.parity.pieces.loss import check_loss
+from tipchain.parity.pieces.opening import build_both, build_torch_schedule
+from tipchain.parity.pieces.optimizers import check_optimizers
+from tipchain.parity.pieces.schedulers import check_schedulers
+from tipchain.parity.preflight.front import check as check_construction
 
 Builder = Callable[..., Any]
 STAGES = ("preflight", "forward", "loss", "backward", "optimizer", "schedule", "train")
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
+UNKNOWN = "unknown"
+"""The code of a diagnosis that no hypothesis explains."""
 MOST_DIAGNOSED = 5
 """Faults whose causes are looked for; those after them are listed without."""
 
@@ -127,18 +136,29 @@ class _Work:
             )
         except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
             self._end("forward", Outcome.ERROR, told(error))
+        self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             self.layers = list(located.verdicts)
             self._judge_forward(located)
             self._judge_backward(located)
-            if self.optimizers is not None and self.loss is not None:
-                self._stage("train", self._train, pairs, located)
+            if self.loss is not None:
+                self._stage("loss", self._check_loss, located, self.loss)
+        if self.optimizers is not None:
+            self._stage("optimizer", self._check_optimizers, self.optimizers)
+            if self.schedulers is not None:
+                self._stage("schedule", self._check_schedulers, self.optimizers, self.schedulers)
+            if self.loss is not None and located is not None:
+                self._stage("train", self._train, pairs, self.loss)
+        if located is not None and self.causes:
+            self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
+        self.diagnoses += self._explain_construction()
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
         return AlignmentReport(
             stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
-            layers=self.layers, first_divergence=next((one for one in self.layers if one.at_fault), None),
+            layers=self.layers,
+            first_divergence=next((one for one in self.layers if one.at_fault), None) or self._first_constructed(),
             findings=self.findings, diagnoses=self.diagnoses, unmatched=self.unmatched, numbers=self.numbers,
             curves=self.curves, versions=versions(),
         )  # fmt: skip
@@ -197,19 +217,117 @@ class _Work:
             )
         return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{method}"
 
-    def _train(self, pairs: list[LayerPair], located: Located) -> None:
-        """Train copies of both models."""
-        if self.loss is None or self.optimizers is None:
-            return
-        noise = max(
-            (one.own or 0.0 for one in located.verdicts if one.ratio is None and not one.at_fault),
-            default=0.0,
+    def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
+        """Compare what can be compared without running anything."""
+        calls = () if located is None else located.matching.pairs
+        built: tuple[Any, Any] | None = None
+        schedules: tuple[Any, Any] | None = None
+        if self.optimizers is not None:
+            with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
+                built, schedules = self._built()
+        self.findings = check_construction(
+            *self.models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
+        grave = [one for one in self.findings if not one.harmless]
+        if grave:
+            others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
+            self._end("preflight", Outcome.FAIL, f"{grave[0].message}{others}")
+        elif not pairs and not calls:
+            self._end("preflight", Outcome.SKIP, "no layer of one model was found in the other")
+        else:
+            count = len({pair.port for pair in pairs} | {pair.port.path for pair in calls})
+            self._end("preflight", Outcome.PASS, f"{count} layers are built alike")
+
+    def _built(self) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+        """Return optimizers over the models themselves, and their schedules; nothing is stepped."""
+        ours, theirs = self._build(self.models)
+        schedules = (ours[1], theirs[1]) if ours[1] is not None and theirs[1] is not None else None
+        return (ours[0], theirs[0]), schedules
+
+    def _take(self, stage: str, check: PieceCheck) -> None:
+        """Take over what a check of one piece came to."""
+        self._end(stage, check.outcome, check.reason)
+        self.numbers.update(check.numbers)
+        self.curves.update(check.curves)
+        self.diagnoses += check.diagnoses
+
+    def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
+        outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
+        self._take(
+            "loss",
+            check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others),
+        )
+
+    def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
+        found = check_optimizers(
+            self.sides, *self.models, builders, self.iterations, self.names, self.seed, self.schedulers
+        )
+        self._take("optimizer", found)
+
+    def _check_schedulers(
+        self, builders: tuple[Builder, Builder], schedulers: tuple[Builder, Builder]
+    ) -> None:
+        found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
+        self._take("schedule", found)
+
+    def _explain_layers(self, located: Located, store: Store) -> list[Diagnosis]:
+        """Look for the causes of the first faults, one for each layer."""
+        found: list[Diagnosis] = []
+        seen: set[str] = set()
+        for verdict in self.layers:
+            if not verdict.at_fault or verdict.port_path in seen or len(seen) == MOST_DIAGNOSED:
+                continue
+            seen.add(verdict.port_path)
+            causes = diagnose(located, verdict, self.sides, store, models=self.models, seed=self.seed)
+            known = [one for one in causes if one.code != UNKNOWN]
+            told = {(one.code, one.port_path) for one in known}
+            said = [
+                one
+                for one in map(of_finding, self._grave(verdict.port_path))
+                if (one.code, one.port_path) not in told
+            ]
+            found += [*known, *said] or causes
+        return found
+
+    def _explain_construction(self) -> list[Diagnosis]:
+        """Return causes for differences of construction that no number has shown yet."""
+        told = {one.port_path for one in self.diagnoses}
+        pieces = {"optimizer": "optimizer", "scheduler": "schedule"}
+        return [
+            of_finding(one)
+            for one in self._grave()
+            if one.port_path not in told
+            and not (self.stages.get(pieces.get(one.kind, "")) is Outcome.FAIL and self.diagnoses)
+        ]
+
+    def _grave(self, path: str | None = None) -> list[Finding]:
+        return [one for one in self.findings if not one.harmless and path in (None, one.port_path)]
+
+    def _first_constructed(self) -> LayerVerdict | None:
+        """Return the first layer that is built otherwise, as a verdict; None where none is."""
+        found = next((one for one in self._grave() if one.kind in ("argument", "parameter", "flag")), None)
+        if found is None:
+            return None
+        layers = [dict(side.layers(model)) for side, model in zip(self.sides, self.models, strict=True)]
+        types = [
+            type(layers[number].get(path)).__name__
+            for number, path in enumerate((found.reference_path, found.port_path))
+        ]
+        return LayerVerdict(
+            reference_path=found.reference_path, port_path=found.port_path, reference_type=types[0], port_type=types[1],
+            turn=0, direction="construction", inherited=0.0, own=None, ratio=None, closeness=Closeness.DIFFERS,
+            method="float64", reason=found.message,
+        )  # fmt: skip
+
+    def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
+        """Train copies of both models."""
         recipe = Recipe(
-            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=self.loss, build=self._build,
+            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
             pairs=pairs, iterations=self.iterations, seed=self.seed,
         )  # fmt: skip
-        done = train_both(recipe, noise)
+        done = train_both(
+            recipe, same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))
+        )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
 
@@ -234,6 +352,14 @@ class _Work:
             theirs,
             schedule,
         )
+
+
+def of_finding(finding: Finding) -> Diagnosis:
+    """Return a difference of construction as a cause."""
+    return Diagnosis(
+        code=finding.code, port_path=finding.port_path, message=finding.message,
+        evidence=f"reference {finding.reference}, port {finding.port}", explained=None, fix=finding.fix,
+    )  # fmt: skip
 
 
 def tell_call(call: Call) -> str:

@@ -18,7 +18,7 @@ from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.torch_ import TorchFramework
 from tipchain.parity.optimizers import make_optimizer
-from tipchain.parity.weights import prepare_weights
+from tipchain.parity.weights import data_roots, prepare_weights
 
 Arguments = dict[str, Any]
 
@@ -44,10 +44,9 @@ def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None 
         model = framework.build(_builder(case, framework, "model"), case.model_args)
         framework.load_weights(model, weights.paths[framework.name])
         models.append(model)
-    inputs = make_inputs(case)
-    labels = inputs.pop(LABEL, None)
+    args, labels = _inputs(case, frameworks[0], data_roots(case, parse_mode(mode), data_path)[0])
     found: Arguments = {
-        "reference": models[0], "port": models[1], "inputs": {"args": tuple(inputs.values())}, "seed": case.seed,
+        "reference": models[0], "port": models[1], "inputs": {"args": args}, "seed": case.seed,
         "names": dict(weights.names), "iterations": case.backward.iterations,
     }  # fmt: skip
     sides = [case.sides[one.name] for one in frameworks]
@@ -59,6 +58,18 @@ def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None 
             if all(one.scheduler for one in sides):
                 found["schedulers"] = _schedulers(case, frameworks)
     return found
+
+
+def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Any, ...], Any]:
+    """Return what the case's backward stage feeds first: fake inputs, or the first batch of the training data."""
+    if case.backward.inputs == "fake":
+        inputs = make_inputs(case)
+        labels = inputs.pop(LABEL, None)
+        return tuple(inputs.values()), labels
+    dataset = _builder(case, framework, "dataset")(train_data, "train", **case.data.args)
+    wanted = [number % len(dataset) for number in range(case.train.batch_size)]
+    image, label, _ = next(iter(framework.batches(dataset, [wanted])))
+    return (framework.array(image),), framework.array(label)
 
 
 def open_callables(

@@ -23,6 +23,8 @@ FACTOR = 30.0
 """How many times as far as the reference from itself, moved a little, the port may be."""
 SHAKE = 1e-12
 """How much the reference's parameters are moved, relative to each; the noise of float64 through a deep net."""
+MOST_SHAKE = 1e-5
+"""How much they are moved at most."""
 CONSTANT = 2.0**-22
 """Relative error of constants that a framework keeps in float32 whatever its tensors are in, as Paddle does learning
 rates, momentums and decays; the moved reference's learning rate is off by this."""
@@ -89,20 +91,28 @@ class Recipe:
     seed: int
 
 
-def train_both(recipe: Recipe, noise: float = SHAKE) -> Training:
-    """Train both models on equal batches, and the reference once more from parameters moved by ``noise``.
+def train_both(recipe: Recipe, *, same: bool) -> Training:
+    """Train both models on equal batches, and the reference once more from parameters a little off.
 
     Args:
         recipe: models, data, optimizers.
-        noise: relative; what the port's layers are off in float64 without doing anything else, at least `SHAKE`.
+        same: layers and losses are known to agree. What the first losses then are apart, by constants that Paddle keeps
+            in float32 in its layers, is rounding, and the moved reference starts as far off.
     """
     with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
         models, others = recipe.copies(), recipe.copies()
-        _shake(recipe.sides[0], others[0], max(noise, SHAKE), recipe.seed)
         built = recipe.build(models)
         reference = _train(recipe, 0, models[0], built[0])
-        moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
         port = _train(recipe, 1, models[1], built[1])
+        share = SHAKE
+        if same:
+            _shake(recipe.sides[0], others[0], SHAKE, recipe.seed)
+            first = abs(_first_loss(recipe, others[0]) - reference.losses[0])
+            wanted = abs(port.losses[0] - reference.losses[0])
+            share = min(SHAKE * max(wanted / first, 1.0), MOST_SHAKE) if first else SHAKE
+            others = recipe.copies()
+        _shake(recipe.sides[0], others[0], share, recipe.seed)
+        moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     largest = np.maximum.accumulate(np.asarray(allowed) + [1e-10 * abs(one) for one in reference.losses])
     curves = {
@@ -178,6 +188,15 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
         if scheduler is not None:
             scheduler.step()
     return Trained(losses=losses, rates=rates, state=_state(recipe, number, model), start=start)
+
+
+def _first_loss(recipe: Recipe, model: Any) -> float:
+    """Return the reference's loss before any update."""
+    side = recipe.sides[0]
+    side.seed(recipe.seed)
+    with side.dropout(Masks(recipe.seed, 0)), side.recording(gradient=False):
+        loss = recipe.losses[0](*_outputs_and_labels(side, model, bind(model, recipe.inputs)))
+        return float(side.array(loss).reshape(()))
 
 
 @contextmanager

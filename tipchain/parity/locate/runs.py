@@ -77,6 +77,7 @@ class Run:
         trace: the calls.
         outputs: the model's output tensors' values.
         output_names: where they stood in the output.
+        structure: the output with `Hole` in place of tensors.
         loss: the loss; None without one.
         gradients: each parameter's gradient by the framework's own name; empty without backward.
     """
@@ -84,6 +85,7 @@ class Run:
     trace: Trace
     outputs: tuple[Array, ...]
     output_names: tuple[str, ...]
+    structure: Any
     loss: float | None
     gradients: Mapping[str, Array]
 
@@ -117,7 +119,7 @@ def run_model(
         tracer = Tracer(side, model, store)
         with tracer.watching():
             output = model(*args, **kwargs)
-            _, tensors, names = take_out(output, side.is_tensor)
+            structure, tensors, names = take_out(output, side.is_tensor)
             value = None
             if loss is not None:
                 labels = None if bound.labels is None else as_float(bound.labels, double=double)
@@ -132,7 +134,7 @@ def run_model(
             else {}
         )
         return Run(
-            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names),
+            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names), structure=structure,
             loss=None if value is None else float(side.array(value).reshape(())), gradients=gradients,
         )  # fmt: skip
 
