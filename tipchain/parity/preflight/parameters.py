@@ -1,0 +1,273 @@
+"""Parameters and buffers of matched layers, compared in torch's layout."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tipchain.conversion.layouts import LayerTensors, Slot
+from tipchain.parity.findings import Finding
+from tipchain.parity.locate.layer_pairs import LayerPair, Print, print_of
+from tipchain.parity.preflight.tensors import (
+    TensorPair,
+    Tensors,
+    is_floating,
+    port_array,
+    port_name,
+    port_trained,
+)
+from tipchain.parity.preflight.values import difference
+
+MANY, MOST = 5, 0.8
+"""From so many tensors on, and if this share of them differ, weights were not copied at all."""
+NEUTRAL = {"bias": 0.0, "weight": 1.0}
+"""What a parameter is that does nothing, by its torch name in the layer."""
+
+
+def check_parameters(
+    reference: Any, port: Any, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
+
+    Values are those in the models now. A tensor that holds torch's numbers in another order (transposed, gates or
+    projections swapped, kernels mirrored), those of another layer, or a multiple, is said to. What torch has and Paddle
+    never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        pairs: the layers that belong together.
+        names: Paddle's path by torch's, as they were matched with.
+
+    Returns:
+        The findings in the order of the pairs, then those about layers that are in no pair.
+
+    Raises:
+        WeightsError: a lazy layer of torch's has no shape yet.
+    """
+    return compare_tensors(Tensors(reference, port, pairs, names))
+
+
+def compare_tensors(tensors: Tensors) -> list[Finding]:
+    """Return what `check_parameters` does, of tensors already matched."""
+    found: list[Finding] = []
+    valued: list[Finding] = []
+    compared = 0
+    others = _prints(tensors)
+    for pair in tensors.pairs:
+        if pair.ours is None or pair.theirs is None:
+            found += _alone(tensors, pair)
+        elif _elements(pair.ours) != _elements(pair.theirs) or (
+            pair.kind != "own" and pair.ours.shape != pair.theirs.shape
+        ):
+            found.append(_shapes(pair, pair.ours, pair.theirs))
+        else:
+            compared += 1
+            one = _values(tensors, pair, pair.ours, pair.theirs, others)
+            if one is not None:
+                found.append(one)
+                valued.append(one)
+    plain = [one for one in valued if one.code == "values"]
+    if compared >= MANY and len(plain) >= MOST * compared:
+        found = [_not_copied(len(plain), compared), *(one for one in found if one not in plain)]
+    return [*found, *_frozen(tensors), *_unmatched(tensors)]
+
+
+def _elements(slot: Slot) -> int:
+    return int(np.prod(slot.shape))
+
+
+def _prints(tensors: Tensors) -> Mapping[Print, list[str]]:
+    """Return the names of torch's tensors by their values; read only when a value differs."""
+    return _Lazy(tensors)
+
+
+class _Lazy(defaultdict[Print, list[str]]):
+    """Names of torch's tensors by their values, read at the first question."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        super().__init__(list)
+        self._tensors: Tensors | None = tensors
+
+    def get(self, key: Print, default: Any = None) -> Any:
+        """Return the names of the tensors with these values."""
+        if self._tensors is not None:
+            for layer in self._tensors.layers[0]:
+                for slot in layer.slots:
+                    self[print_of(self._tensors.array(slot))].append(slot.name)
+            self._tensors = None
+        return super().get(key, default)
+
+
+def _finding(
+    pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, harmless: bool = False
+) -> Finding:
+    return Finding(
+        code=code, kind="parameter", reference_path=pair.layers.reference, port_path=pair.layers.port,
+        reference=reference, port=port, message=message, fix=fix, harmless=harmless,
+    )  # fmt: skip
+
+
+def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
+    """Yield what a tensor comes to that only one side has."""
+    ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
+    code = _code_of(pair)
+    if ours is not None:
+        trained, array = tensors.trained(ours), tensors.array(ours)
+        idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
+        yield _finding(
+            pair, code, f"{ours.name} {list(ours.shape)}", "none", f"{path} has no {pair.leaf}, torch's {ours.name} has",
+            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}", harmless=idle,
+        )  # fmt: skip
+    elif theirs is not None:
+        array = port_array(theirs)
+        if theirs.fixed and not array.any():
+            return
+        idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
+        yield _finding(
+            pair, code, "none", f"{port_name(theirs)} {list(theirs.shape)}",
+            f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
+            f"make `{path}` without {pair.leaf}", harmless=idle,
+        )  # fmt: skip
+
+
+def _code_of(pair: TensorPair) -> str:
+    if "bias" in pair.leaf:
+        return "bias"
+    if pair.leaf.startswith("running_"):
+        return "statistics"
+    return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
+
+
+def _idle(leaf: str, array: Any) -> bool:
+    neutral = NEUTRAL.get("bias" if "bias" in leaf else leaf)
+    return neutral is not None and bool((array == neutral).all())
+
+
+def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
+    shapes = list(ours.shape), list(theirs.shape)
+    return _finding(
+        pair, "shape", str(shapes[0]), str(shapes[1]),
+        f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
+        f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
+    )  # fmt: skip
+
+
+def _values(
+    tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot, others: Mapping[Print, list[str]]
+) -> Finding | None:
+    expected, actual = tensors.array(ours), port_array(theirs)
+    if expected.shape != actual.shape:
+        actual = _like_rows(expected, actual)
+    told = difference(
+        expected,
+        actual,
+        kind=pair.kind,
+        leaf=pair.leaf,
+        dtypes=(ours.dtype, theirs.dtype),
+        others=others,
+        own=ours.name,
+    )
+    if told is None:
+        return None
+    harmless = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
+    return _finding(
+        pair, told.code, ours.name, port_name(theirs), f"{port_name(theirs)} holds {told.text}",
+        f"`{port_name(theirs)}`: {told.fix}", harmless=harmless and ours.kind == theirs.kind == "buffer",
+    )  # fmt: skip
+
+
+def _like_rows(expected: Any, actual: Any) -> Any:
+    """Return an array of a user's own layout in torch's: as it is or transposed, whichever has the same numbers."""
+    if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
+        actual = actual.T
+    return actual.reshape(expected.shape)
+
+
+def _not_copied(differing: int, compared: int) -> Finding:
+    return Finding(
+        code="values", kind="parameter", reference_path="", port_path="", reference="its own values",
+        port="other values", message=f"{differing} of {compared} parameters hold other values: the weights were not copied",
+        fix="call `tipchain.copy_weights(reference, port)`",
+    )  # fmt: skip
+
+
+def _frozen(tensors: Tensors) -> Iterator[Finding]:
+    """Yield the parameters that one side trains and the other does not."""
+    both = [
+        (pair, tensors.trained(pair.ours), port_trained(pair.theirs))
+        for pair in tensors.pairs
+        if pair.ours is not None and pair.theirs is not None
+    ]
+    differing = [one for one in both if one[1] != one[2]]
+    whole = differing and (not any(one[1] for one in both) or not any(one[2] for one in both))
+    if whole:
+        words = (
+            ["requires_grad=False", "stop_gradient=False"]
+            if differing[0][2]
+            else ["requires_grad=True", "stop_gradient=True"]
+        )
+        side = "torch's model" if differing[0][2] else "the port"
+        yield Finding(
+            code="trainable", kind="parameter", reference_path="", port_path="", reference=words[0], port=words[1],
+            message=f"no parameter of {side} takes gradients", fix="freeze both models or neither", harmless=True,
+        )  # fmt: skip
+        return
+    for pair, ours, theirs in differing:
+        assert pair.theirs is not None
+        name = port_name(pair.theirs)
+        yield _finding(
+            pair, "trainable", f"requires_grad={ours}", f"stop_gradient={not theirs}",
+            f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
+            f"set `{name}.stop_gradient = {not ours}`",
+        )  # fmt: skip
+
+
+def _unmatched(tensors: Tensors) -> Iterator[Finding]:
+    """Yield the layers that are in no pair, with whether the other side has their values anywhere.
+
+    They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
+    """
+    for side, layers in enumerate(tensors.unmatched):
+        values = [[slot for slot in layer.slots if not slot.fixed] for layer in layers]
+        trained = [
+            layer
+            for layer, slots in zip(layers, values, strict=True)
+            if any(one.kind == "parameter" for one in slots)
+        ]
+        if not trained:
+            continue
+        names = [layer.path or "the model itself" for layer in trained]
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
+        where = "torch's model", "the port"
+        there = (
+            "the other side's unmatched layers hold the same numbers"
+            if told
+            else "no layer of the other side is known for them"
+        )
+        yield Finding(
+            code="unmatched-parameters", kind="parameter", reference_path="", port_path="",
+            reference=shown if side == 0 else "", port=shown if side else "",
+            message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
+            fix="name their counterparts (`names`) where structure cannot tell", harmless=True,
+        )  # fmt: skip
+
+
+def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
+    """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
+    prints = [
+        print_of(port_array(slot) if side else tensors.array(slot))
+        for layer in layers
+        for slot in layer.slots
+        if not slot.fixed
+    ]
+    told = [one for one in prints if any(one[1:])]
+    return (
+        sum(one[0] for one in told),
+        sum(one[1] for one in told) % 2**64,
+        sum(one[2] for one in told) % 2**64,
+    )

@@ -1,0 +1,160 @@
+"""Which tensor of torch's model is which of the port's, layer by layer, in torch's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.conversion.layouts import LayerTensors, Slot, assemble
+from tipchain.conversion.matching import to_open
+from tipchain.conversion.paddle_side import paddle_layers
+from tipchain.conversion.torch_side import torch_layers
+from tipchain.layer_types import OWN_KIND
+from tipchain.parity.locate.layer_pairs import LayerPair, print_of
+from tipchain.torch_weights import array_of
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorPair:
+    """A tensor of a matched layer, as torch and as the port keep it; one of them may be missing.
+
+    Attributes:
+        layers: the layers' paths and evidence.
+        kind: the layers' kind.
+        ours: torch's tensor.
+        theirs: the port's.
+    """
+
+    layers: LayerPair
+    kind: str
+    ours: Slot | None
+    theirs: Slot | None
+
+    @property
+    def leaf(self) -> str:
+        """The name of it in torch's layer, or the port's own where torch has none."""
+        slot = self.ours or self.theirs
+        assert slot is not None
+        return slot.leaf
+
+
+class Tensors:
+    """The tensors of both models, and which belong together.
+
+    Attributes:
+        live: torch's tensors by name.
+        pairs: the tensors of matched layers, in the order of the pairs.
+        unmatched: layers of torch's model and of the port that are in no pair.
+    """
+
+    def __init__(
+        self, reference: Any, port: Any, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+    ) -> None:
+        """Read both models.
+
+        Args:
+            reference: a ``torch.nn.Module``.
+            port: a ``paddle.nn.Layer``.
+            pairs: the layers that belong together.
+            names: Paddle's path by torch's, as they were matched with.
+
+        Raises:
+            WeightsError: a lazy layer of torch's has no shape yet.
+        """
+        known = list(pairs)
+        self.live: dict[str, Any] = reference.state_dict(keep_vars=True)
+        self.layers = self._read(reference, port, known, names or {})
+        by_path = [{layer.path: layer for layer in side} for side in self.layers]
+        self.pairs: list[TensorPair] = []
+        for pair in known:
+            ours, theirs = by_path[0].get(pair.reference), by_path[1].get(pair.port)
+            if ours is not None and theirs is not None:
+                self.pairs += self._paired(pair, ours, theirs)
+        used = {pair.reference for pair in known}, {pair.port for pair in known}
+        self.unmatched = tuple(
+            [layer for layer in side if layer.path not in used[number]]
+            for number, side in enumerate(self.layers)
+        )
+
+    def _read(
+        self, reference: Any, port: Any, pairs: Sequence[LayerPair], names: Mapping[str, str]
+    ) -> tuple[list[LayerTensors], list[LayerTensors]]:
+        ours, theirs = torch_layers(reference), paddle_layers(port, names)
+        inside = {
+            layer.path
+            for layer in theirs
+            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in pairs)
+        }
+        opened = to_open(ours, theirs) | inside
+        return ours, paddle_layers(port, names, opened) if opened else theirs
+
+    def _paired(self, pair: LayerPair, ours: LayerTensors, theirs: LayerTensors) -> Iterator[TensorPair]:
+        kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
+        left = {slot.leaf: slot for slot in theirs.slots}
+        alone: list[Slot] = []
+        for slot in ours.slots:
+            if slot.leaf in left:
+                yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf))
+            else:
+                alone.append(slot)
+        for slot in alone:
+            other = self._like(slot, left.values()) if kind == OWN_KIND else None
+            if other is not None:
+                del left[other.leaf]
+            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=other)
+        for slot in left.values():
+            yield TensorPair(layers=pair, kind=kind, ours=None, theirs=slot)
+
+    def _like(self, slot: Slot, others: Iterable[Slot]) -> Slot | None:
+        """Return the one that holds the same numbers, else the only one of as many."""
+        size = np.prod(slot.shape)
+        candidates = [one for one in others if np.prod(one.shape) == size]
+        print_ = print_of(self.array(slot))
+        same = [one for one in candidates if any(print_[1:]) and print_of(port_array(one)) == print_]
+        chosen = same or candidates
+        return chosen[0] if len(chosen) == 1 else None
+
+    def array(self, slot: Slot) -> Array:
+        """Return the values of a tensor of torch's."""
+        return numbers(array_of(self.live[slot.name].detach()), slot.dtype)
+
+    def trained(self, slot: Slot) -> bool:
+        """Tell whether a tensor of torch's takes gradients."""
+        return slot.kind == "parameter" and bool(self.live[slot.name].requires_grad)
+
+
+def port_array(slot: Slot) -> Array:
+    """Return the values of a tensor of the port's, in torch's layout."""
+    return numbers(assemble([part.tensor.numpy() for part in slot.parts], slot), slot.dtype)
+
+
+def port_trained(slot: Slot) -> bool:
+    """Tell whether a tensor of the port's takes gradients."""
+    return (
+        slot.kind == "parameter"
+        and not slot.fixed
+        and any(not part.tensor.stop_gradient for part in slot.parts)
+    )
+
+
+def port_name(slot: Slot) -> str:
+    """Return the port's name of a tensor."""
+    return " + ".join(part.names[0] if part.names else slot.name for part in slot.parts)
+
+
+def numbers(array: Array, dtype: str) -> Array:
+    """Return an array of numbers, given one that has bfloat16 as its bits."""
+    if dtype == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array
+
+
+def is_floating(slot: Slot) -> bool:
+    """Tell whether a tensor holds floating-point numbers."""
+    return slot.dtype in ("float16", "bfloat16", "float32", "float64")
