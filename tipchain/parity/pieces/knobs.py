@@ -1,0 +1,270 @@
+"""Which knobs of an optimizer's formula make it move a parameter as it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.pieces.formulas import COMMON, KNOBS, Course, Formula, simulate
+
+Array = npt.NDArray[Any]
+Change = Mapping[str, Any]
+EXPLAINS = 0.99
+"""Share of a difference that a cause must take away."""
+SURE = 0.9999
+"""Share from which on no other cause is looked for."""
+REPRODUCES = 1e-4
+"""Relative difference up to which a formula is what an optimizer does; Paddle keeps some knobs in float32."""
+ELEMENTS = 128
+FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "accumulates", "frozen")
+CLIPS = ("global", "norm", "value")
+SPANS: Mapping[str, tuple[float, float]] = {
+    "lr": (1e-8, 1e3), "decay": (1e-8, 1e1), "epsilon": (1e-20, 1e1), "initial": (1e-8, 1e2), "limit": (1e-6, 1e6),
+    "rate_decay": (1e-6, 1e1),
+}  # fmt: skip
+"""Knobs that are looked for on a logarithmic scale, and where."""
+SHARES = ("momentum", "dampening", "beta1", "beta2")
+"""Knobs between 0 and 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Knobs that make the port of the reference, for one parameter.
+
+    Attributes:
+        reference: the reference's formula.
+        port: the port's.
+        change: the knobs that differ.
+        explained: the share of the difference of updates that they take away.
+    """
+
+    reference: Formula
+    port: Formula
+    change: Change
+    explained: float
+
+
+def distance(one: Array, other: Array, like: Sequence[Array]) -> float:
+    """Return how far updates are apart, each step as a share of its largest size on either side."""
+    scale = np.max([np.sqrt(np.mean(side**2, axis=1)) for side in like], axis=0)
+    with np.errstate(all="ignore"):
+        apart = np.sqrt(np.mean((one - other) ** 2, axis=1)) / np.where(scale > 0, scale, 1.0)
+    found = float(np.sqrt(np.mean(np.minimum(apart, 1e6) ** 2)))
+    return found if np.isfinite(found) else 1e6
+
+
+def reproduces(formula: Formula, course: Course, updates: Array) -> bool:
+    """Tell whether a formula moves the parameter as ``updates`` do."""
+    return distance(simulate(formula, course), updates, (updates,)) <= REPRODUCES
+
+
+def thin(course: Course) -> Course:
+    """Return a course with a few of its elements."""
+    if course.start.size <= ELEMENTS:
+        return course
+    step = course.start.size // ELEMENTS
+    return replace(
+        course, start=course.start[::step], gradients=course.gradients[:, ::step],
+        reference=course.reference[:, ::step], port=course.port[:, ::step],
+    )  # fmt: skip
+
+
+def differing(one: Formula, other: Formula) -> dict[str, Any]:
+    """Return the knobs that two formulas of one algorithm have set differently, with the second's values."""
+    if one.algorithm != other.algorithm:
+        return {"algorithm": other.algorithm}
+    if one.frozen or other.frozen:
+        return {"frozen": other.frozen} if one.frozen != other.frozen else {}
+    known = (*KNOBS[one.algorithm], *COMMON)
+    idle = set()
+    if not one.decay or not other.decay:
+        idle.add("form")
+    if not one.momentum and not other.momentum:
+        idle |= {"dampening", "first", "nesterov", "rate_inside"}
+    return {
+        item.name: getattr(other, item.name)
+        for item in fields(Formula)
+        if item.name in known
+        and item.name not in idle
+        and getattr(one, item.name) != getattr(other, item.name)
+    }
+
+
+def explain(
+    course: Course, reference: Formula, port: Formula | None, known: Sequence[Change]
+) -> Cause | None:
+    """Return the knobs that explain a parameter's updates, or None.
+
+    Args:
+        course: the way that both sides took.
+        reference: a formula that reproduces the reference.
+        port: what the port's optimizer says about itself.
+        known: causes of other parameters, tried first.
+    """
+    small = thin(course)
+    apart = distance(small.reference, small.port, (small.reference, small.port))
+
+    def explained(formula: Formula) -> float:
+        left = distance(simulate(formula, small), small.port, (small.reference, small.port))
+        return max(0.0, 1 - left / apart) if apart else 0.0
+
+    best: Cause | None = None
+    for change in chain(known, said_changes(reference, port), flag_changes(reference)):
+        best = _better(best, reference, change, explained)
+        if best is not None and best.explained >= SURE:
+            return best
+    for change in fitted_changes(reference, small, small.port):
+        best = _better(best, reference, change, explained)
+    if best is not None and best.explained >= EXPLAINS:
+        return best
+    return _together(reference, port, best, small, explained)
+
+
+def _better(
+    best: Cause | None, reference: Formula, change: Change, explained: Callable[[Formula], float]
+) -> Cause | None:
+    formula = replace(reference, **change)
+    share = explained(formula)
+    if best is not None and share <= best.explained:
+        return best
+    return Cause(reference=reference, port=formula, change=change, explained=share)
+
+
+def _together(
+    reference: Formula, port: Formula | None, best: Cause | None, course: Course, explained: Callable[[Formula], float],
+) -> Cause | None:  # fmt: skip
+    """Return several knobs that explain a difference together, or None."""
+    if port is not None and explained(port) >= EXPLAINS:
+        return Cause(
+            reference=reference, port=port, change=differing(reference, port), explained=explained(port)
+        )
+    for start in (one for one in (port, None if best is None else best.port) if one is not None):
+        for change in chain(flag_changes(start), fitted_changes(start, course, course.port)):
+            formula = replace(start, **change)
+            if explained(formula) >= EXPLAINS:
+                found = differing(reference, formula)
+                return Cause(reference=reference, port=formula, change=found, explained=explained(formula))
+    return None
+
+
+def said_changes(reference: Formula, port: Formula | None) -> Iterator[Change]:
+    """Yield the knobs that the port's optimizer says it has set otherwise, one at a time."""
+    if port is None:
+        return
+    found = differing(reference, port)
+    if "algorithm" in found:
+        yield {item.name: getattr(port, item.name) for item in fields(Formula)}
+        return
+    if "clip" in found or "limit" in found:
+        yield {"clip": port.clip, "limit": port.limit}
+    if "decay" in found and "form" not in found and port.decay:
+        yield {"decay": port.decay, "form": port.form}
+    yield from ({name: value} for name, value in found.items() if name not in ("clip", "limit"))
+
+
+def flag_changes(formula: Formula) -> Iterator[Change]:
+    """Yield what may be switched."""
+    known = {*KNOBS[formula.algorithm], *COMMON}
+    yield from ({name: not getattr(formula, name)} for name in FLAGS if name in known)
+    if formula.decay:
+        yield {"decay": 0.0}
+        yield from ({"form": form} for form in ("l2", "decoupled", "l1") if form != formula.form)
+    if formula.clip:
+        yield {"clip": "", "limit": 0.0}
+        yield from ({"clip": clip} for clip in CLIPS if clip != formula.clip)
+    if "place" in known:
+        yield from ({"place": place} for place in ("outside", "inside", "unscaled") if place != formula.place)
+    if "first" in known and formula.momentum and formula.dampening:
+        yield {"first": "zero" if formula.first == "gradient" else "gradient"}
+    if formula.momentum:
+        yield {"momentum": 0.0}
+
+
+def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator[Change]:
+    """Yield the value of each knob with which a formula is closest to ``updates``."""
+    known = {*KNOBS[formula.algorithm], *COMMON}
+    wanted = [name for name in (*SPANS, *SHARES) if name in known and name != "limit"]
+    forms = ("l2", "decoupled", "l1")
+    for name in wanted:
+        if name == "dampening" and not formula.momentum:
+            continue
+        if name == "decay":
+            for form in forms if not formula.decay else (formula.form,):
+                yield fit("decay", replace(formula, form=form), course, updates) | {"form": form}
+        else:
+            yield fit(name, formula, course, updates)
+    for clip in CLIPS:
+        yield fit("limit", replace(formula, clip=clip), course, updates) | {"clip": clip}
+
+
+def fit(name: str, formula: Formula, course: Course, updates: Array) -> dict[str, Any]:
+    """Return the value of one knob with which a formula is closest to ``updates``, rounded where that costs nothing."""
+    like = (updates,)
+
+    def miss(value: float) -> float:
+        change: dict[str, Any] = {name: value}
+        return distance(simulate(replace(formula, **change), course), updates, like)
+
+    if name in SPANS:
+        low, high = (float(np.log10(end)) for end in SPANS[name])
+        position, _ = _descend(lambda at: miss(10.0**at), np.linspace(low, high, round(high - low) * 2 + 1))
+        value = 10.0**position
+    else:  # a share: what is left to 1 spans decades
+        position, _ = _descend(lambda at: miss(1 - 10.0**at), np.linspace(-5, 0, 21))
+        value = 1 - 10.0**position
+    return {name: _rounded(value, miss, share=name in SHARES)}
+
+
+def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]:
+    """Return where a function of one number is least: on a grid, then by golden section around its best."""
+    found = [miss(float(at)) for at in grid]
+    best = int(np.argmin(found))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
+    golden = (5**0.5 - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = miss(left), miss(right)
+    for _ in range(48):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = miss(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = miss(right)
+    return (left, at_left) if at_left < at_right else (right, at_right)
+
+
+def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> float:
+    """Return the shortest number near ``value`` that fits as well."""
+    limit = max(miss(value) * 2, 1e-6)
+    candidates = [0.0] if miss(0.0) <= limit else []
+    for digits in range(1, 6):
+        shorter = 1 - float(f"{1 - value:.{digits - 1}e}") if share else float(f"{value:.{digits - 1}e}")
+        candidates.append(round(shorter, 12) if share else shorter)
+    return next((one for one in candidates if miss(one) <= limit), value)
+
+
+def identify(course: Course, updates: Array, starts: Sequence[Formula]) -> Formula | None:
+    """Return a formula that moves the parameter as ``updates`` do: one of ``starts``, or one with a knob or two changed."""
+    for formula in starts:
+        if reproduces(formula, course, updates):
+            return formula
+    small = thin(course)
+    mine = updates if small is course else updates[:, :: course.start.size // ELEMENTS]
+    for formula in starts:
+        base = formula
+        for _ in range(3):
+            options = [
+                replace(base, **one) for one in chain(flag_changes(base), fitted_changes(base, small, mine))
+            ]
+            misses = [distance(simulate(one, small), mine, (mine,)) for one in options]
+            base = options[int(np.argmin(misses))]
+            if min(misses) <= REPRODUCES:
+                return base
+    return None

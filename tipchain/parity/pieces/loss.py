@@ -1,0 +1,302 @@
+"""Two losses, compared by their values and gradients on the reference's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import TipchainError, UsageError
+from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.locate.differences import arrange, distance, rms
+from tipchain.parity.locate.runs import as_float
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.verdicts import UNIT, Closeness, Measured, classify
+from tipchain.parity.pieces.check import PieceCheck, failed_to_run
+from tipchain.parity.pieces.loss_causes import clamped, ignored_only, loss_causes
+from tipchain.parity.pieces.loss_problem import Evaluated, Problem
+
+Array = npt.NDArray[Any]
+Loss = Callable[[Any, Any], Any]
+CONSTANTS = 2.5e-7
+"""Relative error that a constant of the formula in float32 makes: Paddle keeps label_smoothing and delta so."""
+SMALL = 1e-9
+"""Share of the largest gradient below which another output's gradient counts as zero."""
+
+
+class NotScalarError(UsageError):
+    """A loss that is no scalar."""
+
+
+class Fields(dict[str, Any]):
+    """A mapping whose items are attributes too, as outputs of some models are."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def check_loss(
+    sides: tuple[LiveSide, LiveSide], losses: tuple[Loss, Loss], outputs: Any, labels: Any = None, seed: int = 0,
+    port_outputs: Any = None,
+) -> PieceCheck:  # fmt: skip
+    """Give both losses the reference's outputs, and compare their values and gradients in float64.
+
+    Where a loss does not run in float64, float32 results are compared, against what one rounding of the outputs changes.
+
+    Args:
+        sides: torch's and Paddle's.
+        losses: ``(output, labels) -> scalar`` of each; modules and layers are copied, not changed.
+        outputs: the reference's output: an array, or arrays in the tuples, lists and mappings that its model returns.
+        labels: an array or arrays nested likewise, or None; floats are given in the precision of the outputs.
+        seed: of random numbers and dropout in a loss.
+        port_outputs: the port's output, where its structure or order of axes is another; only those are used.
+
+    Returns:
+        FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
+    """
+    structure, arrays, _ = take_out(outputs, _is_array)
+    try:
+        theirs = _structure_of_port(structure, arrays, port_outputs)
+    except UsageError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    structures = structure, theirs[0]
+
+    def run(number: int, given: Sequence[Array], target: Any, *, double: bool = True) -> Evaluated:
+        moved = (
+            given
+            if number == 0
+            else [one.transpose(axes) for one, axes in zip(given, theirs[1], strict=True)]
+        )
+        found = evaluate(
+            sides[number], losses[number], structures[number], moved, target, seed=seed, double=double
+        )
+        if number == 0:
+            return found
+        back = tuple(
+            one.transpose(np.argsort(axes)) for one, axes in zip(found.gradients, theirs[1], strict=True)
+        )
+        return Evaluated(value=found.value, gradients=back)
+
+    doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
+    singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
+    for number, where in enumerate(("reference", "port")):
+        both = doubles[number], singles[number]
+        if not any(isinstance(one, Evaluated) for one in both):
+            return _raised(where, number, both[1], arrays, labels, run, doubles[0])
+    precise = all(isinstance(one, Evaluated) for one in doubles)
+    expected, actual = (
+        one if isinstance(one, Evaluated) else other for one, other in zip(doubles, singles, strict=True)
+    )
+    assert isinstance(expected, Evaluated)
+    assert isinstance(actual, Evaluated)
+    floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
+    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels,
+                      run=lambda number, given, target: _again(run, number, given, target, precise=precise))  # fmt: skip
+    return _judge(problem, floor, precise=precise)
+
+
+def evaluate(
+    side: LiveSide,
+    loss: Loss,
+    structure: Any,
+    outputs: Sequence[Array],
+    labels: Any,
+    *,
+    seed: int,
+    double: bool,
+) -> Evaluated:
+    """Return a loss and its gradients with respect to each output, zeros for those it does not use.
+
+    Raises:
+        UsageError: the loss is no scalar.
+        Exception: whatever the loss raises.
+    """
+    if hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
+        loss = side.copied(loss, double=double)
+    side.seed(seed)
+    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=True):
+        leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
+        # A loss may write to what it is given, which a leaf does not allow.
+        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+        shape, targets, _ = take_out(labels, _is_array)
+        tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
+        value = loss(_open(put_back(structure, given)), _open(put_back(shape, tensors)))
+        if not side.is_tensor(value):
+            raise UsageError(
+                f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor"
+            )
+        if int(np.prod(tuple(value.shape))) != 1:
+            raise NotScalarError(
+                f"the {side.name} loss has shape {list(value.shape)}, expected a scalar: is reduction 'none'?"
+            )
+        if side.takes_gradient(value):
+            side.backward(value.sum())
+        gradients = tuple(
+            np.zeros(np.shape(array)) if not side.takes_gradient(leaf) or leaf.grad is None
+            else side.array(leaf.grad).astype(np.float64)
+            for leaf, array in zip(leaves, outputs, strict=True)
+        )  # fmt: skip
+        return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _open(structure: Any) -> Any:
+    """Return a structure whose mappings have attributes."""
+    if isinstance(structure, Mapping):
+        return Fields({key: _open(one) for key, one in structure.items()})
+    if is_dataclass(structure) and not isinstance(structure, type):
+        return Fields({one.name: _open(getattr(structure, one.name)) for one in fields(structure)})
+    if isinstance(structure, list) or type(structure) is tuple:
+        return type(structure)(_open(one) for one in structure)
+    return structure
+
+
+def _structure_of_port(
+    structure: Any, arrays: Sequence[Array], port: Any
+) -> tuple[Any, list[tuple[int, ...]]]:
+    if port is None:
+        return structure, [tuple(range(one.ndim)) for one in arrays]
+    theirs, others, _ = take_out(port, _is_array)
+    axes = [arrange(one, other) for one, other in zip(arrays, others, strict=False)]
+    if len(arrays) != len(others) or any(one is None for one in axes):
+        shapes = [[list(one.shape) for one in side] for side in (arrays, others)]
+        raise UsageError(f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}")
+    return theirs, [one for one in axes if one is not None]
+
+
+def _attempt(
+    run: Any, number: int, arrays: Sequence[Array], labels: Any, *, double: bool
+) -> Evaluated | Exception:
+    try:
+        found: Evaluated = run(number, arrays, labels, double=double)
+    except Exception as error:  # noqa: BLE001  (user code)
+        return error
+    return found
+
+
+def _again(run: Any, number: int, given: Sequence[Array], labels: Any, *, precise: bool) -> Evaluated | None:
+    """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
+    found = _attempt(run, number, given, labels, double=precise)
+    return found if isinstance(found, Evaluated) else None
+
+
+def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
+    """Return the reference's own float32 errors: of the value, then of each gradient."""
+    if isinstance(single, Exception):
+        return [0.0] * (1 + len(exact.gradients))
+    return _errors(exact, single, ())
+
+
+def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[Any]) -> list[float]:
+    """Return what one rounding of the outputs changes in a loss that runs in float32 only."""
+    number = next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0)
+    base = run(number, arrays, labels, double=False)
+    generator = np.random.default_rng(0)
+    found = [64 * UNIT] * (1 + len(arrays))
+    for _ in range(3):
+        moved = [
+            one * (1 + 2 * UNIT * generator.standard_normal(one.shape)) if one.dtype.kind == "f" else one
+            for one in arrays
+        ]
+        other = run(number, moved, labels, double=False)
+        found = [max(pair) for pair in zip(found, _errors(base, other, arrays), strict=True)]
+    return found
+
+
+def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) -> list[float]:
+    """Return the relative error of the value, then of each gradient."""
+    terms = sum(
+        float(np.abs(one * gradient).sum())
+        for one, gradient in zip(outputs, expected.gradients, strict=False)
+    )
+    scale = max(abs(expected.value), 1e-6 * terms if isfinite(terms) else 0.0)
+    apart = distance(np.array([expected.value]), np.array([actual.value]))
+    found = [0.0 if not apart else apart / scale if scale else np.inf]
+    largest = max((rms(one) for one in expected.gradients), default=0.0)
+    for one, other in zip(expected.gradients, actual.gradients, strict=True):
+        size, off = max(rms(one), SMALL * largest), distance(one, other)
+        found.append(0.0 if not off else off / size if size else np.inf)
+    return found
+
+
+def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceCheck:
+    expected, actual = problem.expected, problem.actual
+    errors = _errors(expected, actual, problem.outputs)
+    names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
+    limits = [max(one, CONSTANTS) if precise else 2 * one for one in floor]
+    measured = [
+        Measured(exact=error, port=None, reference=limit, bitwise=not error, what=name)
+        for error, limit, name in zip(errors, limits, names, strict=True)
+    ]
+    closeness, worst = classify(measured)
+    numbers = {
+        "reference_loss": expected.value, "port_loss": actual.value, "loss_difference": errors[0],
+        "gradient_difference": max(errors[1:], default=0.0),
+    }  # fmt: skip
+    values = f"expected {expected.value:.9g}, actual {actual.value:.9g}"
+    if (
+        not expected.value
+        and not actual.value
+        and not any(one.any() for one in (*expected.gradients, *actual.gradients))
+    ):
+        reason = "proves nothing: the loss and its gradient are zero on both sides"
+        return PieceCheck(outcome=Outcome.ERROR, reason=reason, numbers=numbers)
+    method = "" if precise else "; in float32, for a loss does not run in float64"
+    if closeness is not Closeness.DIFFERS:
+        flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
+        reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
+        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
+    if all(error <= 2 * limit for error, limit in zip(errors[1:], limits[1:], strict=True)) and clamped(
+        problem
+    ):
+        reason = (
+            f"gradients agree; the losses ({values}) do not, only because Paddle's softmax takes what is more than 64 "
+            "below the largest output for 64 below"
+        )
+        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
+    what = (
+        ""
+        if worst is None or worst is measured[0]
+        else f"; {worst.what} is apart by {worst.exact:.1e} of its size"
+    )
+    return PieceCheck(
+        outcome=Outcome.FAIL, reason=f"the losses of equal outputs differ: {values}{what}{method}", numbers=numbers,
+        diagnoses=loss_causes(problem),
+    )  # fmt: skip
+
+
+def _raised(
+    where: str, number: int, error: Any, arrays: Sequence[Array], labels: Any, run: Any, reference: Any
+) -> PieceCheck:
+    """Return the ERROR of a loss that raises, or the FAIL where it takes other labels than the reference's."""
+    failed = failed_to_run(f"the {where}'s loss", error)
+    if isinstance(error, TipchainError):
+        failed = PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    if number == 0 or not isinstance(reference, Evaluated):
+        return failed
+    if isinstance(error, NotScalarError):
+        unreduced = Diagnosis(
+            code="reduction", port_path="loss", message="the port's loss is not reduced to a scalar, the reference's is",
+            evidence=str(error), explained=None, fix="pass the reference's reduction: 'mean' or 'sum'",
+        )  # fmt: skip
+        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))
+    found = ignored_only(
+        reference, arrays, labels, lambda given, target: _again(run, 1, given, target, precise=True)
+    )
+    if found is None:
+        return failed
+    reason = f"the port's loss cannot take the reference's labels: {failed.reason}"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(found,))

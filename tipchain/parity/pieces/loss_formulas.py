@@ -1,0 +1,236 @@
+"""Usual losses recognized by their gradients, with the settings they must have.
+
+Sources: https://docs.pytorch.org/docs/stable/nn.functional.html#loss-functions and
+https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/Overview_en.html#loss-layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+FITS = 1e-4
+"""Relative residual up to which a formula is a loss's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recognized:
+    """A loss as a formula.
+
+    Attributes:
+        family: its name: ``cross entropy of logits``, ``squared error``, ``Huber``.
+        knobs: its settings.
+        value: the value that the formula gives.
+        gradient: its gradient with respect to the output.
+    """
+
+    family: str
+    knobs: Mapping[str, Any]
+    value: float
+    gradient: Array
+
+
+def recognize(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]:
+    """Yield the formulas that have a gradient with respect to an output, the simplest first."""
+    if not np.isfinite(gradient).all() or not gradient.any():
+        return
+    with np.errstate(all="ignore"):
+        if label.dtype.kind in "iub" and output.ndim > 1 and label.size < output.size:
+            yield from _cross_entropy(output, label, gradient)
+        if label.shape == output.shape or label.size == output.size:
+            target = label.reshape(output.shape).astype(np.float64)
+            yield from _regression(output, target, gradient)
+            if target.min() >= 0 and target.max() <= 1:
+                yield from _binary(output, target, gradient)
+            if output.ndim > 1 and target.min() >= 0:
+                yield from _divergence(output, target, gradient)
+
+
+def log_softmax(logits: Array, axis: int = 1) -> Array:
+    """Return the logarithm of softmax along an axis."""
+    shifted = logits - logits.max(axis=axis, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
+
+
+def rows_of(array: Array) -> Array:
+    """Return ``[n, classes, ...]`` as ``[places, classes]``."""
+    return np.moveaxis(array, 1, -1).reshape(-1, array.shape[1])
+
+
+def _cross_entropy(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]:
+    axes = [axis for axis in range(output.ndim) if output.size // output.shape[axis] == label.size]
+    for axis in sorted(axes, key=lambda one: one != 1):
+        order = [one for one in range(output.ndim) if one != axis]
+        logits, rows = (
+            np.transpose(one, (*order, axis)).reshape(-1, output.shape[axis]) for one in (output, gradient)
+        )
+        labels = label.reshape(-1).astype(np.int64)
+        yield from _normalized_elsewhere(output, label, gradient, axis)
+        logs = log_softmax(logits)
+        for name, given, chances in (
+            ("logits", logs, np.exp(logs)),
+            ("log-probabilities", logits, np.zeros_like(logs)),
+        ):
+            found = _weighted(given, labels, rows, chances)
+            if found is not None:
+                shape = [output.shape[one] for one in (*order, axis)]
+                fitted = found[2].reshape(shape).transpose(np.argsort((*order, axis)))
+                yield Recognized(family=f"cross entropy of {name}", knobs={**found[0], "axis": axis}, value=found[1],
+                                 gradient=fitted)  # fmt: skip
+
+
+def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: int) -> Iterator[Recognized]:
+    """Recognize a cross entropy whose softmax runs over another axis than the classes'."""
+    classes = output.shape[axis]
+    labels = np.expand_dims(label.reshape([size for at, size in enumerate(output.shape) if at != axis]), axis)
+    if labels.min() < 0 or labels.max() >= classes:
+        return
+    hot = (
+        labels == np.arange(classes).reshape([-1 if at == axis else 1 for at in range(output.ndim)])
+    ).astype(np.float64)
+    for other in range(output.ndim):
+        if other == axis:
+            continue
+        logs = log_softmax(output, other)
+        slope = np.exp(logs) * hot.sum(axis=other, keepdims=True) - hot
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
+        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+            knobs = {
+                "smoothing": 0.0,
+                "weights": {},
+                "ignored": (),
+                "scale": scale * label.size,
+                "axis": other,
+            }
+            yield Recognized(family="cross entropy of logits", knobs=knobs, value=-scale * float((hot * logs).sum()),
+                             gradient=scale * slope)  # fmt: skip
+
+
+def _weighted(
+    logs: Array, labels: Array, rows: Array, chances: Array
+) -> tuple[dict[str, Any], float, Array] | None:
+    """Return the settings of a cross entropy that has a gradient, its value, and the fitted gradient.
+
+    The settings are ``smoothing``, ``weights`` by label (their mean over the samples that count is 1), ``ignored`` labels
+    and ``scale``: what the mean or sum of the samples' losses is multiplied by.
+    """
+    classes = rows.shape[1]
+    valid = (labels >= 0) & (labels < classes)
+    hard = chances.copy()
+    hard[valid] -= np.eye(classes)[labels[valid]]
+    sizes = np.linalg.norm(hard, axis=1)
+    zero = (np.abs(rows).max(axis=1) <= 1e-9 * np.abs(rows).max()) & (sizes > 1e-6 * sizes.max())
+    ignored = {int(one) for one in labels[zero]} | {int(one) for one in labels[~valid]}
+    counts = ~np.isin(labels, sorted(ignored))
+    if not counts.any() or rows[~counts].any():
+        return None
+    part, given, chosen, seen = hard[counts], rows[counts], labels[counts], logs[counts]
+    picked = -seen[np.arange(len(chosen)), chosen]
+    limit = FITS * float(np.linalg.norm(given))
+    # The loss is (1 - e) times that of the hard labels, and e times that of even ones.
+    even = chances[counts] - 1 / classes
+    (one, other), *_ = np.linalg.lstsq(
+        np.stack([part.ravel(), even.ravel()], axis=1), given.ravel(), rcond=None
+    )
+    fitted, weights, scale = one * part + other * even, dict[int, float](), float(one + other)
+    value = float(one * picked.sum() - other * seen.mean(axis=1).sum())
+    smoothing = float(other / scale) if scale and abs(other / scale) > 1e-6 else 0.0
+    if np.linalg.norm(fitted - given) > limit:
+        factors = (given * part).sum(axis=1) / np.maximum((part**2).sum(axis=1), 1e-300)
+        weights = {int(label): float(np.median(factors[chosen == label])) for label in np.unique(chosen)}
+        per_row = np.array([weights[int(label)] for label in chosen])
+        fitted, value, smoothing = per_row[:, None] * part, float((per_row * picked).sum()), 0.0
+        scale = float(per_row.mean())
+        if np.linalg.norm(fitted - given) > limit or not scale:
+            return None
+        weights = {label: factor / scale for label, factor in weights.items()}
+    whole = np.zeros_like(rows)
+    whole[counts] = fitted
+    knobs = {
+        "smoothing": smoothing,
+        "weights": weights,
+        "ignored": tuple(sorted(ignored)),
+        "scale": scale * len(chosen),
+    }
+    return knobs, value, whole
+
+
+def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
+    """Recognize binary cross entropy of logits, or of probabilities."""
+    bounded = output.min() > 0 and output.max() < 1
+    for name in ("logits", "probabilities") if bounded else ("logits",):
+        if name == "logits":
+            chance = 1 / (1 + np.exp(-output))
+            positive, negative = -target * (1 - chance), (1 - target) * chance
+            logs = -np.logaddexp(0, -output), -np.logaddexp(0, output)
+        else:
+            positive, negative = -target / output, (1 - target) / (1 - output)
+            logs = np.log(output), np.log1p(-output)
+        basis = np.stack([positive.ravel(), negative.ravel()], axis=1)
+        (one, other), *_ = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)
+        fitted = (basis @ [one, other]).reshape(gradient.shape)
+        if other and np.linalg.norm(fitted - gradient) <= FITS * np.linalg.norm(gradient):
+            value = -float((one * target * logs[0] + other * (1 - target) * logs[1]).sum())
+            yield Recognized(family=f"binary cross entropy of {name}", value=value, gradient=fitted,
+                             knobs={"scale": float(other), "pos_weight": float(one / other)})  # fmt: skip
+
+
+def _regression(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
+    apart = output - target
+    forms: list[tuple[str, dict[str, float], Array, Array]] = [
+        ("squared error", {}, apart, apart**2 / 2),
+        ("absolute error", {}, np.sign(apart), np.abs(apart)),
+        ("log-cosh", {}, np.tanh(apart), np.log(np.cosh(apart))),
+    ]
+    beta = _knee(apart, gradient)
+    if beta is not None:
+        inside = np.abs(apart) < beta
+        forms.append(("Huber", {"beta": beta}, np.where(inside, apart / beta, np.sign(apart)),
+                      np.where(inside, apart**2 / (2 * beta), np.abs(apart) - beta / 2)))  # fmt: skip
+    for name, knobs, slope, height in forms:
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
+        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+            yield Recognized(family=name, knobs={**knobs, "scale": scale}, value=float(scale * height.sum()),
+                             gradient=scale * slope)  # fmt: skip
+
+
+def _knee(apart: Array, gradient: Array) -> float | None:
+    """Return where a gradient that is linear near zero stops to grow, None where it does neither."""
+    size, slope = np.abs(gradient).ravel(), np.abs(apart).ravel()
+    top = size.max()
+    flat, inner = size >= top * (1 - 1e-6), size < top * (1 - 1e-6)
+    if not inner.any() or flat.sum() < 2:
+        return None
+    beta = float(top / np.median(size[inner] / np.maximum(slope[inner], 1e-300)))
+    return beta if np.isfinite(beta) and beta > 0 else None
+
+
+def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
+    """Recognize the divergence of labels from softmax of logits, or from log-probabilities, and the reversed ones."""
+    logs = log_softmax(output)
+    chances = np.exp(logs)
+    total = target.sum(axis=1, keepdims=True)
+    wanted = np.log(np.maximum(target, 1e-300))
+    entropy = float(np.where(target > 0, target * wanted, 0.0).sum())
+    gap = logs - wanted
+    forms: list[tuple[str, Array, float]] = [
+        ("soft cross entropy of logits", chances * total - target, -float((target * logs).sum())),
+        ("Kullback-Leibler of logits", chances * total - target, entropy - float((target * logs).sum())),
+        ("reversed Kullback-Leibler of logits", chances * (gap - (chances * gap).sum(axis=1, keepdims=True)),
+         float((chances * gap).sum())),
+        ("Kullback-Leibler of log-probabilities", -target, entropy - float((target * output).sum())),
+    ]  # fmt: skip
+    if output.max() <= 0:
+        forms.append(("reversed Kullback-Leibler of log-probabilities", np.exp(output) * (output - wanted + 1),
+                      float((np.exp(output) * (output - wanted)).sum())))  # fmt: skip
+    for name, slope, height in forms:
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
+        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+            yield Recognized(
+                family=name, knobs={"scale": scale}, value=scale * height, gradient=scale * slope
+            )

@@ -1,0 +1,122 @@
+"""Hypotheses about two losses by recognizing both: one setting that differs, or another loss altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.pieces.loss_formulas import Recognized, recognize
+from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
+
+Array = npt.NDArray[Any]
+CLOSE = 1e-4
+CODES: Mapping[str, str] = {
+    "axis": "axis", "ignored": "ignore-index", "weights": "class-weights", "pos_weight": "pos-weight", "beta": "beta",
+    "smoothing": "label-smoothing",
+}  # fmt: skip
+"""What is told first where several differ: an ignored class changes the mean's divisor too."""
+FIXES: Mapping[str, str] = {
+    "axis": "take softmax over the axis of classes that the reference takes", "ignored": "pass the reference's ignore_index",
+    "weights": "pass the reference's weight=", "pos_weight": "pass the reference's pos_weight=",
+    "beta": "pass the reference's beta (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
+    "smoothing": "pass the reference's label_smoothing=",
+}  # fmt: skip
+
+
+def settings(problem: Problem) -> Iterator[Guess]:
+    """Yield the setting of a usual loss that differs, for each output."""
+    if not isinstance(problem.labels, np.ndarray):
+        return
+    for number, output in enumerate(problem.outputs):
+        one, other = problem.expected.gradients[number], problem.actual.gradients[number]
+        if not output.ndim or output.dtype.kind != "f" or not one.any() or not other.any():
+            continue
+        given = output.astype(np.float64)
+        for ours in _recognized(problem.expected, given, problem.labels, one):
+            for theirs in _recognized(problem.actual, given, problem.labels, other):
+                guess = _guess(problem, number, ours, theirs)
+                if guess is not None:
+                    yield guess
+
+
+def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) -> list[Recognized]:
+    """Return the formulas that give a side's gradient and its value too."""
+    single = len(loss.gradients) == 1
+    return [
+        one for one in recognize(output, labels, gradient)
+        if not single or abs(one.value - loss.value) <= CLOSE * abs(loss.value)
+    ]  # fmt: skip
+
+
+def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) -> Guess | None:
+    gradients = list(problem.expected.gradients)
+    gradients[number] = theirs.gradient
+    single = len(gradients) == 1
+    found = Evaluated(value=theirs.value if single else problem.actual.value, gradients=tuple(gradients))
+
+    def made(code: str, message: str, fix: str) -> Guess:
+        evidence = f"both losses are recognized ({ours.family}; {theirs.family}), and the reference's with this change is the port's"
+        return Guess(
+            code=code, message=message, fix=fix, evidence=evidence, found=found, gradient_only=not single
+        )
+
+    if ours.family != theirs.family:
+        return made(_family_code(ours.family, theirs.family), f"the port's loss is {theirs.family}, the reference's {ours.family}",
+                    f"use the loss of the reference: {ours.family}")  # fmt: skip
+    for knob, code in CODES.items():
+        if _differs(ours.knobs.get(knob), theirs.knobs.get(knob)):
+            return made(code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), FIXES[knob])
+    weighted = ours.knobs.get("weights")
+    if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > CLOSE:
+        words = (
+            f"both losses weigh classes alike, but the port's mean is {theirs.knobs['scale'] / ours.knobs['scale']:.6g} times "
+            "the reference's: one divides by the sum of the weights, the other by the number of samples"
+        )
+        return made("reduction", words, "divide by the sum of the weights, as reduction='mean' does")
+    beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
+    if beta and abs(scales[1] / scales[0] / beta - 1) < CLOSE and abs(beta - 1) > CLOSE:
+        words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
+        return made("beta", words, f"divide Paddle's smooth_l1_loss by delta ({beta:.6g})")
+    return None
+
+
+def _family_code(expected: str, actual: str) -> str:
+    if actual == f"reversed {expected}" or expected == f"reversed {actual}":
+        return "kl-direction"
+    one, other = (family.removeprefix("reversed ").partition(" of ")[0] for family in (expected, actual))
+    return "logits" if one == other else "loss-type"
+
+
+def _differs(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        # Labels that one side ignores have no weight there.
+        return any(_differs(one.get(key, 1.0), other.get(key, 1.0)) for key in {*one, *other})
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > max(CLOSE * max(abs(one), abs(other)), 1e-7)
+    return bool(one != other)
+
+
+def _words(knob: str, expected: Any, actual: Any) -> str:
+    match knob:
+        case "axis":
+            return f"the port takes softmax over axis {actual}, the reference over axis {expected}"
+        case "ignored":
+            said = [f"{', '.join(map(str, one))}" if one else "none" for one in (actual, expected)]
+            return f"the port ignores samples of label {said[0]}, the reference of {said[1]}"
+        case "weights":
+            return f"the port weighs classes {_weights(actual)}, the reference {_weights(expected)} (means are 1)"
+        case _:
+            name = {"smoothing": "label smoothing", "pos_weight": "weight of positive labels"}.get(knob, knob)
+            return f"the port's {name} is {actual:.5g}, the reference's {expected:.5g}"
+
+
+def _weights(weights: Mapping[int, float]) -> str:
+    if not weights:
+        return "equally"
+    shown = list(weights.items())[:6]
+    return ", ".join(f"{label}: {one:.4g}" for label, one in shown) + (
+        ", …" if len(weights) > len(shown) else ""
+    )

@@ -1,0 +1,269 @@
+"""Why two schedules differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.pieces.schedule_shapes import Shape, draw, same, shape_of
+
+Array = npt.NDArray[Any]
+SCHEDULER = "scheduler"
+CODES: Mapping[str, str] = {
+    "rate": "learning-rate", "warmup_steps": "warmup-steps", "warmup_start": "warmup-start", "gamma": "gamma",
+    "milestones": "milestones", "step_size": "step-size", "length": "period", "end": "end-rate", "power": "power",
+    "start": "start-rate", "pct_start": "pct-start",
+}  # fmt: skip
+WORDS: Mapping[str, str] = {
+    "rate": "first learning rate", "warmup_steps": "warm-up's number of steps", "warmup_start": "warm-up's first rate",
+    "gamma": "gamma", "milestones": "milestones", "step_size": "step size",
+    "length": "period (T_max, decay_steps)", "end": "last rate (eta_min, end_lr)", "power": "power",
+    "start": "first rate (peak over divide_factor)", "pct_start": "share of steps that rise (phase_pct)",
+}  # fmt: skip
+FIXES: Mapping[str, str] = {
+    "rate": "learning_rate", "warmup_steps": "warmup_steps", "warmup_start": "start_lr", "gamma": "gamma",
+    "milestones": "milestones", "step_size": "step_size", "length": "T_max (decay_steps)", "end": "eta_min (end_lr)",
+    "power": "power", "start": "divide_factor for a first rate of", "pct_start": "phase_pct",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """A change of the reference's curve that may give the port's."""
+
+    code: str
+    message: str
+    fix: str
+    curve: Array
+    steps: slice
+
+
+def schedule_causes(expected: Array, actual: Array) -> tuple[Diagnosis, ...]:
+    """Return what makes one curve of the other, the likeliest first; one of code ``unknown`` where nothing does.
+
+    Args:
+        expected: the reference's learning rates, ``[steps]``.
+        actual: the port's.
+    """
+    shapes = shape_of(expected), shape_of(actual)
+    for guess in _guesses(expected, actual, shapes):
+        explained = _explained(expected, actual, guess)
+        if explained >= EXPLAINS:
+            return (_told(guess, explained, len(expected)),)
+    several = _several(expected, actual, *shapes)
+    return several or (_unknown(expected, actual, *shapes),)
+
+
+def cycled_momentum(momentum: Array) -> Diagnosis:
+    """Return the diagnosis of a reference whose schedule moves the momentum, which no schedule of Paddle's does."""
+    low, high = float(momentum.min()), float(momentum.max())
+    return Diagnosis(
+        code="cycle-momentum", port_path=SCHEDULER,
+        message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
+        evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
+        explained=None, fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
+    )  # fmt: skip
+
+
+def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
+    """Yield changes, the simplest first."""
+    whole = slice(None)
+    one, other = shapes
+    if np.ptp(actual) == 0 and np.ptp(expected) > 0:
+        words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
+        yield _Guess(
+            "missing-schedule",
+            words,
+            "attach the schedule and step it",
+            np.full_like(expected, actual[0]),
+            whole,
+        )
+    if one is not None and other is not None and one.family == other.family:
+        yield from _missing_warmup(one, other, len(expected))
+        if one.family != "exponential":
+            yield from _one_knob(one, other, len(expected))
+    yield from _factors(expected, actual, one)
+    yield from _shifts(expected, actual, scaled=False)
+    yield from _stretches(expected, actual)
+    if one is None or one.family != "exponential":
+        yield from _shifts(expected, actual, scaled=True)
+    if one is not None and other is not None and one.family == other.family == "exponential":
+        yield from _one_knob(one, other, len(expected))
+
+
+def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+    ours, theirs = (int(shape.knobs["warmup_steps"]) for shape in (one, other))
+    if bool(ours) == bool(theirs):
+        return
+    if ours:
+        changed = replace(one, knobs={**one.knobs, "warmup_steps": 0})
+        words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
+        yield _Guess("missing-warmup", words, f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
+                     draw(changed, count), slice(None))  # fmt: skip
+        shifted = _dropped(one, ours)
+        if shifted is not None:
+            yield _Guess("missing-warmup", f"{words}, whose steps the schedule counts",
+                         f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})", draw(shifted, count), slice(None))  # fmt: skip
+    else:
+        start = other.knobs["warmup_start"]
+        changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})
+        words = f"the port warms up for {theirs} steps from {start:.6g}, the reference does not"
+        yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count), slice(None))
+
+
+def _dropped(shape: Shape, steps: int) -> Shape | None:
+    """Return a shape whose schedule counted the warm-up's steps too, for those whose milestones say when it moves."""
+    knobs = dict(shape.knobs)
+    if "milestones" not in knobs:
+        return None
+    knobs |= {"warmup_steps": 0, "milestones": tuple(one + steps for one in knobs["milestones"])}
+    return replace(shape, knobs=knobs)
+
+
+def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+    for name, value in other.knobs.items():
+        if name in one.knobs and one.knobs[name] != value:
+            changed = replace(one, knobs={**one.knobs, name: value})
+            yield _Guess(CODES[name], _words(name, one.knobs[name], value), f"pass {FIXES[name]}={_short(one.knobs[name])}",
+                         draw(changed, count), slice(None))  # fmt: skip
+
+
+def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:
+    counts = np.abs(expected) > 1e-6 * np.abs(expected).max()
+    factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
+    if not factor or abs(factor - 1) < 1e-9:
+        return
+    if shape is not None and shape.family == "exponential":
+        steps = log(factor) / log(shape.knobs["gamma"]) if factor > 0 else 0.5
+        if abs(steps - round(steps)) < 1e-4 and 0 < abs(round(steps)) <= 5:
+            return  # a shift, which of an exponential is a factor
+    words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
+    yield _Guess(
+        "learning-rate",
+        words,
+        f"multiply the port's learning rate by {1 / factor:.6g}",
+        expected * factor,
+        slice(None),
+    )
+
+
+def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]:
+    """Yield shifts; ``scaled``: with a factor besides, which a formula by recursion makes of an odd start."""
+    count = len(expected)
+    for steps in range(1, count // 2 + 1):
+        plural = "step" if steps == 1 else "steps"
+        behind, ahead = slice(steps, None), slice(None, count - steps)
+        pairs = (("behind", behind, expected[:-steps]), ("ahead of", ahead, expected[steps:]))
+        for where, places, moved in pairs:
+            factor = (
+                float(np.median(actual[places][moved > 0] / moved[moved > 0]))
+                if scaled and (moved > 0).any()
+                else 1.0
+            )
+            moved = moved * factor  # noqa: PLW2901
+            if np.ptp(moved) > 0 and same(moved, actual[places]):
+                curve = actual.copy()
+                curve[places] = moved
+                words = f"the port's schedule is {steps} {plural} {where} the reference's"
+                words += f", and {factor:.6g} times it" if scaled else ""
+                fix = "step the schedule after each optimizer step, and start both at the same epoch (last_epoch)"
+                yield _Guess("schedule-shift", words, fix, curve, places)
+
+
+def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
+    for times in range(2, len(expected)):
+        slow = np.arange(len(expected)) // times
+        if np.ptp(expected[slow]) > 0 and same(expected[slow], actual):
+            words = f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
+            yield _Guess(
+                "schedule-per-epoch",
+                words,
+                "step the schedule at every iteration",
+                expected[slow],
+                slice(None),
+            )
+        elif np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
+            words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
+            yield _Guess(
+                "schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None)
+            )
+
+
+def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> tuple[Diagnosis, ...]:
+    """Return every knob that differs, where one is not enough."""
+    if one is None or other is None:
+        return ()
+    if one.family != other.family:
+        words = f"the port's schedule is {_named(other)}, the reference's {_named(one)}"
+        guess = _Guess("schedule-type", words, f"use the schedule of the reference: {_named(one)}",
+                       draw(other, len(expected)), slice(None))  # fmt: skip
+        return (_told(guess, _explained(expected, actual, guess), len(expected)),)
+    curve, found = draw(other, len(expected)), []
+    for name in CODES:
+        ours, theirs = (shape.knobs.get(name) for shape in (one, other))
+        if ours != theirs and not (
+            isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, 1e-6, 0)
+        ):
+            guess = _Guess(
+                CODES[name],
+                _words(name, ours, theirs),
+                f"pass {FIXES[name]}={_short(ours)}",
+                curve,
+                slice(None),
+            )
+            found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
+    return tuple(found)
+
+
+def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
+    apart = float(np.linalg.norm(actual - expected))
+    left = float(np.linalg.norm((actual - guess.curve)[guess.steps]))
+    return max(0.0, 1 - left / apart) if apart else 0.0
+
+
+def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
+    how = "with all the knobs that differ" if together else "with this one change"
+    return Diagnosis(
+        code=guess.code, port_path=SCHEDULER, message=guess.message,
+        evidence=f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone",
+        explained=explained, fix=guess.fix,
+    )  # fmt: skip
+
+
+def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Diagnosis:
+    known = [
+        f"{side} {_named(shape)}"
+        for side, shape in (("the reference's is", one), ("the port's", other))
+        if shape
+    ]
+    peaks = ", ".join(
+        f"{side} {curve[0]:.6g} to {curve.max():.6g} at step {int(curve.argmax())}, {curve[-1]:.6g} at the end"
+        for side, curve in (("reference", expected), ("port", actual))
+    )
+    return Diagnosis(
+        code="unknown", port_path=SCHEDULER, message=f"the schedules differ, the cause is unknown: {peaks}",
+        evidence=f"no shift, stretch, factor or one knob gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
+        explained=None, fix="compare the arguments of the two schedules",
+    )  # fmt: skip
+
+
+def _named(shape: Shape) -> str:
+    settings = ", ".join(f"{name} {_short(value)}" for name, value in shape.knobs.items() if value != 0)
+    return f"{shape.family} ({settings})"
+
+
+def _words(name: str, expected: Any, actual: Any) -> str:
+    return f"the port's {WORDS[name]} is {_short(actual)}, the reference's {_short(expected)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(one) for one in value)}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

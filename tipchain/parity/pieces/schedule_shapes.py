@@ -1,0 +1,226 @@
+"""The shapes that schedules of learning rates have, and what a curve's shape is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.judging.lr import ZERO
+
+Array = npt.NDArray[Any]
+RELATIVE = 1e-6
+"""Relative difference up to which two rates are one."""
+POINTS = 400
+"""Steps that are looked at when a length is fitted."""
+POWERS = (1.0, 2.0, 0.9, 0.5, 3.0, 4.0, 1.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A curve as a schedule's formula.
+
+    Attributes:
+        family: ``constant``, ``steps``, ``exponential``, ``cosine``, ``one cycle`` or ``polynomial``.
+        knobs: its settings: ``rate`` (the first after the warm-up), ``warmup_steps``, ``warmup_start``, and the family's:
+            ``gamma``, ``milestones``, ``step_size``, ``length``, ``end``, ``power``, ``start``, ``pct_start``.
+    """
+
+    family: str
+    knobs: Mapping[str, Any]
+
+
+def close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
+    """Tell at which steps two curves are one; rates of 1e-9 of the largest are zero."""
+    limit = RELATIVE * np.abs(expected) + ZERO * float(np.abs(expected).max(initial=0.0))
+    return np.asarray(np.abs(actual - expected) <= limit)
+
+
+def same(expected: Array, actual: Array) -> bool:
+    """Tell whether two curves are one at every step."""
+    return bool(close(expected, actual).all())
+
+
+def first_apart(expected: Array, actual: Array) -> int:
+    """Return the first step at which two curves differ."""
+    return int(np.argmax(~close(expected, actual)))
+
+
+def shape_of(curve: Array) -> Shape | None:
+    """Return the shape of a curve, or None: it is none of the known ones."""
+    for warmup in _warmups(curve):
+        rest = curve[warmup:]
+        for find in (_constant, _steps, _exponential, _cosine, _one_cycle, _polynomial):
+            found = find(rest)
+            if found is not None:
+                knobs = {"rate": float(rest[0]), **found.knobs, "warmup_steps": warmup}
+                if warmup:
+                    knobs["warmup_start"] = float(curve[0])
+                shape = Shape(family=found.family, knobs=knobs)
+                if same(curve, draw(shape, len(curve))):
+                    return shape
+    return None
+
+
+def draw(shape: Shape, count: int) -> Array:
+    """Return the first rates of a shape, ``[count]``."""
+    knobs = shape.knobs
+    warmup, rate = int(knobs["warmup_steps"]), float(knobs["rate"])
+    start = float(knobs.get("warmup_start", 0.0))
+    steps = np.arange(count)
+    after = _DRAWN[shape.family](knobs, np.maximum(steps - warmup, 0), rate)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rising = start + (rate - start) * steps / max(warmup, 1)
+    return np.asarray(np.where(steps < warmup, rising, after))
+
+
+def _warmups(curve: Array) -> Iterator[int]:
+    """Yield the lengths of a straight rise at the start, then none."""
+    rises = np.diff(curve)
+    if len(rises) > 1 and rises[0] > 0:
+        straight = np.abs(rises - rises[0]) <= 1e-6 * rises[0] + 1e-12 * np.abs(curve).max()
+        length = int(np.argmin(straight)) if not straight.all() else len(rises)
+        yield length
+        if length > 1:
+            yield length - 1
+    yield 0
+
+
+def _constant(curve: Array) -> Shape | None:
+    return Shape(family="constant", knobs={}) if same(np.full_like(curve, curve[0]), curve) else None
+
+
+def _steps(curve: Array) -> Shape | None:
+    """Recognize a curve that stays, then jumps by one factor."""
+    jumps = np.flatnonzero(np.abs(np.diff(curve)) > RELATIVE * np.abs(curve).max() * 1e-3) + 1
+    if not len(jumps) or len(jumps) > len(curve) // 2 or (curve == 0).any():
+        return None
+    factors = curve[jumps] / curve[jumps - 1]
+    if np.ptp(factors) > 1e-5 * abs(factors[0]):
+        return None
+    even = (np.diff(np.concatenate([[0], jumps])) == jumps[0]).all()
+    knobs = {"gamma": float(factors[0])}
+    if even and len(curve) < (len(jumps) + 1) * jumps[0] + 1 and len(jumps) > 1:
+        return Shape(family="steps", knobs={**knobs, "step_size": int(jumps[0])})
+    return Shape(family="steps", knobs={**knobs, "milestones": tuple(int(one) for one in jumps)})
+
+
+def _exponential(curve: Array) -> Shape | None:
+    if len(curve) < 3 or (curve <= 0).any():
+        return None
+    gamma = float(np.exp(np.log(curve[-1] / curve[0]) / (len(curve) - 1)))
+    return Shape(family="exponential", knobs={"gamma": gamma}) if gamma != 1 else None
+
+
+def _cosine(curve: Array) -> Shape | None:
+    return _fitted(curve, "cosine", lambda length: {"length": length}, _wave)
+
+
+def _polynomial(curve: Array) -> Shape | None:
+    for power in POWERS:
+        found = _fitted(
+            curve, "polynomial", lambda length, power=power: {"length": length, "power": power},  # type: ignore[misc]
+            _fall,
+        )  # fmt: skip
+        if found is not None:
+            return found
+    return None
+
+
+def _fitted(
+    curve: Array,
+    family: str,
+    knobs: Callable[[int], dict[str, Any]],
+    form: Callable[[Mapping[str, Any], Array], Array],
+) -> Shape | None:
+    """Return the shape ``end + (first - end) * form`` that a curve has, its length and end fitted."""
+    if len(curve) < 4:
+        return None
+    chosen = np.unique(np.linspace(0, len(curve) - 1, POINTS).round().astype(int))
+    thin = curve[chosen]
+    scale = float(np.abs(curve).max())
+    lowest = int(np.argmin(curve))
+    lengths = dict.fromkeys([lowest, len(curve) - 1, len(curve), *range(2, min(4 * len(curve), 2000))])
+    for length in lengths:
+        if length < 2:
+            continue
+        part = form(knobs(length), chosen)
+        rest = 1 - part
+        size = float(rest @ rest)
+        end = float(rest @ (thin - curve[0] * part)) / size if size > 0 else 0.0
+        if float(np.abs(curve[0] * part + end * rest - thin).max()) <= RELATIVE * scale * 1e-1:
+            end = 0.0 if abs(end) < 1e-7 * scale else end
+            return Shape(family=family, knobs={**knobs(length), "end": end})
+    return None
+
+
+def _one_cycle(curve: Array) -> Shape | None:
+    """Recognize half a cosine up and half a cosine down (Smith & Topin, arXiv:1708.07120)."""
+    top = int(np.argmax(curve)) - 1  # surely on the rise
+    if top < 3 or len(curve) - top < 5 or curve[0] >= curve[top]:
+        return None
+    half = top // 2
+    ratio = float((curve[top] - curve[0]) / (curve[half] - curve[0]))
+    low, high = float(top), top + 3.0
+    for _ in range(60):  # the ratio grows with the length of the rise
+        middle = (low + high) / 2
+        longer = _risen(top, middle) / _risen(half, middle) < ratio
+        low, high = (middle, high) if longer else (low, middle)
+    turn = (low + high) / 2
+    peak = float(curve[0] + (curve[top] - curve[0]) / _risen(top, turn))
+    for last in range(len(curve) - 1, max(top + 3, len(curve) - 8), -1):
+        fallen = _risen(last - turn, last - turn)
+        end = float(peak + (curve[last] - peak) / fallen)
+        knobs = {
+            "rate": peak, "start": float(curve[0]), "end": end, "length": last + 1,
+            "pct_start": round((turn + 1) / (last + 1), 6),
+        }  # fmt: skip
+        if same(curve, _draw_one_cycle(knobs, np.arange(len(curve)), peak)):
+            return Shape(family="one cycle", knobs=knobs)
+    return None
+
+
+def _risen(at: Any, length: float) -> Any:
+    return np.asarray((1 - np.cos(np.pi * at / length)) / 2)
+
+
+def _draw_one_cycle(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+    turn, last = knobs["pct_start"] * knobs["length"] - 1, knobs["length"] - 1
+    up = knobs["start"] + (rate - knobs["start"]) * _risen(at, turn)
+    down = rate + (knobs["end"] - rate) * _risen(at - turn, last - turn)
+    return np.asarray(np.where(at <= turn, up, down))
+
+
+def _wave(knobs: Mapping[str, Any], at: Array) -> Array:
+    return np.asarray((1 + np.cos(np.pi * at / knobs["length"])) / 2)
+
+
+def _fall(knobs: Mapping[str, Any], at: Array) -> Array:
+    return np.asarray((1 - np.minimum(at, knobs["length"]) / knobs["length"]) ** knobs["power"])
+
+
+def _between(
+    form: Callable[[Mapping[str, Any], Array], Array],
+) -> Callable[[Mapping[str, Any], Array, float], Array]:
+    return lambda knobs, at, rate: knobs["end"] + (rate - knobs["end"]) * form(knobs, at)
+
+
+def _draw_steps(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+    if "step_size" in knobs:
+        passed = at // knobs["step_size"]
+    else:
+        passed = np.searchsorted(np.array(knobs["milestones"]), at, side="right")
+    return np.asarray(rate * knobs["gamma"] ** passed)
+
+
+_DRAWN: Mapping[str, Callable[[Mapping[str, Any], Array, float], Array]] = {
+    "constant": lambda _, at, rate: np.full(len(at), rate),
+    "steps": _draw_steps,
+    "exponential": lambda knobs, at, rate: np.asarray(rate * knobs["gamma"] ** at),
+    "cosine": _between(_wave),
+    "polynomial": _between(_fall),
+    "one cycle": _draw_one_cycle,
+}
