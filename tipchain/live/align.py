@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.errors import UsageError
+from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
@@ -124,6 +125,7 @@ class _Work:
     unmatched: dict[str, list[str]] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
+    histograms: list[Histogram] = field(default_factory=list)
 
     def run(self, store: Store) -> None:
         """Go through the stages; one that raises is an ERROR, and the others go on without it."""
@@ -139,6 +141,7 @@ class _Work:
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             self.layers = list(located.verdicts)
+            self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
             if self.loss is not None:
@@ -160,8 +163,20 @@ class _Work:
             layers=self.layers,
             first_divergence=next((one for one in self.layers if one.at_fault), None) or self._first_constructed(),
             findings=self.findings, diagnoses=self.diagnoses, unmatched=self.unmatched, numbers=self.numbers,
-            curves=self.curves, versions=versions(),
+            curves=self.curves, histograms=self.histograms, versions=versions(), command=self._call(),
         )  # fmt: skip
+
+    def _call(self) -> str:
+        """Return the call as it was made; objects stand by their argument's name."""
+        objects = {
+            "loss": self.loss,
+            "optimizers": self.optimizers,
+            "schedulers": self.schedulers,
+            "names": self.names,
+        }
+        told = [f"{name}={name}" for name, value in objects.items() if value]
+        told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
+        return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 
     def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
         self.stages[stage], self.reasons[stage] = outcome, reason

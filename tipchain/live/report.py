@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
+from tipchain.live.histograms import Histogram
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.verdicts import LayerVerdict
@@ -31,7 +32,9 @@ class AlignmentReport:
         unmatched: layers of either side that are in no pair, by side (``reference``, ``port``).
         numbers: figures by name: differences of outputs and losses.
         curves: series by name: losses of both sides, errors along depth.
+        histograms: how the differences of some tensors are distributed: of the first divergence, and of the outputs.
         versions: of Python, torch, paddle, numpy and tipchain.
+        command: what to run to see all this again.
     """
 
     stages: dict[str, Outcome]
@@ -43,7 +46,9 @@ class AlignmentReport:
     unmatched: dict[str, list[str]] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
+    histograms: list[Histogram] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def passed(self) -> bool:
@@ -69,9 +74,22 @@ class AlignmentReport:
             "unmatched": self.unmatched,
             "numbers": self.numbers,
             "curves": self.curves,
+            "histograms": [asdict(one) for one in self.histograms],
             "versions": self.versions,
+            "command": self.command,
         }
         return json.dumps(_plain(document), indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> AlignmentReport:
+        """Return the report that `to_json` wrote.
+
+        Raises:
+            RecordError: the text is not JSON, or not that of a report.
+        """
+        from tipchain.live.report_reading import read_report
+
+        return read_report(text)
 
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""
