@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import Axes, arrange, relative
+from tipchain.parity.locate.agreement import joined, of_one_size, settled
+from tipchain.parity.locate.differences import Axes, arrange, distance, relative, rms
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
@@ -35,6 +36,10 @@ AGREE = 2.0**-23
 float32, as code with a cast does, that is what it makes."""
 COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
+SAME = 1e-9
+"""Relative difference up to which the results of two models in float64 are the same."""
+NOTHING = 1e-6
+"""How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
@@ -74,6 +79,7 @@ class PairJudge:
     exact: bool = True
     _noise: float = AGREE
     _gradients: dict[int, float] = field(default_factory=dict)
+    _shared: list[tuple[Array, Array]] = field(default_factory=list)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
@@ -82,6 +88,7 @@ class PairJudge:
             self._gradients[pair.port.number] = self._parameters_apart(pair)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
+        loose: list[LayerVerdict] = []
         clean = True
         for pair in self.matching.pairs:
             inputs, outputs = (
@@ -91,17 +98,26 @@ class PairJudge:
             inherited = self._apart(pair.reference.inputs, pair.port.inputs, inputs)
             if clean and inherited > self._noise:
                 forward.append(self._code_before(pair, inputs, inherited))
+                loose.append(forward[-1])
                 clean = False
             verdicts = self._judge_pair(pair, inputs, outputs, inherited)
             if pair.whole:
                 verdicts = [_less_inside(one, (*forward, *backward)) for one in verdicts]
+            if pair.whole or not outputs or self._alive(pair):
+                loose += verdicts
             forward.append(verdicts[0])
             backward += verdicts[1:]
-            clean = clean and self._apart(pair.reference.outputs, pair.port.outputs, outputs) <= self._noise
+            clean = clean and (self._agree(pair, outputs) or not verdicts[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self._noise:
             forward.append(self._code_at_end(apart))
-        return (*forward, *reversed(backward))
+        agree = self.exact and max(apart, default=inf) <= SAME
+        return settled(
+            (*forward, *reversed(backward)),
+            loose,
+            outputs=agree,
+            gradients=agree and self._gradients_as_a_whole(),
+        )
 
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS."""
@@ -117,8 +133,14 @@ class PairJudge:
         if not outputs:
             shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
             reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-            closeness = Closeness.DIFFERS if inherited <= self._noise else Closeness.NOT_COMPARABLE
+            told = inherited <= self._noise and of_one_size((self.models[0].side, self.models[1].side), pair)
+            closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
+        if not pair.whole and inherited <= self._noise and not self._agree(pair, outputs):
+            call = joined(self.matching, pair, self._outputs_apart, self._noise)
+            if call is not None:
+                reason = f"does by itself what {call.path} does after its counterpart"
+                return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         given = [self.store.get(value.stored) for value in pair.reference.inputs]
         theirs = self._given(pair, inputs, given)
         if theirs is None:
@@ -127,6 +149,16 @@ class PairJudge:
         truths = self._truths(pair) if self._turns(pair) == 1 else None
         replays = PairReplays(self.models, pair, (given, theirs), self._cotangents(pair, outputs), self.seed)
         measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
+        closer = PairReplays(
+            self.models,
+            replace(pair, whole=False),
+            (given, theirs),
+            self._cotangents(pair, outputs),
+            self.seed,
+        )
+        if pair.whole and _slightly(measured):
+            replays = closer
+            measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
         if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
             measured = self._outputs(
                 pair, outputs, replays, whole=False
@@ -140,6 +172,9 @@ class PairJudge:
         exact = self._gradients_agree(pair, inputs, outputs)
         found = list(self._input_gradients(pair, inputs, replays, exact=exact))
         found += self._parameter_gradients(replays, truths, exact=exact)
+        if pair.whole and _slightly(found):
+            found = list(self._input_gradients(pair, inputs, closer, exact=exact))
+            found += self._parameter_gradients(closer, truths, exact=exact)
         inherited = max(
             (
                 self._gradients_apart(
@@ -150,6 +185,25 @@ class PairJudge:
             default=0.0,
         )
         return [forward, self._decide(pair, "backward", inherited, found)] if found else [forward]
+
+    def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
+        return self._apart(pair.reference.outputs, pair.port.outputs, links) <= self._noise
+
+    def _alive(self, pair: CallPair) -> bool:
+        """Tell whether the model's output depends on what a pair gives, on both sides."""
+        return all(
+            any(one.gradient is not None and rms(self.store.get(one.gradient)) > 0 for one in call.outputs)
+            for call in (pair.reference, pair.port)
+        )
+
+    def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
+        return self._apart(ours, theirs, self._links(ours, theirs))
+
+    def _gradients_as_a_whole(self) -> bool:
+        """Tell whether the parameters' gradients agree in both runs, as far as layers hold the same ones."""
+        found = self._shared
+        largest = max((rms(one) for one, _ in found), default=0.0)
+        return all(distance(one, other) <= SAME * max(rms(one), NOTHING * largest) for one, other in found)
 
     def _outputs(
         self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, whole: bool
@@ -224,8 +278,9 @@ class PairJudge:
 
     def _links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
         """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
-        found, free = [], list(range(len(theirs)))
-        for number, value in enumerate(ours):
+        found, free = [], _once(theirs)
+        for number in _once(ours):
+            value = ours[number]
             for other in free:
                 axes = self._axes(value, theirs[other])
                 if axes is not None:
@@ -308,6 +363,7 @@ class PairJudge:
         if truths is None and not exact:
             again = replays.reference64
             truths = None if again is None else again.parameters
+        least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
         for name, truth in (truths or {}).items():
             port = None if fast is None else (fast.parameters or {}).get(name)
             port64 = None if double is None else (double.parameters or {}).get(name)
@@ -315,7 +371,7 @@ class PairJudge:
                 continue
             yield measure(
                 f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
-                0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name),
+                0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name), least,
             )  # fmt: skip
 
     def _turns(self, pair: CallPair) -> int:
@@ -337,8 +393,9 @@ class PairJudge:
         ]
         if not self.exact or found[0] is None or found[1] is None:
             return 0.0
-        shared = [name for name in found[0] if name in found[1]]
-        return max((_relative(found[0][name], found[1][name]) for name in shared), default=0.0)
+        shared = [(found[0][name], found[1][name]) for name in found[0] if name in found[1]]
+        self._shared += [(one, other) for one, other in shared if one.shape == other.shape]
+        return max((_relative(one, other) for one, other in shared), default=0.0)
 
     def _given(self, pair: CallPair, links: Sequence[Link], given: Sequence[Array]) -> list[Array] | None:
         """Return what the port's layer is to be given: the reference's tensors, its own where there is no other."""
@@ -376,6 +433,17 @@ def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> Layer
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def _slightly(measured: Sequence[Measured]) -> bool:
+    """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
+    closeness, worst = classify(measured)
+    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
+
+
+def _once(values: Sequence[Value]) -> list[int]:
+    """Return the numbers of the values, a tensor that is given several times once."""
+    return [number for number, value in enumerate(values) if value not in values[:number]]
 
 
 def _back(array: Array, axes: Axes) -> Array:

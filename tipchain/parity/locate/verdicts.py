@@ -117,6 +117,7 @@ def measure(
     port: Array | None,
     exact: Array | float | None,
     moved: Array | None = None,
+    least: float = 0.0,
 ) -> Measured:
     """Measure a tensor that the reference gives in float64 (``truth``) and float32, the port in float32 and float64.
 
@@ -128,11 +129,12 @@ def measure(
         exact: float64, likewise; or its error, where that is known.
         moved: what the reference gives in float64 for inputs a unit in float32's last place off: where the port has no
             float64, its error may be as large as that too.
+        least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
     same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
     if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
         truth, reference, port = _sample(truth, truth), _sample(reference, truth), _sample(port, truth)
-    size = rms(truth)
+    size = max(rms(truth), least)
 
     def error(array: Array | None) -> float | None:
         if array is None:
@@ -179,7 +181,8 @@ def _class_of(one: Measured) -> Closeness:
     if one.exact is None and one.port is None:
         return Closeness.NOT_COMPARABLE
     floor = max(one.reference or 0.0, UNIT / 2)
-    if one.exact is not None and one.exact > max(EXACT, 2 * floor):
+    # A layer that computes in float32 whatever it is given is off by some roundings in float64 too.
+    if one.exact is not None and one.exact > max(EXACT, 2 * floor, LIMIT * UNIT):
         return Closeness.DIFFERS
     if one.port is None:
         return Closeness.ROUNDING
