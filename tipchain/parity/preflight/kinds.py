@@ -99,10 +99,10 @@ def _window(layer: Any, kind: Kind, shape: tuple[int, ...] | None) -> Any:
         wanted = [size if out is None else out for size, out in zip(inputs, outputs, strict=True)]
         if any(size % out for size, out in zip(inputs, wanted, strict=True)):
             return None
-        return what, tuple(size // out for size, out in zip(inputs, wanted, strict=True))
+        return what, inputs, tuple(size // out for size, out in zip(inputs, wanted, strict=True))
     kernel = ntuple(held(layer, "ksize", "kernel_size"), axes)
     stride = kernel if layer.stride is None else ntuple(layer.stride, axes)
     even = all(size % length == 0 for size, length in zip(inputs, kernel, strict=True))
     single = kernel == tuple(inputs)
     plain_padding = ntuple(layer.padding, axes) == (0,) * axes
-    return (what, kernel) if plain_padding and (single or (even and stride == kernel)) else None
+    return (what, inputs, kernel) if plain_padding and (single or (even and stride == kernel)) else None

@@ -232,12 +232,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
     They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
     """
     for side, layers in enumerate(tensors.unmatched):
-        values = [[slot for slot in layer.slots if not slot.fixed] for layer in layers]
-        trained = [
-            layer
-            for layer, slots in zip(layers, values, strict=True)
-            if any(one.kind == "parameter" for one in slots)
-        ]
+        trained = [layer for layer in layers if any(slot.kind == "parameter" for slot in layer.slots)]
         if not trained:
             continue
         names = [layer.path or "the model itself" for layer in trained]
@@ -263,7 +258,6 @@ def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print
         print_of(port_array(slot) if side else tensors.array(slot))
         for layer in layers
         for slot in layer.slots
-        if not slot.fixed
     ]
     told = [one for one in prints if any(one[1:])]
     return (

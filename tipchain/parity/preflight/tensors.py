@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot, assemble
+from tipchain.conversion.layouts import LayerTensors, Slot
 from tipchain.conversion.matching import to_open
 from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.torch_side import torch_layers
@@ -18,6 +18,8 @@ from tipchain.parity.locate.layer_pairs import LayerPair, print_of
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]
+BLOCK = 128
+"""Rows and columns of a block that fits into the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +78,39 @@ class Tensors:
             ours, theirs = by_path[0].get(pair.reference), by_path[1].get(pair.port)
             if ours is not None and theirs is not None:
                 self.pairs += self._paired(pair, ours, theirs)
-        used = {pair.reference for pair in known}, {pair.port for pair in known}
-        self.unmatched = tuple(
-            [layer for layer in side if layer.path not in used[number]]
-            for number, side in enumerate(self.layers)
-        )
+        self.unmatched = self._unmatched(known)
+
+    def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
+        """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
+        ours, theirs = {pair.reference for pair in pairs}, {pair.port for pair in pairs}
+        shared = {
+            id(self.live[slot.name]) for layer in self.layers[0] if layer.path in ours for slot in layer.slots
+        }
+        shared |= {
+            id(part.tensor)
+            for layer in self.layers[1]
+            if layer.path in theirs
+            for slot in layer.slots
+            for part in slot.parts
+        }
+        return (
+            [
+                replace(layer, slots=tuple(slot for slot in layer.slots if id(self.live[slot.name]) not in shared))
+                for layer in self.layers[0]
+                if layer.path not in ours
+            ],
+            [
+                replace(
+                    layer,
+                    slots=tuple(
+                        slot for slot in layer.slots
+                        if not slot.fixed and not slot.again and not all(id(part.tensor) in shared for part in slot.parts)
+                    ),
+                )
+                for layer in self.layers[1]
+                if layer.path not in theirs
+            ],
+        )  # fmt: skip
 
     def _read(
         self, reference: Any, port: Any, pairs: Sequence[LayerPair], names: Mapping[str, str]
@@ -96,7 +126,8 @@ class Tensors:
 
     def _paired(self, pair: LayerPair, ours: LayerTensors, theirs: LayerTensors) -> Iterator[TensorPair]:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
-        left = {slot.leaf: slot for slot in theirs.slots}
+        leaves = {slot.leaf for slot in ours.slots}
+        left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
         alone: list[Slot] = []
         for slot in ours.slots:
             if slot.leaf in left:
@@ -131,7 +162,22 @@ class Tensors:
 
 def port_array(slot: Slot) -> Array:
     """Return the values of a tensor of the port's, in torch's layout."""
-    return numbers(assemble([part.tensor.numpy() for part in slot.parts], slot), slot.dtype)
+    pieces = [
+        _transposed(part.tensor.numpy()) if part.transpose else part.tensor.numpy() for part in slot.parts
+    ]
+    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return numbers(whole.reshape(slot.shape), slot.dtype)
+
+
+def _transposed(array: Array) -> Array:
+    """Return a matrix transposed, copied block by block: as a whole, large ones miss the cache at every element."""
+    made: Array = np.empty(array.shape[::-1], array.dtype)
+    for row in range(0, array.shape[0], BLOCK):
+        for column in range(0, array.shape[1], BLOCK):
+            made[column : column + BLOCK, row : row + BLOCK] = array[
+                row : row + BLOCK, column : column + BLOCK
+            ].T
+    return made
 
 
 def port_trained(slot: Slot) -> bool:
