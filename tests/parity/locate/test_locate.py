@@ -70,6 +70,29 @@ def test_a_gradient_that_is_cut_shows_backward_alone(live, nets):
     assert found.first.port_path == "2"
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.05, 0.0])
+def test_a_gradient_that_is_scaled_between_layers_names_the_code_around_them(live, factor):
+    torch, paddle = live.torch, live.paddle
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.body = paddle.nn.Sequential(paddle.nn.Linear(6, 8), paddle.nn.Tanh())
+            self.head = paddle.nn.Linear(8, 4)
+
+        def forward(self, x):
+            hidden = self.body(x)
+            hidden = hidden.detach() + (hidden - hidden.detach()) * factor
+            return self.head(hidden)
+
+    reference = torch.nn.Sequential()
+    reference.add_module("body", torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh()))
+    reference.add_module("head", torch.nn.Linear(8, 4))
+    found = live.locate(reference, Port(), random(5, 6))
+    assert faults(found) == ([] if factor == 1 else [("backward", "")])
+    assert factor == 1 or "another gradient to body.1" in found.first.reason
+
+
 def test_recurrent_layers_in_eval_mode_and_time_first(live):
     torch, paddle = live.torch, live.paddle
 

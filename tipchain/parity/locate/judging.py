@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.differences import Axes, arrange, distance, relative, rms
 from tipchain.parity.locate.glue import Calls, Glue
+from tipchain.parity.locate.gradient_glue import first_changed
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
@@ -44,6 +45,12 @@ SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
 
+GRADIENTS_AGREE = 1e-6
+"""Relative difference of gradients in two float64 runs whose layers and outputs agree."""
+GROWTH = 1000.0
+"""How many times as far as their outputs two models' gradients may be apart."""
+FAINT = 1e-9
+"""A gradient this small beside the largest is nothing but rounding."""
 ALONE = 1e-2
 """Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: float32's
 error in the most ill-conditioned of layers is less."""
@@ -111,6 +118,8 @@ class PairJudge:
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self._noise:
             forward.append(self._code_at_end(apart))
+        elif clean and self.exact and not any(one.at_fault for one in backward):
+            backward += self._changed_gradient(max(apart, default=0.0))
         agree = self.exact and max(apart, default=inf) <= SAME
         return settled(
             (*forward, *reversed(backward)),
@@ -267,6 +276,39 @@ class PairJudge:
 
     def _glue(self) -> Glue:
         return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
+
+    def _changed_gradient(self, forward: float) -> list[LayerVerdict]:
+        """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
+        values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
+        scale = max(
+            (rms(self.store.get(one.gradient)) for one in values if one.gradient is not None), default=0.0
+        )
+
+        def apart(one: Value, other: Value) -> float:
+            axes = self._axes(one, other)
+            if axes is None or one.gradient is other.gradient:
+                return 0.0
+            ours, theirs = (
+                np.zeros(()) if gradient is None else self.store.get(gradient)
+                for gradient in (one.gradient, other.gradient)
+            )
+            ours = ours.transpose(axes) if ours.shape else ours  # without a gradient is as good as zeros
+            return distance(ours, theirs) / max(rms(ours), FAINT * scale) if scale else 0.0
+
+        tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
+        found = first_changed((self.runs[0].trace, self.runs[1].trace), self._agreeing(), apart, tolerance)
+        if found is None:
+            return []
+        what = f"hands another gradient to {found.pair.port.path or 'the model'}"
+        return [replace(self._code(found.calls, found.apart, what), direction="backward")]
+
+    def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
+        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
+        for pair in reversed(self.matching.pairs):
+            for link in self._links(pair.reference.outputs, pair.port.outputs):
+                ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+                if ours.dtype.kind == "f" and self._between(ours, theirs, link.axes) <= self._noise:
+                    yield pair, ours, theirs
 
     def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
         ours, theirs = calls
