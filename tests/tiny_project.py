@@ -29,9 +29,12 @@ class TinyProject:
         assert old in text, f"{name} has no {old!r}"
         path.write_text(text.replace(old, new))
 
-    def align(self, *args: object, out: str = "out", env: dict[str, str] | None = None, timeout=300):
-        """Run ``tipchain align`` on the case and return the finished process."""
+    def align(
+        self, *args: object, out: str = "out", env: dict[str, str] | None = None, timeout=300, locate=False
+    ):
+        """Run ``tipchain align`` on the case and return the finished process; ``locate``: look for causes too."""
         command = [sys.executable, "-m", "tipchain", "align", str(self.case), "--out", str(self.root / out)]
+        command += [] if locate else ["--no-locate"]
         return self.run([*command, *map(str, args)], env=env, timeout=timeout)
 
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):

@@ -15,6 +15,7 @@ from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import Mode, parse_mode
+from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from tipchain.parity.case_types import Case
     from tipchain.parity.stage_judge import StageJudgement
     from tipchain.report.model import RunReport
+
+
+LOCATABLE = frozenset(("forward", "metric", "loss", "backward", "train"))
+"""Stages whose failure may lie in a layer, the loss or the optimizer."""
+LOCATE_TIMEOUT_S = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +81,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="add N to the seeds of the case, its weights and fake inputs",
     )
+    parser.add_argument(
+        "--no-locate",
+        action="store_true",
+        help="where a stage fails, do not look for the layer at fault and its cause",
+    )
     add_report_arguments(parser)
 
 
@@ -99,11 +110,42 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
         # Where the report goes to standard output, it must stand there alone.
         stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
         report = run_request(request, out, stream, show_metrics=show_metrics)
+        if not args.no_locate and _is_locatable(request, report):
+            _locate(args, request, out, stream)
     except OSError as error:
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def _is_locatable(request: Request, report: RunReport) -> bool:
+    """Tell whether a stage failed that runs the model, and both sides were run here."""
+    failed = {
+        verdict.subject.partition("/")[0] for verdict in report.verdicts if verdict.outcome is Outcome.FAIL
+    }
+    return bool(failed & LOCATABLE) and not request.dumps and len(request.sides) == 2
+
+
+def _locate(args: argparse.Namespace, request: Request, out: Path, stream: TextIO) -> None:
+    """Look for the layer at fault and its cause in live models, and write down what was found."""
+    from tipchain.live.launch import launch
+    from tipchain.runs import append
+
+    print("== where and why", file=stream, flush=True)
+    asked = {
+        "case": str(request.case.path.resolve()), "mode": request.mode.value, "reseed": args.seed,
+        "data_path": str(request.data_path) if request.data_path else "",
+    }  # fmt: skip
+    try:
+        text = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S).text
+    except UsageError as error:
+        text = f"could not be looked for: {error}"
+    print(text, end="\n\n", file=stream, flush=True)
+    append(
+        out / "alignment.log",
+        "".join(f"{line}\n" for line in (f"# run {request.folder.parent.name} where and why", text)),
+    )
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Request, Path]:

@@ -1,0 +1,185 @@
+"""`tipchain.align` on live pairs: what it answers, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+STAGES = ["preflight", "forward", "loss", "backward", "optimizer", "schedule", "train"]
+LOSS = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
+
+
+def pair(**port):
+    """Return a small convolutional net and its port; ``port`` are arguments of the port's BatchNorm."""
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 10)
+    )
+    with torch.no_grad():
+        for name, tensor in reference.state_dict().items():
+            if tensor.is_floating_point() and tensor.ndim == 1:
+                tensor.uniform_(0.5 if "var" in name else -0.5, 1.5, generator=generator)
+    other = paddle.nn.Sequential(
+        paddle.nn.Conv2D(3, 8, 3), paddle.nn.BatchNorm2D(8, **port), paddle.nn.ReLU(), paddle.nn.Flatten(),
+        paddle.nn.Linear(288, 10),
+    )  # fmt: skip
+    tipchain.copy_weights(reference, other)
+    return reference, other
+
+
+def inputs():
+    generator = np.random.default_rng(0)
+    images = generator.standard_normal((4, 3, 8, 8)).astype(np.float32)
+    return {"args": images, "labels": np.array([1, 2, 3, 4])}
+
+
+def momentum(parameters, decay=1e-4):
+    return paddle.optimizer.Momentum(0.1, 0.9, parameters=parameters, weight_decay=decay)
+
+
+TRAINING = {
+    "loss": LOSS,
+    "optimizers": (lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4), momentum),
+    "schedulers": (
+        lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+        lambda: paddle.optimizer.lr.StepDecay(0.1, 2, 0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_faithful_port_passes_every_stage(training):
+    report = tipchain.align(*pair(), inputs(), training=training, **TRAINING)
+    assert report.passed
+    assert report.stages == dict.fromkeys(STAGES, Outcome.PASS)
+    assert report.first_divergence is None
+    assert report.diagnoses == []
+    assert len(report.curves["train/reference"]) == 5
+    assert str(report).splitlines()[0] == "PASS: the port is the reference; 5 layers compared"
+
+
+def test_without_loss_and_optimizers_the_layers_alone_are_compared():
+    report = tipchain.align(*pair(), {"args": inputs()["args"]})
+    assert list(report.stages) == ["preflight", "forward", "backward"]
+    assert report.passed
+
+
+def test_another_epsilon_is_located_and_explained():
+    report = tipchain.align(*pair(epsilon=1e-3), inputs())
+    assert not report.passed
+    assert report.stages["forward"] is Outcome.FAIL
+    assert (report.first_divergence.reference_path, report.first_divergence.port_path) == ("1", "1")
+    assert report.first_divergence.ratio > 100
+    assert report.diagnoses[0].code == "epsilon"
+    assert report.diagnoses[0].explained > 0.99
+    assert "1e-05" in report.diagnoses[0].fix or "1e-5" in report.diagnoses[0].fix
+
+
+def test_what_no_number_shows_is_found_in_the_construction():
+    report = tipchain.align(*pair(momentum=0.1), inputs())
+    assert report.stages["forward"] is report.stages["backward"] is Outcome.PASS
+    assert report.stages["preflight"] is Outcome.FAIL
+    assert not report.passed
+    assert report.first_divergence.port_path == "1"
+    assert report.first_divergence.direction == "construction"
+    assert report.diagnoses[0].code == "momentum"
+
+
+def test_running_statistics_show_in_training():
+    report = tipchain.align(*pair(momentum=0.1), inputs(), training=True, **TRAINING)
+    assert report.stages["train"] is Outcome.FAIL
+    assert "running_mean of 1" in report.reasons["train"]
+
+
+def test_another_loss_is_not_blamed_on_the_layers():
+    smoothed = lambda output, label: paddle.nn.functional.cross_entropy(output, label, label_smoothing=0.1)  # noqa: E731
+    report = tipchain.align(*pair(), inputs(), loss=(LOSS[0], smoothed))
+    assert report.stages["loss"] is Outcome.FAIL
+    assert report.stages["forward"] is Outcome.PASS
+    assert report.stages["backward"] is Outcome.PASS, "each layer is given the reference's gradient"
+    assert report.diagnoses[0].code == "label-smoothing"
+
+
+def test_another_weight_decay_is_not_blamed_on_the_layers():
+    optimizers = TRAINING["optimizers"][0], lambda parameters: momentum(parameters, 2e-4)
+    report = tipchain.align(*pair(), inputs(), loss=LOSS, optimizers=optimizers)
+    assert report.stages["optimizer"] is Outcome.FAIL
+    assert report.stages["backward"] is Outcome.PASS
+    assert report.diagnoses[0].code == "weight-decay"
+    assert [one.code for one in report.diagnoses].count("weight-decay") == 1
+
+
+def test_a_schedule_that_is_shifted_fails_its_stage():
+    schedulers = TRAINING["schedulers"][0], lambda: paddle.optimizer.lr.StepDecay(0.1, 3, 0.5)
+    report = tipchain.align(*pair(), inputs(), **{**TRAINING, "schedulers": schedulers})
+    assert report.stages["schedule"] is Outcome.FAIL
+    assert report.stages["optimizer"] is Outcome.PASS
+
+
+def test_a_port_that_raises_is_an_error_and_the_optimizers_are_compared_all_the_same():
+    reference, port = pair()
+    port.forward = lambda _: 1 / 0
+    report = tipchain.align(reference, port, inputs(), loss=LOSS, optimizers=TRAINING["optimizers"])
+    assert report.stages["forward"] is Outcome.ERROR
+    assert "ZeroDivisionError" in report.reasons["forward"]
+    assert report.stages["optimizer"] is Outcome.PASS
+    assert not report.passed
+    assert report.exit_code == 1
+
+
+def test_outputs_of_zero_prove_nothing():
+    reference, port = pair()
+    with torch.no_grad():
+        reference[4].weight.zero_()
+        reference[4].bias.zero_()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, inputs())
+    assert report.stages["forward"] is Outcome.ERROR
+    assert "proves nothing" in report.reasons["forward"]
+
+
+def test_inputs_go_by_name_and_by_position():
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(4, 3)
+
+        def forward(self, image, scale):
+            return {"logits": self.fc(image) * scale, "sum": image.sum(-1)}
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.head = paddle.nn.Linear(4, 3)
+
+        def forward(self, x, factor):
+            return self.head(x) * factor, x.sum(-1)
+
+    reference, port = Reference(), Port()
+    tipchain.copy_weights(reference, port)
+    given = {"image": np.ones((2, 4), np.float32), "scale": np.float32(3)}
+    assert tipchain.align(reference, port, given).passed
+    with pytest.raises(UsageError, match="nothing to call the models with"):
+        tipchain.align(reference, port, {"labels": np.zeros(2)})
+    with pytest.raises(UsageError, match=r"args\[0\] is a str"):
+        tipchain.align(reference, port, {"args": "image"})
+
+
+def test_the_report_is_whole_as_json_and_short_as_text():
+    report = tipchain.align(*pair(epsilon=1e-3, momentum=0.5), inputs(), training=True, **TRAINING)
+    document = json.loads(report.to_json())
+    assert document["passed"] is False
+    assert document["first_divergence"]["port_path"] == "1"
+    assert {one["direction"] for one in document["layers"]} == {"forward", "backward"}
+    assert document["versions"]["torch"]
+    assert len(str(report).splitlines()) <= 20
+    assert "1e-05" in str(report)
