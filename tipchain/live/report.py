@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from tipchain.live.histograms import Histogram
@@ -90,6 +91,17 @@ class AlignmentReport:
         from tipchain.live.report_reading import read_report
 
         return read_report(text)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the report as one HTML file that needs no other and no network.
+
+        Raises:
+            OSError: it cannot be written; what ``path`` named before is then untouched.
+        """
+        from tipchain.live.html import render
+        from tipchain.runs import atomic_write
+
+        atomic_write(Path(path), render(self))
 
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""

@@ -1,0 +1,222 @@
+"""A chart as inline SVG: axes, linear or logarithmic, lines, bands, dots and bars; colours are the page's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, inf, isfinite, log10
+
+from tipchain.live.html_markup import Markup, element, markup
+
+WIDTH, HEIGHT = 720, 250
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 18, 44
+TICKS = 6
+LANE = 16
+"""Height of the lane below a logarithmic axis, for zeros; and above it, for what is not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Maps values to places, and says which values have a mark.
+
+    Attributes:
+        low: the value at ``start``; its logarithm to base 10 on a logarithmic scale.
+        high: that at ``end``.
+        start: a place in the SVG's units.
+        end: another.
+        log: whether the scale is logarithmic.
+        lane: how far beyond the ends zeros and what is not finite stand, on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+    lane: float = 0
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value."""
+        direction = 1.0 if self.end > self.start else -1
+        if not isfinite(value):
+            return self.end + direction * self.lane
+        if self.log and value <= 0:
+            return self.start - direction * self.lane
+        given = log10(value) if self.log else value
+        share = (given - self.low) / ((self.high - self.low) or 1)
+        return self.start + (self.end - self.start) * share
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the values that have a mark, with their text."""
+        if self.log:
+            step = max(1, ceil((self.high - self.low) / TICKS))
+            return [
+                (10.0**power, f"1e{power}") for power in range(ceil(self.low), floor(self.high) + 1, step)
+            ]
+        apart = nice_step((self.high - self.low) / TICKS)
+        places = range(ceil(self.low / apart - 1e-9), floor(self.high / apart + 1e-9) + 1)
+        return [(place * apart, _short(place * apart, apart)) for place in places]
+
+
+def nice_step(wanted: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, the smallest that is no less than ``wanted``."""
+    if not wanted > 0:
+        return 1.0
+    power = 10.0 ** floor(log10(wanted))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9))
+
+
+def _short(value: float, step: float) -> str:
+    if not value or 1e-4 <= abs(value) < 1e6:
+        return f"{value:.{max(0, -floor(log10(step) + 1e-9))}f}" if step < 1 else f"{value:g}"
+    return f"{value:.2g}" if step > abs(value) / 50 else f"{value:.4g}"
+
+
+def linear(values: Iterable[float]) -> tuple[float, float]:
+    """Return the ends of a linear scale that shows all finite values, with some room; 0 and 1 without any."""
+    finite = [one for one in values if isfinite(one)]
+    if not finite:
+        return 0.0, 1.0
+    low, high = min(finite), max(finite)
+    room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+    return low - room, high + room
+
+
+def decades(values: Iterable[float]) -> tuple[float, float]:
+    """Return the powers of ten between which all positive finite values are, two at least apart."""
+    logs = [log10(one) for one in values if 0 < one < inf]
+    if not logs:
+        return -8.0, 0.0
+    low, high = floor(min(logs) - 0.05), ceil(max(logs) + 0.05)
+    return (low, high) if high - low >= 2 else (low - 1, high)
+
+
+class Chart:
+    """Collects what a chart shows, and returns it as one SVG.
+
+    Args:
+        title: what the chart is called where it is not seen.
+        x: the ends of its horizontal scale, linear.
+        y: the ends of its vertical one, powers of ten where ``log``.
+        names: of the two axes.
+        log: whether the vertical scale is logarithmic.
+        lanes: whether a logarithmic scale has room for zeros and for what is not finite.
+    """
+
+    def __init__(
+        self, title: str, x: tuple[float, float], y: tuple[float, float], names: tuple[str, str], *,
+        log: bool = False, lanes: bool = False,
+    ) -> None:  # fmt: skip
+        lane = LANE if lanes else 0
+        self.title, self.names = title, names
+        self.x = Scale(*x, LEFT, WIDTH - RIGHT)
+        self.y = Scale(*y, HEIGHT - BOTTOM - lane, TOP + lane, log=log, lane=lane)
+        self._parts: list[Markup] = []
+        self._lanes = lanes
+
+    def line(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
+        """Draw a line; without lanes it is broken where a value is not finite. One point alone is a dot."""
+        steps: list[str] = []
+        pen = "M"
+        for x, y in zip(xs, ys, strict=True):
+            if not isfinite(y) and not self._lanes:
+                pen = "M"
+                continue
+            steps.append(f"{pen}{self.x(x):.1f} {self.y(y):.1f}")
+            pen = "L"
+        if len(steps) == 1:
+            self.dots(xs, ys, kind)
+        elif steps:
+            self._parts.append(element("path", d="".join(steps), class_=f"line {kind}"))
+
+    def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], kind: str) -> None:
+        """Fill what is between two lines."""
+        given = [one for one in zip(xs, low, high, strict=True) if all(map(isfinite, one))]
+        there = [f"{self.x(x):.1f} {self.y(top):.1f}" for x, _, top in given]
+        back = [f"{self.x(x):.1f} {self.y(bottom):.1f}" for x, bottom, _ in reversed(given)]
+        if len(given) > 1:
+            self._parts.append(element("path", d=f"M{'L'.join([*there, *back])}Z", class_=f"band {kind}"))
+
+    def dots(self, xs: Iterable[float], ys: Iterable[float], kind: str) -> None:
+        """Draw dots, all in one path."""
+        places = [
+            f"M{self.x(x):.1f} {self.y(y):.1f}h0" for x, y in zip(xs, ys, strict=True)
+        ]  # a line of no length with round ends
+        if places:
+            self._parts.append(element("path", d="".join(places), class_=f"dots {kind}"))
+
+    def bars(self, edges: Sequence[float], heights: Sequence[float], kind: str) -> None:
+        """Draw bars from the axis upwards, one between each two edges."""
+        floor_ = self.y.start
+        for left, right, height in zip(edges, edges[1:], heights, strict=False):
+            if height > 0:
+                width, top = self.x(right) - self.x(left), self.y(height)
+                self._parts.append(
+                    element("rect", x=f"{self.x(left) + 0.5:.1f}", width=f"{max(width - 1, 1):.1f}", y=f"{top:.1f}",
+                            height=f"{max(floor_ - top, 1):.1f}", class_=f"bar {kind}")
+                )  # fmt: skip
+
+    def mark(self, x: float, words: str, kind: str) -> None:
+        """Draw a vertical line with a label beside its upper end."""
+        place = self.x(x)
+        right = place > (LEFT + WIDTH) / 2
+        self._parts += [
+            element("path", d=f"M{place:.1f} {TOP}V{HEIGHT - BOTTOM}", class_=f"mark {kind}"),
+            element("text", words, x=f"{place + (-5 if right else 5):.1f}", y=TOP + 10,
+                    text_anchor="end" if right else "start", class_=kind),
+        ]  # fmt: skip
+
+    def level(self, y: float, words: str, kind: str = "level") -> None:
+        """Draw a horizontal line with a label above its right end."""
+        place = self.y(y)
+        self._parts += [
+            element("path", d=f"M{LEFT} {place:.1f}H{WIDTH - RIGHT}", class_=kind),
+            element(
+                "text", words, x=WIDTH - RIGHT - 2, y=f"{place - 4:.1f}", text_anchor="end", class_="note"
+            ),
+        ]
+
+    def svg(self, tell_x: Callable[[float], str] | None = None) -> Markup:
+        """Return the chart; ``tell_x`` gives the text of a horizontal mark."""
+        inside = [
+            *self._grid(), *self._vertical(tell_x), *self._parts,
+            element("text", self.names[0], x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
+            element("text", self.names[1], x=4, y=TOP - 6, class_="name"),
+        ]  # fmt: skip
+        picture = element("svg", inside, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=self.title)
+        return element(
+            "div", picture, class_="plot", tabindex="0", role="group", aria_label=f"{self.title}, scrollable"
+        )
+
+    def _grid(self) -> list[Markup]:
+        marks = [(self.y(value), words) for value, words in self.y.ticks()]
+        if self._lanes:
+            marks += [(self.y(0), "0"), (self.y(inf), "∞")]
+        return [
+            markup(
+                element("path", d=f"M{LEFT} {place:.1f}H{WIDTH - RIGHT}", class_="grid"),
+                element("text", words, x=LEFT - 7, y=f"{place + 4:.1f}", text_anchor="end"),
+            )
+            for place, words in marks
+        ]
+
+    def _vertical(self, tell: Callable[[float], str] | None) -> list[Markup]:
+        base = HEIGHT - BOTTOM
+        found = [element("path", d=f"M{LEFT} {base}H{WIDTH - RIGHT}", class_="axis")]
+        for value, words in self.x.ticks():
+            place = self.x(value)
+            found += [
+                element("path", d=f"M{place:.1f} {base}v4", class_="axis"),
+                element("text", tell(value) if tell else words, x=f"{place:.1f}", y=base + 17, text_anchor="middle"),
+            ]  # fmt: skip
+        return found
+
+
+def figure(words: str | Markup, chart: Markup, keys: Iterable[tuple[str, str]], *more: Markup) -> Markup:
+    """Return a chart with its caption and its legend: pairs of a kind and its name."""
+    legend = [
+        element("li", element("span", class_=f"key {kind}", aria_hidden="true"), " ", name)
+        for kind, name in keys
+    ]
+    caption = element("figcaption", words, element("ul", legend, class_="legend") if legend else None)
+    return element("figure", caption, chart, more)
