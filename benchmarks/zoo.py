@@ -1,0 +1,352 @@
+"""What `tipchain.align` finds: ports with one known fault each, and pairs that are equal.
+
+The pairs are those of `tests/zoo`. For each fault: whether it was caught, whether the guilty layer was named exactly, and
+whether the cause stood first; for each clean pair: whether it passed, and how many layers were called faulty. Beside it,
+on the same pairs, the rule of reprod_log: mean absolute difference of outputs and losses of both models in float32, at most
+1e-6. With `--padiff FOLDER`, PaDiff 0.2.0 too, strict with an absolute tolerance of 1e-4; the folder is what
+`pip install --no-deps --target FOLDER padiff==0.2.0` makes.
+
+    OMP_NUM_THREADS=1 python benchmarks/zoo.py [--only NAME ...] [--part faults|clean|vision] [--json FILE] [--padiff FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import inspect
+import io
+import json
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timing import describe_machine, middle
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import tipchain  # noqa: E402
+from tipchain.parity.frameworks.dropout import Masks  # noqa: E402
+from tipchain.parity.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
+from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.parity.locate.store import Store  # noqa: E402
+
+THRESHOLD = 1e-6
+"""reprod_log's default, for the mean absolute difference."""
+STEPS = 5
+GOALS = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
+FAULTS, CLEAN, VISION = "faults", "clean", "vision"
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What came of one pair.
+
+    Attributes:
+        id: its name.
+        part: of which list it is.
+        passed: the report's verdict; None where it raised.
+        place: the layer it names, by the port's path; None where it names none.
+        cause: the code of the first diagnosis.
+        layer: the place is right; None of a clean pair.
+        first: the cause is right; None of a clean pair.
+        alarms: layers that were called faulty.
+        layers: layers that were judged, forward and backward.
+        seconds: what the call took.
+        reprod_log: its rule passed the pair; None where it could not be applied.
+        padiff: PaDiff passed it; None where it raised or was not asked for.
+        note: what to know about it.
+    """
+
+    id: str
+    part: str
+    passed: bool | None = None
+    place: str | None = None
+    cause: str | None = None
+    layer: bool | None = None
+    first: bool | None = None
+    alarms: int = 0
+    layers: int = 0
+    seconds: float = 0.0
+    reprod_log: bool | None = None
+    padiff: bool | None = None
+    note: str = ""
+    expected: dict[str, Any] = field(default_factory=dict)
+
+
+def align(pair: Any) -> Any:
+    """Return the report of a pair."""
+    return tipchain.align(
+        pair.reference, pair.port, pair.inputs, loss=pair.loss, optimizers=pair.optimizers, schedulers=pair.schedulers,
+        iterations=STEPS, training=pair.training,
+    )  # fmt: skip
+
+
+def judge(result: Result, make: Callable[[], Any], fault: Any | None) -> Any:
+    """Fill in what `tipchain.align` says; return the pair as it is made anew."""
+    pair = make()
+    start = time.perf_counter()
+    try:
+        report = align(pair)
+    except Exception as error:  # noqa: BLE001  (whatever it is, it is this case's result)
+        result.note = f"raised {type(error).__name__}: {error}".splitlines()[0]
+        return make()
+    result.seconds = time.perf_counter() - start
+    first = report.first_divergence
+    cause = report.diagnoses[0] if report.diagnoses else None
+    result.passed = report.passed
+    result.layers = len(report.layers)
+    result.alarms = sum(one.at_fault for one in report.layers)
+    result.cause = None if cause is None else cause.code
+    if fault is None or fault.part == "layer":
+        result.place = first.port_path if first is not None else None if cause is None else cause.port_path
+    else:
+        result.place = None if cause is None else cause.port_path
+    if fault is not None:
+        result.layer = not report.passed and result.place in fault.where
+        result.first = not report.passed and result.cause in fault.codes
+        result.expected = {"where": fault.where, "codes": fault.codes}
+    wrong = {
+        name: report.reasons.get(name, "")
+        for name, outcome in report.stages.items()
+        if outcome.value in ("FAIL", "ERROR")
+    }
+    if fault is None or any("ERROR" in str(report.stages[name].value) for name in wrong):
+        result.note = "; ".join(
+            f"{report.stages[name].value} {name}: {reason}" for name, reason in wrong.items()
+        )[:400]
+    return make()
+
+
+def reprod_log_passes(pair: Any) -> bool:
+    """Tell whether outputs and losses of both models in float32 differ by at most 1e-6 on average."""
+    sides = TorchSide(), PaddleSide()
+    given = read_inputs(pair.inputs)
+    losses = pair.loss or (None, None)
+    store = Store()
+    try:
+        runs = [
+            run_model(side, model, given, store, double=False, loss=loss, seed=0, backward=False)
+            for side, model, loss in zip(sides, (pair.reference, pair.port), losses, strict=True)
+        ]
+    finally:
+        store.close()
+    if len(runs[0].outputs) != len(runs[1].outputs):
+        return False
+    for one, other in zip(*(run.outputs for run in runs), strict=True):
+        if one.shape != other.shape or not np.abs(one - other).mean() <= THRESHOLD:
+            return False
+    if pair.loss is None:
+        return True
+    if pair.optimizers is None:
+        return abs(runs[0].loss - runs[1].loss) <= THRESHOLD
+    trained = [_losses(side, pair, number) for number, side in enumerate(sides)]
+    return float(np.abs(np.subtract(*trained)).mean()) <= THRESHOLD
+
+
+def _losses(side: Any, pair: Any, number: int) -> list[float]:
+    """Return the losses of some steps in float32."""
+    model = (pair.reference, pair.port)[number]
+    given = bind(model, read_inputs(pair.inputs))
+    schedule: Any = None
+    if number == 0:
+        optimizer = pair.optimizers[0](model.parameters())
+        if pair.schedulers is not None:
+            schedule = pair.schedulers[0](optimizer)
+    else:
+        schedule = pair.schedulers[1]() if pair.schedulers is not None else None
+        rate = () if schedule is None else (schedule,)
+        optimizer = pair.optimizers[1](model.parameters(), *rate)
+    found = []
+    for step in range(STEPS):
+        side.seed(step)
+        with side.dropout(Masks(step)):
+            args = [side.tensor(as_float(one, double=False), gradient=False) for one in given.args]
+            kwargs = {
+                name: side.tensor(as_float(one, double=False), gradient=False)
+                for name, one in given.kwargs.items()
+            }
+            labels = side.tensor(as_float(given.labels, double=False), gradient=False)
+            loss = pair.loss[number](model(*args, **kwargs), labels)
+            loss.backward()
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+        optimizer.zero_grad() if number == 0 else optimizer.clear_grad()
+        found.append(float(loss))
+    return found
+
+
+class Padiff:
+    """PaDiff 0.2.0 from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        sys.path.append(str(folder))
+        with contextlib.redirect_stdout(io.StringIO()):
+            import padiff
+        self._auto_diff = padiff.auto_diff
+
+    def passes(self, pair: Any) -> bool:
+        """Tell whether it calls the pair equal."""
+        options = {"atol": 1e-4, "rtol": 0.0, "compare_mode": "strict"}
+        given = [
+            _named(model, side, read_inputs(pair.inputs))
+            for model, side in ((pair.port, PaddleSide()), (pair.reference, TorchSide()))
+        ]
+        extra = {}
+        if pair.loss is not None:
+            labels = [
+                side.tensor(pair.inputs["labels"], gradient=False) for side in (PaddleSide(), TorchSide())
+            ]
+            ours, theirs = pair.loss
+            extra["loss_fn"] = (
+                lambda output: theirs(output, labels[0]),
+                lambda output: ours(output, labels[1]),
+            )
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return bool(
+                self._auto_diff(
+                    pair.port, pair.reference, given, auto_weights=False, options=options, **extra
+                )
+            )
+
+
+def _named(model: Any, side: Any, inputs: Any) -> dict[str, Any]:
+    """Return a model's inputs by the names of its forward's arguments."""
+    bound = bind(model, inputs)
+    names = [name for name in inspect.signature(model.forward).parameters if name not in bound.kwargs]
+    arrays = {**dict(zip(names, bound.args, strict=False)), **bound.kwargs}
+    return {name: side.tensor(as_float(one, double=False), gradient=False) for name, one in arrays.items()}
+
+
+def run_case(case: tuple[str, str, Callable[[], Any], Any], padiff: Padiff | None) -> Result:
+    """Return what comes of one pair."""
+    name, part, make, fault = case
+    result = Result(id=name, part=part)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pair = judge(result, make, fault)
+        try:
+            result.reprod_log = reprod_log_passes(pair)
+        except Exception as error:  # noqa: BLE001
+            result.note += f" [reprod_log's rule: {type(error).__name__}]"
+        if padiff is not None:
+            try:
+                result.padiff = padiff.passes(make())
+            except Exception as error:  # noqa: BLE001
+                result.note += f" [PaDiff: {type(error).__name__}: {str(error)[:80]}]"
+    gc.collect()
+    return result
+
+
+def cases(parts: list[str]) -> Iterator[tuple[str, str, Callable[[], Any], Any]]:
+    """Yield the pairs of some lists: name, list, what makes it, and its fault."""
+    from functools import partial
+
+    from zoo import clean
+    from zoo import faults as planned
+    from zoo.pairs import planted
+
+    if FAULTS in parts:
+        for fault in planned.FAULTS:
+            yield fault.id, FAULTS, partial(planted, fault), fault
+    for part, found in ((CLEAN, clean.CLEAN), (VISION, clean.VISION)):
+        if part in parts:
+            for name, make in found.items():
+                yield name, part, make, None
+
+
+def line(result: Result) -> str:
+    """Return one pair's line."""
+    if result.part == FAULTS:
+        marks = "".join(
+            "+" if good else "-" for good in (result.passed is False, bool(result.layer), bool(result.first))
+        )
+        told = f"{marks}  {result.place!r}: {result.cause}"
+        if not (result.layer and result.first):
+            told += f"  (expected {' or '.join(map(repr, result.expected.get('where', ())))}: {result.expected.get('codes', ('?',))[0]})"
+    else:
+        told = (
+            "passed" if result.passed else f"ALARM {result.place!r}: {result.cause}; {result.alarms} layers"
+        )
+    others = {True: "passes", False: "fails", None: "-"}
+    return (
+        f"{result.id:<32}{result.seconds:>6.2f} s  reprod_log {others[result.reprod_log]:<7}"
+        f"PaDiff {others[result.padiff]:<7}{told}{'  ' + result.note if result.note else ''}"
+    )
+
+
+def summary(results: list[Result], *, padiff: bool) -> tuple[Mapping[str, Any], bool]:
+    """Return the figures of all pairs, and whether the goals are met."""
+    faulty = [one for one in results if one.part == FAULTS]
+    clean = [one for one in results if one.part != FAULTS]
+    figures: dict[str, Any] = {"faults": len(faulty), "clean pairs": len(clean)}
+    met = True
+    if faulty:
+        shares = {
+            "caught": sum(one.passed is False for one in faulty) / len(faulty),
+            "layer": sum(bool(one.layer) for one in faulty) / len(faulty),
+            "cause": sum(bool(one.first) for one in faulty) / len(faulty),
+        }
+        figures |= shares
+        met = all(shares[name] >= goal for name, goal in GOALS.items())
+    if clean:
+        alarms = [one for one in clean if not one.passed]
+        figures["false alarms"] = [one.id for one in alarms]
+        figures["clean layers"] = sum(one.layers for one in clean)
+        figures["clean layers called faulty"] = sum(one.alarms for one in clean)
+        met = met and not alarms and not figures["clean layers called faulty"]
+    if results:
+        figures["seconds a case"] = middle(one.seconds for one in results)
+    for name, on in (("reprod_log", True), ("padiff", padiff)):
+        if on:
+            figures[name] = {
+                "caught": sum(getattr(one, name) is False for one in faulty),
+                "false alarms": sum(getattr(one, name) is False for one in clean),
+                "raised": sum(getattr(one, name) is None for one in results),
+            }
+    return figures, met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="pairs whose names contain one of these")
+    parser.add_argument("--part", action="append", choices=(FAULTS, CLEAN, VISION), help="default: all three")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every result there")
+    parser.add_argument("--padiff", type=Path, metavar="FOLDER", help="where PaDiff 0.2.0 is installed")
+    args = parser.parse_args()
+    print(describe_machine())
+    padiff = None if args.padiff is None else Padiff(args.padiff)
+    results = []
+    for case in cases(args.part or [FAULTS, CLEAN, VISION]):
+        if args.only and not any(part in case[0] for part in args.only):
+            continue
+        try:
+            results.append(run_case(case, padiff))
+        except Exception:  # noqa: BLE001  (a pair that cannot be built is told, and the rest goes on)
+            results.append(
+                Result(id=case[0], part=case[1], note=traceback.format_exc(limit=-1).splitlines()[-1])
+            )
+        print(line(results[-1]), flush=True)
+    figures, met = summary(results, padiff=padiff is not None)
+    for name, value in figures.items():
+        print(f"{name:<28}{value:.1%}" if name in GOALS else f"{name:<28}{value}")
+    print(f"goals: {'met' if met else 'missed'}")
+    if args.json is not None:
+        args.json.write_text(
+            json.dumps({"summary": figures, "cases": [asdict(one) for one in results]}, indent=1)
+        )
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
