@@ -1,0 +1,174 @@
+"""From a verdict to the piece that is diagnosed: both layers, and what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.diagnose.piece import Consumer, Piece
+from tipchain.parity.locate.differences import arrange, relative
+from tipchain.parity.locate.locate import Located
+from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.verdicts import LayerVerdict
+
+Array = npt.NDArray[Any]
+SAME = 1e-9
+"""Relative difference up to which what a layer was given is the same on both sides."""
+
+
+def build(
+    located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, models: tuple[Any, Any],
+    seed: int,
+) -> Piece | None:  # fmt: skip
+    """Return the piece that a verdict is about; None where its calls or its inputs cannot be told.
+
+    Args:
+        located: what the locator returned.
+        verdict: one of its verdicts.
+        sides: torch's and Paddle's.
+        store: the store that the locator was given.
+        models: the user's models; their layers are copied.
+        seed: of random numbers.
+    """
+    pair = _pair(located, verdict)
+    if pair is None:
+        return None
+    calls = pair.reference, pair.port
+    links = tuple(_links(calls[0].inputs, calls[1].inputs, store))
+    ours = tuple(store.get(one.stored) for one in calls[0].inputs)
+    by_number = {theirs: ours[number].transpose(axes) for number, theirs, axes in links}
+    theirs = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(calls[1].inputs))
+    layers = [
+        side.copied(dict(side.layers(model))[call.path], double=True)
+        for side, model, call in zip(sides, models, calls, strict=True)
+    ]
+    backward = verdict.direction == "backward"
+    judged = _judged(located, calls[1])
+    return Piece(
+        sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
+        consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
+        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, paths=(calls[0].path, calls[1].path),
+        links=tuple((number, other) for number, other, _ in links),
+    )  # fmt: skip
+
+
+def _pair(located: Located, verdict: LayerVerdict) -> CallPair | None:
+    """Return the calls that the verdict is about, or the smallest ones around them that belong together.
+
+    The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
+    against what it is paired with, or against the one layer that it is wrapped around.
+    """
+    known = (*located.matching.pairs, *located.matching.containers)
+    for pair in known:
+        paths = pair.reference.path, pair.port.path
+        if paths == (verdict.reference_path, verdict.port_path) and pair.port.turn == verdict.turn:
+            return pair
+    trace = located.port.trace
+    call = next(
+        (one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None
+    )
+    while call is not None:
+        same = next((pair for pair in known if pair.port is call), None)
+        if same is not None:
+            return same
+        inside = [
+            pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)
+        ]
+        if len(inside) == 1:
+            return CallPair(reference=inside[0].reference, port=call)
+        call = None if call.parent is None else trace.calls[call.parent]
+    return None
+
+
+def _links(
+    ours: Sequence[Value], theirs: Sequence[Value], store: Store
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Yield which tensors of two calls belong together, with the order of axes that the port has: the closest of one shape."""
+    free = list(range(len(theirs)))
+    for number, value in enumerate(ours):
+        expected = store.get(value.stored)
+        found = []
+        for other in free:
+            actual = store.get(theirs[other].stored)
+            axes = arrange(expected, actual) if expected.dtype.kind == actual.dtype.kind else None
+            if axes is not None:
+                found.append((relative(expected.transpose(axes), actual) > SAME, other, axes))
+        if found:
+            _, other, axes = min(found)
+            free.remove(other)
+            yield number, other, axes
+
+
+def _judged(located: Located, call: Call) -> frozenset[str]:
+    """Return the layers inside a call that were judged by themselves and are not at fault."""
+    start = f"{call.path}." if call.path else ""
+    faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
+    return frozenset(
+        pair.port.path.removeprefix(start)
+        for pair in located.matching.pairs
+        if not pair.whole and pair.port.path.startswith(start) and pair.port.path not in {call.path, *faults}
+    )
+
+
+def _innermost(layer: Any, side: LiveSide) -> frozenset[str]:
+    """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
+    return frozenset(
+        path for path, one in side.layers(layer)
+        if not any(True for _ in one.children()) and _is_paddles(one)
+    )  # fmt: skip
+
+
+def _is_paddles(layer: Any) -> bool:
+    """Tell whether a layer's forward is Paddle's own."""
+    bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
+    own = type(layer).forward.__module__.partition(".")[0] == "paddle"
+    return own and any(one.__name__ != "Layer" for one in bases)
+
+
+def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerdict) -> Consumer | None:
+    """Return the first layer inside the piece that is given something else than the reference's."""
+    noise = max(SAME, 1e-3 * min(verdict.own or 0.0, 1e-3))
+    ours, theirs = located.reference.trace, located.port.trace
+    for inner in located.matching.pairs:
+        if inner.whole or not (_inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)):  # fmt: skip
+            continue
+        for number, other, axes in _links(inner.reference.inputs, inner.port.inputs, store):
+            one, two = (
+                store.get(inner.reference.inputs[number].stored),
+                store.get(inner.port.inputs[other].stored),
+            )
+            if relative(one.transpose(axes), two) > noise:
+                return Consumer(
+                    path=_within(inner.port, pair.port), turn=_turn(theirs, inner.port, pair.port), number=other,
+                    reference=_within(inner.reference, pair.reference),
+                    reference_turn=_turn(ours, inner.reference, pair.reference), reference_number=number,
+                )  # fmt: skip
+    return None
+
+
+def _inside(trace: Trace, call: Call, around: Call) -> bool:
+    parent = call.parent
+    while parent is not None and parent != around.number:
+        parent = trace.calls[parent].parent
+    return parent is not None and (call.path.startswith(f"{around.path}.") or not around.path)
+
+
+def _within(call: Call, around: Call) -> str:
+    return call.path.removeprefix(f"{around.path}.") if around.path else call.path
+
+
+def _turn(trace: Trace, call: Call, around: Call) -> int:
+    """Return how many calls of the same layer came before inside ``around``."""
+    before: Iterable[Call] = (one for one in trace.calls if around.number < one.number < call.number)
+    return sum(one.path == call.path for one in before)
+
+
+def elements(arrays: Iterable[Array]) -> int:
+    """Return how many elements there are in all."""
+    return sum(int(np.prod(one.shape)) for one in arrays)

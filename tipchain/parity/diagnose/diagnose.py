@@ -1,0 +1,202 @@
+"""Why a layer is at fault: causes are tried on a copy of it until one explains the error."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.diagnose.arguments import by_arguments, by_geometry
+from tipchain.parity.diagnose.backward import told_by_gradients
+from tipchain.parity.diagnose.build import build
+from tipchain.parity.diagnose.focus import available_before, in_order
+from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_function_arguments
+from tipchain.parity.diagnose.hypotheses import EXPLAINED, Hypothesis, Trial, Trials
+from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.precision import lower_precision
+from tipchain.parity.diagnose.program import LAYER, Op, floats_of
+from tipchain.parity.diagnose.several import (
+    at_input,
+    at_output,
+    by_layer,
+    by_own_forward,
+    everywhere,
+    gradients,
+    moves,
+    norms,
+)
+from tipchain.parity.diagnose.steps import by_step, exchanged
+from tipchain.parity.diagnose.tensors import by_tensors
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.locate.locate import Located
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+
+Array = npt.NDArray[Any]
+MOST_RUNS, LEAST_RUNS = 800, 60
+"""How often a piece is run at most for one diagnosis: less often the larger it is."""
+WORK = 400_000_000
+"""Elements that all runs together may make, unless `LEAST_RUNS` need more."""
+TOLD = 3
+"""Causes that are returned at most."""
+
+
+def diagnose(
+    located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, *,
+    models: tuple[Any, Any], seed: int = 0, most: int = MOST_RUNS,
+) -> list[Diagnosis]:  # fmt: skip
+    """Return what explains that a layer, or the code of a container, is at fault: best and simplest first.
+
+    A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
+    cause is told where it takes away at least 99 % of the error; where none does, the only one is ``"unknown"``.
+
+    Args:
+        located: what the locator returned.
+        verdict: one of its verdicts that is at fault.
+        sides: torch's and Paddle's.
+        store: the store that the locator was given, still open.
+        models: the user's torch module and Paddle layer, which are not changed.
+        seed: the seed that the locator was given.
+        most: how often the layer is run at most.
+    """
+    if verdict.closeness is Closeness.LOWER_PRECISION:
+        return [lower_precision(verdict)]
+    piece = build(located, verdict, sides, store, models, seed)
+    if piece is None:
+        return [_unknown(verdict, "its calls could not be found in both models", None)]
+    try:
+        with piece.open():
+            trials = Trials(piece, most)
+            trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, sides[1]), 1)))
+            if piece.backward:
+                direct = told_by_gradients(piece, trials.base)
+                if direct is not None:
+                    return [direct]
+            _try(piece, trials, models)
+            found = [_told(one, trials, verdict) for one in trials.found()[:TOLD]]
+            return found or [_untold(verdict, piece, trials)]
+    except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
+        return [_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)]
+
+
+def made_by(ops: Sequence[Op], side: LiveSide) -> int:
+    """Return how many elements the calls of one run made."""
+    return sum(int(np.prod(one.shape)) for op in ops for one in floats_of(op.result, side.is_tensor))
+
+
+def _try(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> None:
+    """Try causes, from those that the reference's construction tells to those that are searched for."""
+    for group in _groups(piece, trials, models):
+        trials.run(group)
+        if trials.settled() or trials.left <= 0:
+            return
+
+
+def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[Iterator[Hypothesis]]:
+    ops = trials.base.ops
+    if piece.backward:
+        yield gradients(piece, ops)
+    yield by_tensors(
+        piece, _state(models[0]), {name: one.numpy() for name, one in models[1].state_dict().items()}
+    )
+    layers = [op for op in ops if op.name == LAYER]
+    if len(ops) == 1 and layers:
+        yield _of_layer(layers[0], piece, piece.reference)
+    elif not any(op.name == LAYER and not op.path for op in ops):
+        yield by_own_forward(piece)
+        yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
+    order = in_order(ops, piece) if ops else []
+    yield norms(piece, ops)
+    for op in ops:
+        yield exchanged(op, piece, ops)
+    for start in range(0, len(order), 2):
+        for op in order[start : start + 2]:
+            yield everywhere(_quick(op, piece), op, ops)
+        for op in order[start : start + 2]:
+            yield everywhere(by_step(op, piece, available_before(op, ops, piece)), op, ops)
+            yield by_layer(op, piece, ops)
+        if not start:
+            yield moves(piece, ops)
+            yield at_input(piece)
+            yield at_output(piece, trials.base.outputs)
+
+
+def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield what is wrong with the function that is called, its arguments, and what follows it."""
+    if op.name == LAYER:
+        if op.path and op.path not in piece.judged:  # what was judged is right
+            yield from _of_layer(op, piece, None)
+    else:
+        yield from by_function_arguments(op, piece)
+    made = floats_of(op.result, piece.sides[1].is_tensor)
+    if made:
+        yield from by_activation(op, piece, made[0])
+        yield from by_dropout(op, piece)
+
+
+def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
+    path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
+    yield from by_arguments(op.layer, reference, path)
+    yield from by_geometry(op, reference, piece.sides[1].framework.paddle, path)  # type: ignore[attr-defined]
+
+
+def _state(model: Any) -> Mapping[str, Array]:
+    return {
+        name: tensor.detach().numpy()
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point()
+    }
+
+
+def _told(trial: Trial, trials: Trials, verdict: LayerVerdict) -> Diagnosis:
+    one, piece = trial.hypothesis, trials.piece
+    before = trials.before[0 if trial.end else 1]
+    numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    return Diagnosis(
+        code=one.code, port_path=verdict.port_path, message=f"{piece.shown}: {one.message}",
+        evidence="; ".join(part for part in (one.evidence, numbers) if part), explained=min(trial.explained, 1.0), fix=_fix(one, piece),
+    )  # fmt: skip
+
+
+def _fix(one: Hypothesis, piece: Piece) -> str:
+    """Return the line to change, with the place of the layer's forward where no other is told."""
+    if ".py:" in one.fix or piece.atomic & {""}:
+        return one.fix
+    place = forward_place(piece.port)
+    return f"{one.fix} (forward at {place})" if place else one.fix
+
+
+def forward_place(layer: Any) -> str:
+    """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
+    if type(layer).__module__.partition(".")[0] == "paddle":
+        return ""
+    try:
+        _, line = inspect.getsourcelines(type(layer).forward)
+        return f"{Path(inspect.getsourcefile(type(layer).forward) or '').name}:{line}"
+    except (OSError, TypeError):
+        return ""
+
+
+def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
+    best = trials.best()
+    tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
+    if best is None or not best.explained:
+        return _unknown(verdict, tried, 0.0 if trials.trials else None)
+    told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
+    return _unknown(verdict, told, best.explained)
+
+
+def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
+    path = verdict.port_path
+    shown = f"`{path}`" if path else "the model itself"
+    share = None if share is None or not np.isfinite(share) else share
+    return Diagnosis(
+        code="unknown", port_path=path, message=f"{shown}: the cause is not known: {verdict.reason}", evidence=evidence,
+        explained=share, fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
+        if verdict.reference_path else f"compare the code of {shown} with the reference's",
+    )  # fmt: skip

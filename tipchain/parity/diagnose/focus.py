@@ -1,0 +1,83 @@
+"""Which calls of a layer's code are looked at first: those near the first whose result the reference does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.program import Op, floats_of, numpy_of
+from tipchain.parity.locate.differences import Sketch
+from tipchain.parity.locate.structures import take_out
+
+ALIKE = 1e-9
+"""How close sketches are of tensors that are the same in float64."""
+
+
+def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
+    """Return the calls, those near the first doubtful one first.
+
+    A call is cleared where the reference has a tensor of the same values, in whatever order, and so is all that it
+    rests on.
+    """
+    is_tensor = piece.sides[1].is_tensor
+    makers: dict[int, int] = {}
+    rests: list[set[int]] = []
+    known: list[bool] = []
+    for index, op in enumerate(ops):
+        given = floats_of((op.args, dict(op.kwargs)), is_tensor)
+        direct = {makers[id(one)] for one in given if id(one) in makers}
+        rests.append(direct.union(*(rests[one] for one in direct)))
+        made = floats_of(op.result, is_tensor)
+        known.append(bool(made) and all(_known(one, piece) for one in made))
+        for one in made:
+            makers.setdefault(id(one), index)
+    cleared = {index for index, good in enumerate(known) if good}
+    cleared = cleared.union(*(rests[index] for index in cleared))
+    doubtful = next((index for index in range(len(ops)) if index not in cleared), len(ops) - 1)
+    return sorted(ops, key=lambda op: (abs(_index(ops, op) - doubtful + 0.25), _index(ops, op)))
+
+
+def _index(ops: Sequence[Op], op: Op) -> int:
+    return next(index for index, one in enumerate(ops) if one is op)
+
+
+def _known(tensor: Any, piece: Piece) -> bool:
+    sketch = Sketch(numpy_of(tensor))
+    return any(sketch.close(one, ALIKE) for one in piece.truth.sketches)
+
+
+def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Any]]:
+    """Return the tensors that there were before a call, the latest first, with names for messages."""
+    is_tensor = piece.sides[1].is_tensor
+    found: list[tuple[str, Any]] = []
+    seen: set[int] = set()
+
+    def take(tensors: Sequence[Any], name: str) -> None:
+        for one in tensors:
+            if id(one) not in seen:
+                seen.add(id(one))
+                found.append((name, one))
+
+    for earlier in reversed([one for one in ops if one.number < op.number]):
+        told = (
+            f"the result of `{earlier.path}`"
+            if earlier.path
+            else f"the result of `{earlier.line or earlier.name}`"
+        )
+        take(take_out(earlier.result, is_tensor)[1], told)
+        take(
+            take_out((earlier.args, dict(earlier.kwargs)), is_tensor)[1],
+            f"what goes into `{earlier.path or earlier.line or earlier.name}`",
+        )
+    take(take_out((op.args, dict(op.kwargs)), is_tensor)[1], "what goes in")
+    shapes = [list(one.shape) for _, one in found]
+    for number, array in enumerate(piece.inputs[1]):
+        held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, (_, one) in zip(shapes, found, strict=True))  # fmt: skip
+        if not held:
+            found.append(
+                (f"input {piece.calls[1].input_names[number]}", piece.sides[1].tensor(array, gradient=False))
+            )
+    return found

@@ -1,0 +1,184 @@
+"""Causes as they are tried, and what is told about those that explain an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from math import inf, isfinite, sqrt
+from typing import Any
+
+from tipchain.parity.diagnose.piece import Edit, Outcome, Piece
+from tipchain.parity.diagnose.program import Act
+
+EXPLAINED = 0.99
+"""Fraction of the error that a cause must explain."""
+WHOLE = 1e-4
+"""Fraction of the error that may be left under a cause that explains it to rounding."""
+FLOOR = 1e-12
+"""Relative difference in float64 that is rounding whatever the error was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One thing changed in the port's piece.
+
+    Attributes:
+        code: a slug.
+        message: what is wrong; the layer's name comes before it.
+        fix: the line to change.
+        acts: what stands in place of calls, by number.
+        edits: what is done to the piece's tensors.
+        within: a context in which the layer is changed; it takes the change back.
+        confirmed: the reference has just this, as its construction or its code tells.
+        cost: how many things are changed, or how odd the change is.
+        evidence: what is known beside the numbers.
+    """
+
+    code: str
+    message: str
+    fix: str
+    acts: Mapping[int, Act] = field(default_factory=dict)
+    edits: Mapping[int, Edit] = field(default_factory=dict)
+    within: Callable[[], AbstractContextManager[None]] | None = None
+    confirmed: bool = False
+    cost: float = 1.0
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A hypothesis that was run.
+
+    Attributes:
+        hypothesis: which.
+        explained: the fraction of the error that it takes away.
+        whole: nothing but rounding is left.
+        end: it was measured at the piece's outputs, not at what a layer inside is given.
+        left: the relative error that is left.
+        number: when it was tried.
+    """
+
+    hypothesis: Hypothesis
+    explained: float
+    whole: bool
+    end: bool
+    left: float
+    number: int
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Return what sorts trials: best and simplest first."""
+        found = self.hypothesis
+        if self.whole:
+            return 0, not self.end, found.cost - 0.5 * found.confirmed, self.number
+        return 1, -self.explained, found.cost, self.number
+
+
+class Trials:
+    """Runs hypotheses, up to a number of runs, and keeps how they did."""
+
+    def __init__(self, piece: Piece, most: int) -> None:
+        self.piece, self.most = piece, most
+        self.base = piece.run(keep=True)
+        self.before = piece.error(self.base)
+        self.trials: list[Trial] = []
+        self.failed = 0
+
+    @property
+    def left(self) -> int:
+        """How many runs are left."""
+        return self.most - self.piece.runs
+
+    def run(self, hypotheses: Iterable[Hypothesis]) -> None:
+        """Try hypotheses until the runs are spent."""
+        for one in hypotheses:
+            if self.left <= 0:
+                return
+            outcome = self._outcome(one)
+            if outcome is not None:
+                self._judge(one, self.piece.error(outcome))
+
+    def found(self) -> list[Trial]:
+        """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
+        good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)
+        if good and good[0].whole:
+            good = [one for one in good if one.whole]
+        if good and good[0].end:
+            good = [one for one in good if one.end]
+        by_code = {one.hypothesis.code: one for one in reversed(good)}
+        return [one for one in good if by_code[one.hypothesis.code] is one]
+
+    def settled(self) -> bool:
+        """Whether something explains the error to rounding, at the piece's end."""
+        return any(one.whole and one.end for one in self.trials)
+
+    def best(self) -> Trial | None:
+        """Return the trial that explains most."""
+        return max(self.trials, key=lambda one: one.explained, default=None)
+
+    def _outcome(self, one: Hypothesis) -> Outcome | None:
+        try:
+            if one.within is None:
+                return self.piece.run(one.acts, one.edits)
+            with one.within():
+                return self.piece.run(one.acts, one.edits, within=True)
+        except Exception:  # noqa: BLE001  (a change that cannot be run explains nothing; it is counted)
+            self.failed += 1
+            return None
+
+    def _judge(self, one: Hypothesis, after: tuple[float, float]) -> None:
+        places = [
+            (number == 0, explained(before, left), left, before)
+            for number, (before, left) in enumerate(zip(self.before, after, strict=True))
+            if before > FLOOR
+        ]
+        if not places:
+            return
+        worse = places[0][0] and places[0][2] > places[0][3] * (1 + 1e-9)
+        end, share, left, before = max(places, key=lambda place: (place[1] >= EXPLAINED, place[0], place[1]))
+        if worse and not end:  # what makes the end worse is no cause
+            return
+        whole = share >= EXPLAINED and left <= max(WHOLE * min(before, 1.0), FLOOR)
+        self.trials.append(
+            Trial(hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials))
+        )
+
+
+def explained(before: float, after: float) -> float:
+    """Return the fraction of an error that is gone; an error without size counts as one of the truth's own size."""
+    before = before if isfinite(before) else 1.0
+    return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
+
+
+@contextmanager
+def attributes(layer: Any, **values: Any) -> Iterator[None]:
+    """Set attributes of a layer for a while."""
+    held = {name: getattr(layer, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(layer, name, value)
+        yield
+    finally:
+        for name, value in held.items():
+            setattr(layer, name, value)
+
+
+def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
+    """Return factors that models multiply by, with their names; ``sizes`` are those of the tensors' axes."""
+    found = {2.0: "2", 0.5: "1/2", -1.0: "-1", 4.0: "4", 0.25: "1/4", 255.0: "255", 1 / 255: "1/255", 10.0: "10",
+             0.1: "0.1", sqrt(2): "sqrt(2)", sqrt(0.5): "1/sqrt(2)"}  # fmt: skip
+    for size in sorted(set(sizes)):
+        if size > 1:
+            for value, told in ((size**-0.5, f"1/sqrt({size})"), (size**0.5, f"sqrt({size})"),
+                                (1.0 / size, f"1/{size}"), (float(size), str(size))):  # fmt: skip
+                found.setdefault(value, told)
+    return found
+
+
+def name_number(value: float, sizes: Sequence[int]) -> str:
+    """Return a number as a model's code would write it: ``1/sqrt(64)``."""
+    for known, told in known_numbers(sizes).items():
+        if abs(value - known) <= 1e-6 * abs(known):
+            return told
+    return f"{value:.6g}" if value != inf else "inf"

@@ -1,0 +1,330 @@
+"""The layer at fault and its reference, apart from their models, with what both are given and should give."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.conversion.paddle_side import torch_view
+from tipchain.errors import WeightsError
+from tipchain.parity.diagnose.program import Act, Op, Recorder, Tap, numpy_of
+from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.locate.differences import Sketch, arrange, distance, relative, rms
+from tipchain.parity.locate.runs import as_float
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import Call
+
+Array = npt.NDArray[Any]
+INPUT, OUTPUT = -1, -2
+"""Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
+Edit = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A layer inside the piece that is given something else than the reference's.
+
+    Attributes:
+        path: within the port's piece.
+        turn: which call of it in the piece.
+        number: which of its tensors.
+        reference: the reference's path within its piece.
+        reference_turn: likewise.
+        reference_number: likewise.
+    """
+
+    path: str
+    turn: int
+    number: int
+    reference: str
+    reference_turn: int
+    reference_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a run of the port's piece gave.
+
+    Attributes:
+        outputs: its float and integer tensors.
+        consumed: what the consumer was given; None without one, or if it was not called.
+        gradients: by name, of inputs and parameters; empty without backward.
+        ops: what was called, if that was asked for.
+    """
+
+    outputs: tuple[Array, ...]
+    consumed: Array | None
+    gradients: Mapping[str, Array]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truth:
+    """What the reference's piece gave.
+
+    Attributes:
+        outputs: its outputs.
+        consumed: what the reference's layer at the consumer's place was given.
+        gradients: by the port's name.
+        sketches: of every tensor that its code made.
+        names: the functions that its code called, torch's names.
+        constants: numbers among their arguments, by function.
+    """
+
+    outputs: tuple[Array, ...]
+    consumed: Array | None
+    gradients: Mapping[str, Array]
+    sketches: tuple[Sketch, ...]
+    names: tuple[str, ...]
+    constants: Mapping[str, tuple[Any, ...]]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Piece:
+    """One layer of the port and the reference's, both copied in float64.
+
+    Attributes:
+        sides: torch's and Paddle's.
+        calls: the reference's call and the port's, whose arguments are used.
+        layers: copies of the layers.
+        inputs: what each is given, in float64.
+        backward: whether gradients are what is compared.
+        consumer: the layer inside that is given something else, or None.
+        atomic: paths of the port's layers inside (and of itself, ``""``) that are taken as a whole.
+        seed: of random numbers.
+        paths: both layers' paths in their models.
+        links: numbers of inputs that belong together.
+        judged: paths of the port's layers inside that were found to do what the reference's do.
+    """
+
+    sides: tuple[LiveSide, LiveSide]
+    calls: tuple[Call, Call]
+    layers: tuple[Any, Any]
+    inputs: tuple[tuple[Array, ...], tuple[Array, ...]]
+    backward: bool
+    consumer: Consumer | None
+    atomic: frozenset[str]
+    seed: int
+    paths: tuple[str, str]
+    links: tuple[tuple[int, int], ...] = ()
+    judged: frozenset[str] = frozenset()
+    runs: int = 0
+    truth: Truth = field(init=False)
+    _tap: Tap | None = None
+    _masks: Masks | None = None
+    _cotangents: tuple[Array, ...] = ()
+    _known: tuple[Any, ...] = ()
+    _statistics: tuple[tuple[Any, Array], ...] = ()
+
+    @property
+    def port(self) -> Any:
+        """The port's layer."""
+        return self.layers[1]
+
+    @property
+    def reference(self) -> Any:
+        """The reference's."""
+        return self.layers[0]
+
+    @property
+    def shown(self) -> str:
+        """The port's path as messages have it."""
+        return f"`{self.paths[1]}`" if self.paths[1] else "the model itself"
+
+    @contextmanager
+    def open(self) -> Iterator[Piece]:
+        """Run the reference's piece, then stand between the port's and Paddle's functions until the context ends."""
+        with ExitStack() as stack, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what odd variants warn about is no news
+            self.truth = self._run_reference()
+            self._drop_unnamed()
+            self._masks = Masks(self.seed)
+            side: Any = self.sides[1]
+            stack.enter_context(side.precision(double=True))
+            stack.enter_context(side.dropout(self._masks))
+            stack.enter_context(side.recording(gradient=self.backward))
+            layers = dict(side.layers(self.port))
+            self._statistics = tuple(
+                (one, one.numpy())
+                for layer in layers.values()
+                if getattr(layer, "_mean", None) is not None and hasattr(layer, "_variance")
+                for one in (layer._mean, layer._variance)  # noqa: SLF001
+            )
+            self._tap = stack.enter_context(Tap(side.paddle).open(layers, self.atomic.__contains__))
+            yield self
+            self._tap = None
+
+    def run(self, acts: Mapping[int, Act] | None = None, edits: Mapping[int, Edit] | None = None, *, keep: bool = False, within: bool = False) -> Outcome:  # fmt: skip
+        """Run the port's piece with some calls replaced; the piece must be open.
+
+        Args:
+            acts: what stands in place of a call, by the call's number.
+            edits: what is done to the tensors that go in (`INPUT`) and come out (`OUTPUT`).
+            keep: whether to return the calls.
+            within: layers were changed, so that no call gives what it gave before.
+        """
+        assert self._tap is not None
+        assert self._masks is not None
+        self.runs += 1
+        side, edits = self.sides[1], edits or {}
+        side.seed(self.seed)
+        self._masks.count = 0
+        leaves = [side.tensor(as_float(one, double=True), gradient=self.backward) for one in self.inputs[1]]
+        given = [one.clone() for one in leaves]  # a layer may write to what it is given
+        given = edits[INPUT](given) if INPUT in edits else given
+        args, kwargs = put_back(self.calls[1].arguments, given)
+        known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
+        recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
+        self._tap.recorder = recorder
+        try:
+            result = self.port(*args, **kwargs)
+        finally:
+            self._tap.recorder = None
+            self._restore()
+        if keep and not self._unrepeatable(recorder):
+            self._known = tuple(op.result for op in recorder.ops)
+        outputs = take_out(result, side.is_tensor)[1]
+        outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
+        return Outcome(
+            outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
+            gradients=self._gradients(outputs, leaves) if self.backward else {}, ops=tuple(recorder.ops),
+        )  # fmt: skip
+
+    def _unrepeatable(self, recorder: Recorder) -> bool:
+        """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
+        drawn = self._masks is not None and self._masks.count > 0
+        return self.backward or recorder.writes or drawn
+
+    def _restore(self) -> None:
+        """Give BatchNorm back the running statistics that a run in train mode changed."""
+        if any(one.training for _, one in self.sides[1].layers(self.port)):
+            for tensor, values in self._statistics:
+                tensor.set_value(values)
+
+    def error(self, outcome: Outcome) -> tuple[float, float]:
+        """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
+        if self.backward:
+            return _gradients_apart(self.truth.gradients, outcome.gradients), inf
+        ours, theirs = self.truth.outputs, outcome.outputs
+        end = sqrt(sum(_apart(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
+        if len(ours) > len(theirs) or not ours:
+            end = inf
+        wanted = self.truth.consumed
+        return end, inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+
+    def _consumed(self, recorder: Recorder) -> Array | None:
+        if self.consumer is None:
+            return None
+        entered = recorder.entered.get(self.consumer.path, [])
+        if len(entered) <= self.consumer.turn or len(entered[self.consumer.turn]) <= self.consumer.number:
+            return None
+        return numpy_of(entered[self.consumer.turn][self.consumer.number])
+
+    def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+        side = self.sides[1]
+        side.clear_gradients(self.port)
+        _backward(side, outputs, self._cotangents)
+        found = {
+            f"input {theirs}": side.array(leaves[theirs].grad)
+            for _, theirs in self.links
+            if side.takes_gradient(leaves[theirs]) and leaves[theirs].grad is not None
+        }
+        return {**found, **(side.parameter_gradients(self.port) or {})}
+
+    def _run_reference(self) -> Truth:
+        from tipchain.parity.diagnose.reference import Watch
+
+        side = self.sides[0]
+        side.seed(self.seed)
+        seen: list[list[Any]] = []
+        with ExitStack() as stack:
+            stack.enter_context(side.precision(double=True))
+            stack.enter_context(side.dropout(Masks(self.seed)))
+            stack.enter_context(side.recording(gradient=self.backward))
+            if self.consumer is not None:
+                inner = dict(side.layers(self.reference))[self.consumer.reference]
+                take = lambda _, args, kwargs: seen.append(take_out((args, dict(kwargs)), side.is_tensor)[1])  # noqa: E731
+                stack.callback(side.watch(inner, take, lambda *_: None))
+            leaves = [
+                side.tensor(as_float(one, double=True), gradient=self.backward) for one in self.inputs[0]
+            ]
+            given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+            args, kwargs = put_back(self.calls[0].arguments, given)
+            watch = stack.enter_context(Watch.over(self.reference))
+            result = self.reference(*args, **kwargs)
+            watch.end()
+            outputs = take_out(result, side.is_tensor)[1]
+            gradients: dict[str, Array] = {}
+            if self.backward:
+                gradients = self._true_gradients(outputs, leaves)
+        consumed = None
+        if self.consumer is not None and len(seen) > self.consumer.reference_turn:
+            consumed = numpy_of(seen[self.consumer.reference_turn][self.consumer.reference_number])
+        return Truth(
+            outputs=tuple(numpy_of(one) for one in outputs), consumed=consumed, gradients=gradients,
+            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants,
+        )  # fmt: skip
+
+    def _drop_unnamed(self) -> None:
+        """Forget the gradients of parameters that the port has under another name, or not at all."""
+        try:
+            names = {slot.name for slot in torch_view(self.port)}
+        except WeightsError:
+            names = set()
+        kept = {
+            name: one
+            for name, one in self.truth.gradients.items()
+            if name.startswith("input ") or name in names
+        }
+        self.truth = replace(self.truth, gradients=kept)
+
+    def _true_gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+        side = self.sides[0]
+        generator = np.random.default_rng([self.seed, 5])
+        self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
+        side.clear_gradients(self.reference)
+        _backward(side, outputs, self._cotangents)
+        found = {
+            f"input {theirs}": side.array(leaves[ours].grad)
+            for ours, theirs in self.links
+            if side.takes_gradient(leaves[ours]) and leaves[ours].grad is not None
+        }
+        return {**found, **(side.parameter_gradients(self.reference) or {})}
+
+
+def _backward(side: LiveSide, outputs: Sequence[Any], cotangents: Sequence[Array]) -> None:
+    parts = []
+    for one, drawn in zip(outputs, cotangents, strict=False):
+        if side.takes_gradient(one):
+            axes = arrange(drawn, np.empty(tuple(one.shape)))
+            if axes is not None:
+                parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
+    if parts:
+        side.backward(sum(parts[1:], parts[0]))
+
+
+def _apart(expected: Array, actual: Array) -> float:
+    """Return the relative RMS of the difference, in whatever order the port has its axes."""
+    axes = arrange(expected, actual)
+    return inf if axes is None else relative(expected.transpose(axes), actual)
+
+
+def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:
+    """Return how far gradients are apart, relative to the largest of their RMS; a missing one is zero."""
+    scale = max((rms(one) for one in expected.values()), default=0.0)
+    total = 0.0
+    for name, one in expected.items():
+        other = actual.get(name, np.zeros(one.shape))
+        axes = arrange(one, other)
+        if axes is None:
+            return inf
+        total += distance(one.transpose(axes), other) ** 2
+    return sqrt(total) / scale if scale else 0.0

@@ -1,0 +1,344 @@
+"""What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.locate.structures import take_out
+
+Array = npt.NDArray[Any]
+Original = Callable[..., Any]
+Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
+"""What is done in place of a call: it is given the function, and its arguments."""
+SPECIAL = {
+    "__add__": "add", "__radd__": "add", "__sub__": "subtract", "__rsub__": "rsub", "__mul__": "multiply",
+    "__rmul__": "multiply", "__truediv__": "divide", "__rtruediv__": "rdiv", "__div__": "divide", "__matmul__": "matmul",
+    "__neg__": "neg", "__pow__": "pow", "__getitem__": "getitem", "__iadd__": "add", "__isub__": "subtract",
+    "__imul__": "multiply", "__itruediv__": "divide",
+}  # fmt: skip
+"""Operators by the name they have here."""
+INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
+PLAIN = [
+    "abs",
+    "add",
+    "addmm",
+    "astype",
+    "baddbmm",
+    "bmm",
+    "broadcast_to",
+    "cast",
+    "chunk",
+    "clip",
+    "clone",
+    "concat",
+    "cos",
+    "cumsum",
+    "detach",
+    "divide",
+    "einsum",
+    "erf",
+    "exp",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "gather",
+    "gather_nd",
+    "index_select",
+    "log",
+    "log1p",
+    "logsumexp",
+    "masked_fill",
+    "masked_select",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mm",
+    "mod",
+    "moveaxis",
+    "multiply",
+    "neg",
+    "norm",
+    "norm",
+    "outer",
+    "pow",
+    "prod",
+    "reciprocal",
+    "reshape",
+    "repeat_interleave",
+    "roll",
+    "rot90",
+    "rsqrt",
+    "scale",
+    "sigmoid",
+    "sign",
+    "sin",
+    "softmax",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "strided_slice",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "t",
+    "take_along_axis",
+    "tanh",
+    "tensordot",
+    "tile",
+    "topk",
+    "transpose",
+    "tril",
+    "triu",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "unstack",
+    "var",
+    "view",
+    "where",
+    "amax",
+    "amin",
+    "permute",
+    "sub",
+    "mul",
+    "div",
+    "negative",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "slice",
+    "concatenate",
+    "cat",
+    "add_",
+    "subtract_",
+    "multiply_",
+    "divide_",
+    "scale_",
+    "clip_",
+    "exp_",
+    "sqrt_",
+    "rsqrt_",
+    "reshape_",
+    "flatten_",
+    "squeeze_",
+    "unsqueeze_",
+    "sigmoid_",
+    "tanh_",
+    "add_n",
+    "kron",
+]
+ALIASES = {"sub": "subtract", "mul": "multiply", "div": "divide", "negative": "neg", "permute": "transpose", "cat": "concat",
+           "concatenate": "concat", "view": "reshape", "mm": "matmul", "bmm": "matmul", "amax": "max", "amin": "min",
+           "cast": "astype"}  # fmt: skip
+LAYER = "layer"
+_HERE = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Op:
+    """One call that the code of a layer made.
+
+    Attributes:
+        number: its number, from 0.
+        name: the function's name without a trailing underscore; `LAYER` where a layer was called.
+        args: its arguments, a layer's too.
+        kwargs: those given by name.
+        result: what it returned.
+        place: ``file:line`` of the user's code.
+        line: that line.
+        layer: the layer that was called.
+        path: its path within the piece.
+    """
+
+    number: int
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+    place: str
+    line: str
+    layer: Any = None
+    path: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorder:
+    """Hands every outermost call of one run to what stands in its place, and remembers it if asked to.
+
+    Attributes:
+        acts: what stands in place of calls, by number.
+        is_tensor: tells tensors.
+        keep: whether calls are remembered.
+        known: what the first calls return, which are not run again.
+        ops: what was remembered.
+        count: how many calls there were.
+        depth: how deep inside of a call the run is.
+        writes: whether a function wrote to its argument.
+        entered: the tensors that layers were given, by path.
+    """
+
+    acts: Mapping[int, Act]
+    is_tensor: Callable[[Any], bool]
+    keep: bool
+    known: Sequence[Any] = ()
+    ops: list[Op] = field(default_factory=list)
+    count: int = 0
+    depth: int = 0
+    writes: bool = False
+    entered: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+
+    def call(
+        self, name: str, original: Original, args: tuple[Any, ...], kwargs: dict[str, Any], layer: Any = None, path: str = ""
+    ) -> Any:  # fmt: skip
+        """Run one call, or what stands in its place; calls inside it are not seen."""
+        tensors = take_out((args, kwargs), self.is_tensor)[1]
+        if not tensors:
+            return original(*args, **kwargs)
+        if layer is not None:
+            self.entered.setdefault(path, []).append(tensors)
+        number, self.count = self.count, self.count + 1
+        if number < len(self.known):
+            return self.known[number]
+        self.depth += 1
+        try:
+            act = self.acts.get(number)
+            result = original(*args, **kwargs) if act is None else act(original, args, kwargs)
+        finally:
+            self.depth -= 1
+        if self.keep:
+            place, line = caller()
+            self.ops.append(
+                Op(number=number, name=name, args=args, kwargs=kwargs, result=result, place=place, line=line,
+                   layer=layer, path=path)
+            )  # fmt: skip
+        return result
+
+
+class Tap:
+    """Stands between a model's code and Paddle's functions while its context is open."""
+
+    def __init__(self, paddle: Any) -> None:
+        self.paddle = paddle
+        self.recorder: Recorder | None = None
+        self._undo: list[tuple[Any, str, Any]] = []
+        self._wrapped: dict[int, Any] = {}
+
+    @contextmanager
+    def open(self, layers: Mapping[str, Any], atomic: Callable[[str], bool]) -> Iterator[Tap]:
+        """Watch Paddle's functions, its tensors' methods, and the calls of the layers that are ``atomic``."""
+        tensor = type(self.paddle.to_tensor(0.0))
+        functional = self.paddle.nn.functional
+        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
+        try:
+            for holder in (functional, self.paddle, tensor):
+                for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
+                    self._wrap(holder, name, name)
+            for name, told in SPECIAL.items():
+                self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
+            self._wrap_held(layers.values())
+            for path, layer in layers.items():
+                if atomic(path):
+                    self._wrap_layer(layer, path)
+            yield self
+        finally:
+            for holder, name, original in reversed(self._undo):
+                if original is None:
+                    delattr(holder, name)
+                else:
+                    setattr(holder, name, original)
+            self._undo.clear()
+
+    def _wrap(self, holder: Any, name: str, told: str) -> None:
+        original = getattr(holder, name, None)
+        if original is None or not callable(original) or isinstance(original, type):
+            return
+        if id(original) not in self._wrapped:
+            self._wrapped[id(original)] = self._wrapper(original, told)
+        self._undo.append((holder, name, original))
+        setattr(holder, name, self._wrapped[id(original)])
+
+    def _wrapper(self, original: Original, told: str) -> Original:
+        bare = told.rstrip("_")
+        shown = ALIASES.get(bare, bare)
+        writes = told.endswith("_")
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            recorder.writes = recorder.writes or writes
+            return recorder.call(shown, original, args, kwargs)
+
+        vars(wrapper)["__wrapped__"] = original  # what inspect.signature follows
+        return wrapper
+
+    def _wrap_held(self, layers: Any) -> None:
+        """Wrap what layers keep (``self.activation = F.relu``) and what their modules imported by name."""
+        modules = {type(layer).__module__ for layer in layers}
+        users = [sys.modules.get(one) for one in modules if one.partition(".")[0] != "paddle"]
+        for holder in (*layers, *(one for one in users if one is not None)):
+            for name, value in list(vars(holder).items()):
+                if id(value) in self._wrapped and callable(value):
+                    self._undo.append((holder, name, value))
+                    setattr(holder, name, self._wrapped[id(value)])
+
+    def _wrap_layer(self, layer: Any, path: str) -> None:
+        original = layer.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            return recorder.call(LAYER, original, args, kwargs, layer, path)
+
+        object.__setattr__(layer, "forward", forward)
+        self._undo.append((layer, "forward", None))
+
+
+def caller() -> tuple[str, str]:
+    """Return ``file:line`` and the line of the innermost code of the piece that is not Paddle's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file == __file__ or f"{os.sep}paddle{os.sep}" in file:
+            frame = frame.f_back
+        elif Path(file).is_relative_to(_HERE):
+            break
+        else:
+            return f"{Path(file).name}:{frame.f_lineno}", linecache.getline(file, frame.f_lineno).strip()
+    return "", ""
+
+
+def tensors_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+    """Return the tensors in a nested value."""
+    return take_out(value, is_tensor)[1]
+
+
+def floats_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+    """Return the floating-point tensors in a nested value."""
+    return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
+
+
+def numpy_of(tensor: Any) -> Array:
+    """Return a tensor's values in float64, or as they are if they are no floats."""
+    array = np.asarray(tensor.detach().numpy())
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
