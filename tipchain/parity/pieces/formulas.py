@@ -44,7 +44,8 @@ class Formula:
         rate_decay: adagrad's decay of the rate.
         accumulates: gradients are never cleared.
         maximize: steps go uphill.
-        clip: ``""``, ``value``, ``norm`` of each gradient, ``global`` norm of all.
+        clip: ``""``, ``value``, ``norm`` of each gradient, ``global`` norm of all, ``group``: that of
+            each parameter group.
         limit: what clipping leaves.
         frozen: it does not move.
     """
@@ -99,6 +100,7 @@ class Course:
         gradients: ``[steps, elements]``.
         norms: the L2 norm of the whole gradient of this parameter, ``[steps]``.
         global_norms: that of all parameters' gradients together, ``[steps]``.
+        group_norms: that of the gradients in the port's parameter group, ``[steps]``.
         shares: factors of the learning rate, ``[steps]``.
         reference: the reference's updates, ``[steps, elements]``.
         port: the port's.
@@ -109,6 +111,7 @@ class Course:
     gradients: Array
     norms: Array
     global_norms: Array
+    group_norms: Array
     shares: Array
     reference: Array
     port: Array
@@ -142,7 +145,8 @@ def _clipped(formula: Formula, gradient: Array, course: Course, step: int) -> Ar
         return gradient
     if formula.clip == "value":
         return np.clip(gradient, -formula.limit, formula.limit)
-    norm = float((course.norms if formula.clip == "norm" else course.global_norms)[step])
+    norms = {"norm": course.norms, "group": course.group_norms, "global": course.global_norms}
+    norm = float(norms[formula.clip][step])
     return gradient * min(1.0, formula.limit / norm) if norm > 0 else gradient
 
 

@@ -22,7 +22,8 @@ REPRODUCES = 1e-4
 """Relative difference up to which a formula is what an optimizer does; Paddle keeps some knobs in float32."""
 ELEMENTS = 128
 FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "accumulates", "frozen")
-CLIPS = ("global", "norm", "value")
+CLIPS = ("global", "group", "norm", "value")
+FORMS = ("l2", "decoupled", "l1")
 SPANS: Mapping[str, tuple[float, float]] = {
     "lr": (1e-8, 1e3), "decay": (1e-8, 1e1), "epsilon": (1e-20, 1e1), "initial": (1e-8, 1e2), "limit": (1e-6, 1e6),
     "rate_decay": (1e-6, 1e1),
@@ -173,7 +174,7 @@ def flag_changes(formula: Formula) -> Iterator[Change]:
     yield from ({name: not getattr(formula, name)} for name in FLAGS if name in known)
     if formula.decay:
         yield {"decay": 0.0}
-        yield from ({"form": form} for form in ("l2", "decoupled", "l1") if form != formula.form)
+        yield from ({"form": form} for form in FORMS if form != formula.form)
     if formula.clip:
         yield {"clip": "", "limit": 0.0}
         yield from ({"clip": clip} for clip in CLIPS if clip != formula.clip)
@@ -189,12 +190,11 @@ def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator
     """Yield the value of each knob with which a formula is closest to ``updates``."""
     known = {*KNOBS[formula.algorithm], *COMMON}
     wanted = [name for name in (*SPANS, *SHARES) if name in known and name != "limit"]
-    forms = ("l2", "decoupled", "l1")
     for name in wanted:
         if name == "dampening" and not formula.momentum:
             continue
         if name == "decay":
-            for form in forms if not formula.decay else (formula.form,):
+            for form in FORMS if not formula.decay else (formula.form,):
                 yield fit("decay", replace(formula, form=form), course, updates) | {"form": form}
         else:
             yield fit(name, formula, course, updates)
@@ -202,13 +202,24 @@ def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator
         yield fit("limit", replace(formula, clip=clip), course, updates) | {"clip": clip}
 
 
-def fit(name: str, formula: Formula, course: Course, updates: Array) -> dict[str, Any]:
-    """Return the value of one knob with which a formula is closest to ``updates``, rounded where that costs nothing."""
+def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bool = False) -> dict[str, Any]:
+    """Return the value of one knob with which a formula is closest to ``updates``, rounded where that costs nothing.
+
+    Args:
+        name: the knob.
+        formula: where the other knobs are taken from.
+        course: what the formula is given.
+        updates: what it should make of it.
+        rate: whether the learning rate is fitted along with the knob.
+    """
     like = (updates,)
 
     def miss(value: float) -> float:
         change: dict[str, Any] = {name: value}
-        return distance(simulate(replace(formula, **change), course), updates, like)
+        changed = replace(formula, **change)
+        if rate:
+            return _at_best_rate(changed, course, updates)[1]
+        return distance(simulate(changed, course), updates, like)
 
     if name in SPANS:
         low, high = (float(np.log10(end)) for end in SPANS[name])
@@ -228,7 +239,7 @@ def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]
     golden = (5**0.5 - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = miss(left), miss(right)
-    for _ in range(48):
+    for _ in range(40):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - golden * (high - low)
@@ -251,20 +262,57 @@ def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> fl
 
 
 def identify(course: Course, updates: Array, starts: Sequence[Formula]) -> Formula | None:
-    """Return a formula that moves the parameter as ``updates`` do: one of ``starts``, or one with a knob or two changed."""
+    """Return a formula that moves the parameter as ``updates`` do: one of ``starts``, or one with a few knobs changed.
+
+    The learning rate is fitted along with each other knob.
+    """
     for formula in starts:
         if reproduces(formula, course, updates):
             return formula
     small = thin(course)
     mine = updates if small is course else updates[:, :: course.start.size // ELEMENTS]
-    for formula in starts:
-        base = formula
-        for _ in range(3):
-            options = [
-                replace(base, **one) for one in chain(flag_changes(base), fitted_changes(base, small, mine))
-            ]
-            misses = [distance(simulate(one, small), mine, (mine,)) for one in options]
-            base = options[int(np.argmin(misses))]
-            if min(misses) <= REPRODUCES:
-                return base
+    for formula in starts[:1]:
+        for clip in CLIPS:
+            clipped = replace(formula, clip=clip)
+            clipped = replace(clipped, **fit("limit", clipped, small, mine))
+            if reproduces(clipped, small, mine):
+                return clipped
+    tried = [_at_best_rate(formula, small, mine) for formula in starts]
+    for base, _ in sorted(tried, key=lambda one: one[1])[:2]:
+        found = _descended(base, small, mine)
+        if found is not None:
+            return found
     return None
+
+
+def _descended(base: Formula, course: Course, updates: Array) -> Formula | None:
+    """Return the formula that changing one knob after the other leads to, None if it does not reproduce the updates."""
+    for _ in range(3):
+        options = [replace(base, **change) for change in flag_changes(base)]
+        known = {*KNOBS[base.algorithm], *COMMON}
+        options += [
+            replace(base, **fit(name, base, course, updates, rate=True))
+            for name in ("epsilon", "initial", *SHARES)
+            if name in known and (name != "dampening" or base.momentum)
+        ]
+        for form in FORMS:
+            decayed = replace(base, form=form)
+            options.append(replace(decayed, **fit("decay", decayed, course, updates, rate=True)))
+        scaled = [_at_best_rate(one, course, updates) for one in options]
+        base, miss = min(scaled, key=lambda one: one[1])
+        if miss <= REPRODUCES:
+            return base
+    return None
+
+
+def _at_best_rate(formula: Formula, course: Course, updates: Array) -> tuple[Formula, float]:
+    """Return a formula with the learning rate that fits best, and how far its updates are from the given ones."""
+    made = simulate(formula, course)
+    scale = np.sqrt(np.mean(updates**2, axis=1, keepdims=True))
+    with np.errstate(all="ignore"):
+        one, other = (np.nan_to_num(array / np.where(scale > 0, scale, 1.0)) for array in (made, updates))
+        factor = float((one * other).sum() / max(float((one * one).sum()), 1e-300))
+    if not np.isfinite(factor) or factor <= 0:
+        return formula, distance(made, updates, (updates,))
+    better = replace(formula, lr=formula.lr * factor)
+    return better, distance(simulate(better, course), updates, (updates,))

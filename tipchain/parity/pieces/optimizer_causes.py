@@ -17,6 +17,8 @@ from tipchain.parity.pieces.settings import paddle_formula, torch_formula
 from tipchain.parity.pieces.trained import Trained
 
 OPTIMIZER = "optimizer"
+GIVE_UP = 3
+"""Parameters without a cause after which no other is looked at."""
 LOOKED_AT = 24
 """Parameters that causes are looked for in; the others are told by the causes found."""
 STARTS = tuple(
@@ -55,17 +57,20 @@ def causes(
     """
     found: dict[str, Cause] = {}
     known: list[Mapping[str, Any]] = []
+    missed = 0
     for course in _spread([one for one in courses if one.name in failing]):
+        if missed >= GIVE_UP:
+            break
         reference = _reference(course, sides[0], [cause.reference for cause in found.values()])
-        cause = (
-            None
-            if reference is None
-            else explain(course, reference, paddle_formula(sides[1], course.name), known)
-        )
-        if cause is not None and cause.explained >= EXPLAINS:
-            found[course.name] = cause
-            if cause.change not in known:
-                known.append(cause.change)
+        cause = None
+        if reference is not None:
+            cause = explain(course, reference, paddle_formula(sides[1], course.name), known)
+        if cause is None or cause.explained < EXPLAINS:
+            missed += 1
+            continue
+        found[course.name] = cause
+        if cause.change not in known:
+            known.append(cause.change)
     if not found:
         return (_unknown(courses, failing),)
     told = _grouped(found)

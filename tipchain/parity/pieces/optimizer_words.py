@@ -28,6 +28,7 @@ CLIPS = {
     "value": "by value",
     "norm": "by each gradient's norm",
     "global": "by the global norm",
+    "group": "by the global norm of each parameter group",
 }
 
 

@@ -18,6 +18,7 @@ from tipchain.parity.pieces.check import PieceCheck, failed_to_run
 from tipchain.parity.pieces.formulas import Course
 from tipchain.parity.pieces.opening import Opened, open_both
 from tipchain.parity.pieces.optimizer_causes import causes
+from tipchain.parity.pieces.settings import groups_of
 from tipchain.parity.pieces.trained import Trained
 
 Array = npt.NDArray[Any]
@@ -35,6 +36,10 @@ SINGLE_ROUNDING = 2.0**-20
 """The same in float32."""
 KEPT = 512
 """Elements of a parameter whose course is kept for finding causes."""
+
+
+DRAWN = 1 << 16
+"""Random numbers that are drawn for one gradient; a larger one repeats them."""
 
 
 @dataclass(slots=True)
@@ -110,7 +115,7 @@ def _run(
         total = 0.0
         for name, given in _gradients(before[0], scales, seed, step, gradients):
             kept = watched[name]
-            kept.gradients.append(given.reshape(-1)[kept.chosen])
+            kept.gradients.append(given.reshape(-1)[kept.chosen].copy())
             kept.norms.append(float(np.linalg.norm(given)))
             total += kept.norms[-1] ** 2
             for side in opened.sides:
@@ -141,7 +146,8 @@ def _gradients(
             yield name, np.asarray(given[name], np.float64) * size
         else:
             generator = np.random.default_rng([seed, step, number])
-            yield name, generator.standard_normal(value.shape) * (size * scales[name])
+            drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
+            yield name, np.resize(drawn, value.shape)
 
 
 def _compare(
@@ -153,7 +159,7 @@ def _compare(
         value = side.values(name)
         updates.append(value - before[number][name])
         before[number][name] = value
-        kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen])
+        kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
     rms = [float(np.sqrt(np.mean(one**2))) for one in (*updates, updates[1] - updates[0])]
     noise = (ROUNDING if double else SINGLE_ROUNDING) * max(
         float(np.max(np.abs(one[name]), initial=0.0)) for one in before
@@ -197,7 +203,7 @@ def _judge(
         )
         return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
     first = min(failing, key=lambda name: watched[name].step)
-    courses = [_course(name, kept, norms) for name, kept in watched.items()]
+    courses = _courses(watched, norms, groups_of(opened.sides[1], watched))
     step = watched[first].step
     sizes = [float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates]
     reason = (
@@ -209,10 +215,18 @@ def _judge(
     )
 
 
-def _course(name: str, kept: _Watched, norms: Sequence[float]) -> Course:
-    shares = [SHARES[step % len(SHARES)] for step in range(len(norms))]
-    return Course(
-        name=name, start=kept.start, gradients=np.array(kept.gradients), norms=np.array(kept.norms),
-        global_norms=np.array(norms), shares=np.array(shares), reference=np.array(kept.updates[0]),
-        port=np.array(kept.updates[1]),
-    )  # fmt: skip
+def _courses(
+    watched: Mapping[str, _Watched], norms: Sequence[float], groups: Mapping[str, int]
+) -> list[Course]:
+    shares = np.array([SHARES[step % len(SHARES)] for step in range(len(norms))])
+    squares = {number: np.zeros(len(norms)) for number in groups.values()}
+    for name, kept in watched.items():
+        squares[groups[name]] += np.square(kept.norms)
+    return [
+        Course(
+            name=name, start=kept.start, gradients=np.array(kept.gradients), norms=np.array(kept.norms),
+            global_norms=np.array(norms), group_norms=np.sqrt(squares[groups[name]]), shares=shares,
+            reference=np.array(kept.updates[0]), port=np.array(kept.updates[1]),
+        )
+        for name, kept in watched.items()
+    ]  # fmt: skip

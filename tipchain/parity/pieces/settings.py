@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tipchain.parity.pieces.formulas import Formula
@@ -58,7 +58,7 @@ def paddle_formula(trained: Trained, name: str) -> Formula | None:
         return group.get(key, getattr(optimizer, f"_{key}", otherwise))
 
     decay, form = _decay(kind, optimizer, group, tensor)
-    clip, limit = _clip(group.get("grad_clip", optimizer._grad_clip))  # noqa: SLF001
+    clip, limit = _clip(bool(group), group.get("grad_clip", optimizer._grad_clip))  # noqa: SLF001
     own = type(optimizer).__name__ == kind
     return Formula(
         algorithm=PADDLE[kind], lr=rate, decay=decay, form=form, momentum=float(said("momentum", 0.0)),
@@ -93,9 +93,17 @@ def _decay(kind: str, optimizer: Any, group: Mapping[str, Any], tensor: Any) -> 
     return float(getattr(regularizer, "_coeff", 0.0)), "l1" if "L1" in type(regularizer).__name__ else "l2"
 
 
-def _clip(clip: Any) -> tuple[str, float]:
+def groups_of(trained: Trained, names: Iterable[str]) -> dict[str, int]:
+    """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
+    groups = [one for one in getattr(trained.optimizer, "_param_groups", None) or () if isinstance(one, dict)]
+    numbers = {id(one): number for number, group in enumerate(groups) for one in group["params"]}
+    return {name: numbers.get(id(trained.tensor(name)), 0) for name in names}
+
+
+def _clip(grouped: bool, clip: Any) -> tuple[str, float]:
     kind = next((CLIPS[one.__name__] for one in type(clip).__mro__ if one.__name__ in CLIPS), "")
     if not kind:
         return "", 0.0
     limit = {"value": "max", "norm": "clip_norm", "global": "clip_norm"}[kind]
-    return kind, float(getattr(clip, limit))
+    # Paddle clips the gradients of each group by a global norm of their own.
+    return "group" if grouped and kind == "global" else kind, float(getattr(clip, limit))
