@@ -41,6 +41,8 @@ from tipchain.parity.locate.store import Store  # noqa: E402
 THRESHOLD = 1e-6
 """reprod_log's default, for the mean absolute difference."""
 STEPS = 5
+Case = tuple[str, str, Callable[[], Any], Any]
+"""A pair's name, its list, what makes it, and its fault."""
 GOALS = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
 FAULTS, CLEAN, VISION = "faults", "clean", "vision"
 
@@ -226,7 +228,7 @@ def _named(model: Any, side: Any, inputs: Any) -> dict[str, Any]:
     return {name: side.tensor(as_float(one, double=False), gradient=False) for name, one in arrays.items()}
 
 
-def run_case(case: tuple[str, str, Callable[[], Any], Any], padiff: Padiff | None) -> Result:
+def run_case(case: Case) -> Result:
     """Return what comes of one pair."""
     name, part, make, fault = case
     result = Result(id=name, part=part)
@@ -237,16 +239,21 @@ def run_case(case: tuple[str, str, Callable[[], Any], Any], padiff: Padiff | Non
             result.reprod_log = reprod_log_passes(pair)
         except Exception as error:  # noqa: BLE001
             result.note += f" [reprod_log's rule: {type(error).__name__}]"
-        if padiff is not None:
-            try:
-                result.padiff = padiff.passes(make())
-            except Exception as error:  # noqa: BLE001
-                result.note += f" [PaDiff: {type(error).__name__}: {str(error)[:80]}]"
     gc.collect()
     return result
 
 
-def cases(parts: list[str]) -> Iterator[tuple[str, str, Callable[[], Any], Any]]:
+def run_padiff(padiff: Padiff, case: Case, result: Result) -> None:
+    """Fill in what PaDiff says of one pair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result.padiff = padiff.passes(case[2]())
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            result.note += f" [PaDiff: {type(error).__name__}: {' '.join(str(error).split())[:80]}]"
+
+
+def cases(parts: list[str]) -> Iterator[Case]:
     """Yield the pairs of some lists: name, list, what makes it, and its fault."""
     from functools import partial
 
@@ -277,10 +284,7 @@ def line(result: Result) -> str:
             "passed" if result.passed else f"ALARM {result.place!r}: {result.cause}; {result.alarms} layers"
         )
     others = {True: "passes", False: "fails", None: "-"}
-    return (
-        f"{result.id:<32}{result.seconds:>6.2f} s  reprod_log {others[result.reprod_log]:<7}"
-        f"PaDiff {others[result.padiff]:<7}{told}{'  ' + result.note if result.note else ''}"
-    )
+    return f"{result.id:<32}{result.seconds:>6.2f} s  reprod_log {others[result.reprod_log]:<7}{told}{'  ' + result.note if result.note else ''}"
 
 
 def summary(results: list[Result], *, padiff: bool) -> tuple[Mapping[str, Any], bool]:
@@ -325,19 +329,26 @@ def main() -> int:
     parser.add_argument("--padiff", type=Path, metavar="FOLDER", help="where PaDiff 0.2.0 is installed")
     args = parser.parse_args()
     print(describe_machine())
-    padiff = None if args.padiff is None else Padiff(args.padiff)
+    chosen = [
+        case for case in cases(args.part or [FAULTS, CLEAN, VISION])
+        if not args.only or any(part in case[0] for part in args.only)
+    ]  # fmt: skip
     results = []
-    for case in cases(args.part or [FAULTS, CLEAN, VISION]):
-        if args.only and not any(part in case[0] for part in args.only):
-            continue
+    for case in chosen:
         try:
-            results.append(run_case(case, padiff))
+            results.append(run_case(case))
         except Exception:  # noqa: BLE001  (a pair that cannot be built is told, and the rest goes on)
             results.append(
                 Result(id=case[0], part=case[1], note=traceback.format_exc(limit=-1).splitlines()[-1])
             )
         print(line(results[-1]), flush=True)
-    figures, met = summary(results, padiff=padiff is not None)
+    if args.padiff is not None:  # last: what it changes in both frameworks stays changed
+        padiff = Padiff(args.padiff)
+        for case, result in zip(chosen, results, strict=True):
+            run_padiff(padiff, case, result)
+            told = {True: "passes", False: "fails", None: f"raised{result.note}"}[result.padiff]
+            print(f"{result.id:<32} PaDiff {told}", flush=True)
+    figures, met = summary(results, padiff=args.padiff is not None)
     for name, value in figures.items():
         print(f"{name:<28}{value:.1%}" if name in GOALS else f"{name:<28}{value}")
     print(f"goals: {'met' if met else 'missed'}")

@@ -320,7 +320,7 @@ def _update(name: str, optimizer: str, codes: Sequence[str], family: str = "plai
 
 def _schedule(name: str, scheduler: str, codes: Sequence[str]) -> Fault:
     return Fault(
-        id=f"scheduler-{name}", family="deep", where=("scheduler",), codes=tuple(codes), scheduler=scheduler,
+        id=f"scheduler-{name}", family="plain", where=("scheduler",), codes=tuple(codes), scheduler=scheduler,
         part="scheduler",
     )  # fmt: skip
 
@@ -344,14 +344,14 @@ TRAINING = (
     _update("adam-epsilon", "adam epsilon", ("epsilon",), "transformer"),
     _update("beta2", "beta2", ("beta", "betas", "beta2"), "lstm"),
     _update("coupled", "coupled", ("weight-decay", "weight-decay-form", "decoupled", "coupled-weight-decay"), "transformer"),
-    _update("clip-value", "clip value", ("clip", "gradient-clip", "clipping", "grad-clip"), "lstm"),
-    _update("clip-each", "clip each", ("clip", "gradient-clip", "clipping", "grad-clip"), "deep"),
+    _update("clip-value", "clip value", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "lstm"),
+    _update("clip-each", "clip each", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "deep"),
     _update("rmsprop-centered", "rmsprop centered", ("centered",), "deep"),
     _schedule("gamma", "gamma", ("gamma", "lr-factor", "rate-decay")),
     _schedule("step", "step", ("step-size", "period")),
     _schedule("cosine-period", "cosine period", ("period", "t-max")),
-    _schedule("warmup-start", "warmup start", ("warm-up", "warmup", "warm-up-start", "start-factor")),
-    _schedule("missing", "missing", ("missing-scheduler", "constant", "gamma", "schedule")),
+    _schedule("warmup-start", "warmup start", ("warmup-start", "warm-up-start", "start-factor")),
+    _schedule("missing", "missing", ("missing-schedule", "step-size")),
 )  # fmt: skip
 
 FAULTS: tuple[Fault, ...] = (

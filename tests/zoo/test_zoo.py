@@ -23,7 +23,7 @@ FAST_FAULTS = (
     "bn-epsilon-slightly", "bn-momentum-train", "linear-transposed-square", "one-weight-last", "pool-exclusive",
     "no-last-activation", "dropout-p-eval", "identity-for-leaky", "no-shortcut-0", "ceil-mode", "align-corners",
     "deep-epsilon-middle", "gelu-tanh", "attention-not-scaled", "norm-before-for-after", "lstm-gate-order",
-    "missing-sigmoid", "time-flipped", "loss-sum", "optimizer-nesterov", "scheduler-gamma",
+    "missing-sigmoid", "time-flipped", "loss-sum", "optimizer-momentum", "scheduler-cosine-period",
 )  # fmt: skip
 FAST_CLEAN = (
     "plain-train", "mobile-eval", "dropout-train", "bilstm-eval", "siamese-eval", "float32-inside", "tiny-inputs",
