@@ -16,7 +16,7 @@ def grave(found):
     return [(one.code, one.port_path) for one in found if not one.harmless]
 
 
-@pytest.mark.parametrize("name", ["alexnet", "mobilenet_v3", "mvf"])
+@pytest.mark.parametrize("name", [pytest.param("alexnet", marks=pytest.mark.nightly), "mobilenet_v3", "mvf"])
 def test_the_twins_of_the_shipped_cases_differ_in_nothing(live, name):
     ours, theirs = (importlib.import_module(f"alignment.{name}.{side}_side") for side in ("torch", "paddle"))
     models = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
@@ -166,6 +166,41 @@ def test_only_matched_calls_with_other_inputs_and_names_are_doubted(live):
 
     models = live.equal(Reference(), Port())
     assert grave(live.check(*models, random(3, 4))) == []
+
+
+@pytest.mark.parametrize(("name", "expected"), [("drop", [("missing-dropout", "drop")]), ("other", [])])
+def test_an_identity_convicts_nobody_unless_it_is_called_as_the_dropout(live, name, expected):
+    def build(base, linear, layer, name):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.out = linear(4, 4), linear(4, 4)
+                setattr(self, name, layer)
+
+            def forward(self, x):
+                return self.out(getattr(self, name)(self.fc(x)))
+
+        return Net()
+
+    torch, paddle = live.torch.nn, live.paddle.nn
+    models = live.equal(
+        build(torch.Module, torch.Linear, torch.Dropout(0.5), "drop"),
+        build(paddle.Layer, paddle.Linear, paddle.Identity(), name),
+    )
+    for model in models:
+        model.eval()
+    assert grave(live.check(*models, random(3, 4))) == expected
+
+
+def test_norms_frozen_by_mode_and_by_argument_are_alike(live):
+    ours, theirs = live.equal(*live.built(
+        "t.Sequential(t.Linear(4, 4), t.BatchNorm1d(4))", "p.Sequential(p.Linear(4, 4), p.BatchNorm1D(4, use_global_stats=True))",
+    ))  # fmt: skip
+    ours.train()
+    theirs.train()
+    assert grave(live.check(ours, theirs)) == [("statistics", "1")], "and not its mode as well"
+    ours[1].eval()
+    assert grave(live.check(ours, theirs)) == []
 
 
 def test_classes_of_ones_own_are_paired_by_what_they_hold(live):

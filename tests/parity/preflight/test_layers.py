@@ -60,7 +60,6 @@ def test_every_property_of_every_kind_is_among_the_samples(live):
         ("t.Linear(4, 4)", "p.Conv2D(4, 4, 1)", True),
         ("t.GroupNorm(1, 4)", "p.LayerNorm(4)", True),
         ("t.AdaptiveAvgPool2d(1)", "p.AvgPool2D(7)", True),
-        ("t.Dropout()", "p.Identity()", True),
     ],
 )
 def test_layers_of_different_kinds(live, reference, port, harmless):
@@ -69,6 +68,20 @@ def test_layers_of_different_kinds(live, reference, port, harmless):
     assert found.reference in reference.replace("t.", "nn.")
     assert found.port in port.replace("p.", "nn.")
     assert found.fix.startswith("make `theirs` a `paddle.nn.")
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "code"),
+    [
+        ("t.Dropout(0.1)", "p.Identity()", "missing-dropout"),
+        ("t.Identity()", "p.Dropout2D(0.1)", "extra-dropout"),
+    ],
+)
+def test_an_identity_in_place_of_a_dropout(live, reference, port, code):
+    (found,) = findings(live, reference, port)
+    assert (found.code, found.harmless) == (code, False)
+    assert {found.reference, found.port} == {"p=0.1", "nn.Identity"}
+    assert "`theirs`" in found.fix
 
 
 @pytest.mark.parametrize(

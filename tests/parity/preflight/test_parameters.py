@@ -103,6 +103,16 @@ def test_gates_and_projections_in_another_order_are_told(live):
     assert "k, q, v instead of q, k, v" in found["2"].message
 
 
+def test_one_projection_that_is_wrong_is_told_by_its_name(live):
+    ours, theirs = live.equal(
+        *live.built("t.Sequential(t.MultiheadAttention(8, 2))", "p.Sequential(p.MultiHeadAttention(8, 2))")
+    )
+    put(theirs[0].v_proj.weight, theirs[0].v_proj.weight.numpy().T)
+    (found,) = findings(ours, theirs)
+    assert found.code == "transposed-weight"
+    assert "0.v_proj.weight" in found.message
+
+
 def test_the_weights_of_another_layer_are_told(live):
     ours, theirs = live.equal(*live.built(
         "t.ModuleDict({'a': t.Linear(4, 3), 'b': t.Linear(4, 3)})", "p.LayerDict({'a': p.Linear(4, 3), 'b': p.Linear(4, 3)})",

@@ -69,14 +69,18 @@ def check(
     tensors = Tensors(reference, port, layers, names)
     pairs = _Pairs(_modules(reference, "named_modules"), _modules(port, "named_sublayers"))
     pairs.take(layers, list(call_pairs))
-    arguments = [pairs.weigh(one) for one in check_layers(pairs.found)]
+    arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
     shaped = {_paths(one) for one in arguments if one.code in SHAPING}
     told = {(one.code, *_paths(one)) for one in arguments}
     kept = [
         one for one in compare_tensors(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
     ]  # fmt: skip
-    of_models = [*arguments, *kept, *check_flags(reference, port, pairs.found, tensors)]
+    flags = [
+        one for one in check_flags(reference, port, pairs.found, tensors)
+        if one.code != "mode" or ("statistics", *_paths(one)) not in told
+    ]  # fmt: skip
+    of_models = [*arguments, *kept, *flags]
     order = {path: number for number, path in enumerate(pairs.modules[0])}
     last = len(order)
     found = sorted(
@@ -148,11 +152,23 @@ class _Pairs:
             return None
         return call.reference.inputs[0].shape, call.port.inputs[0].shape
 
+    def freezes(self, one: Finding) -> bool:
+        """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""
+        if (
+            one.code != "statistics"
+            or not self.reference[""].training
+            or self.reference[one.reference_path].training
+        ):
+            return False
+        return bool(getattr(self.port[one.port_path], "_use_global_stats", False))
+
     def weigh(self, one: Finding) -> Finding:
         """Return the finding; a harmless one where only the order of calls says that the layers belong together."""
         call = self.calls.get(_paths(one))
         if one.harmless or call is None or _paths(one) in self.given:
             return one
+        if one.code in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
+            return one if _one_name(*_paths(one)) else replace(one, harmless=True)
         inputs = _alike(call.reference.inputs, call.port.inputs)
         outputs = _alike(call.reference.outputs, call.port.outputs)
         if one.code == "layer-type" and (not inputs or outputs):

@@ -17,7 +17,7 @@ _ACTIVATIONS = frozenset(
      "LeakyReLU", "ELU", "CELU", "SELU", "Hardtanh", "Hardshrink", "Softshrink", "Threshold", "Softplus", "Softmax",
      "LogSoftmax", "GLU", "PReLU", "RReLU")
 )  # fmt: skip
-_DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
+DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
 
@@ -47,7 +47,7 @@ def _own_class(layer: Any, side: Literal[0, 1]) -> Any:
 def never_alike(one: Kind, other: Kind) -> bool:
     """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
     names = {one.name, other.name}
-    families = (_ACTIVATIONS, _DROPOUTS, _RECURRENT)
+    families = (_ACTIVATIONS, DROPOUTS, _RECURRENT)
     if any(names <= family for family in families):
         return True
     pools = {name.removeprefix("Adaptive") for name in names}
@@ -83,7 +83,7 @@ def _function(layer: Any, kind: Kind) -> tuple[Any, ...] | None:
     ) == (0, 0)
     if name == "ReLU" or slope or cut:
         return ("relu",)
-    if name == "Identity" or (name in _DROPOUTS and layer.p == 0):
+    if name == "Identity" or (name in DROPOUTS and layer.p == 0):
         return ("identity",)
     return None
 

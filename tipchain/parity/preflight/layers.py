@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from tipchain.parity.findings import Finding
-from tipchain.parity.preflight.kinds import computes_the_same, kind_of, never_alike, runs_as_built
+from tipchain.parity.preflight.kinds import DROPOUTS, computes_the_same, kind_of, never_alike, runs_as_built
 from tipchain.parity.preflight.kinds_sequence import INNER, inner_pairs, orders_comparable
 from tipchain.parity.preflight.own import compare_own
 from tipchain.parity.preflight.spelling import axes_comparable
-from tipchain.parity.preflight.table import UNTOLD, Kind, Pair, Property, same, tidy
+from tipchain.parity.preflight.table import UNTOLD, Kind, Pair, Property, plain, same, tidy
 
 AnyPair = Pair | tuple[str, Any, str, Any]
 
@@ -36,7 +36,7 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
         elif ours is theirs:
             found += _compare(pair, ours)
         elif not computes_the_same(pair, (ours, theirs)):
-            found.append(_other_type(pair, ours, theirs))
+            found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
     return found
 
 
@@ -139,6 +139,23 @@ def _other_type(pair: Pair, ours: Kind, theirs: Kind) -> Finding:
         code="layer-type", kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
         reference=names[0], port=names[1], message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
         fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}`", harmless=not never_alike(ours, theirs),
+    )  # fmt: skip
+
+
+def _other_dropout(pair: Pair, ours: Kind, theirs: Kind) -> Finding | None:
+    """Return the finding where one layer drops something and the other hands on what it is given."""
+    missing = theirs.name == "Identity"
+    if not {ours.name, theirs.name} & DROPOUTS or "Identity" not in (ours.name, theirs.name):
+        return None
+    rate = plain(pair.reference.p if missing else pair.port.p)
+    values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
+    word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
+    return Finding(
+        code="missing-dropout" if missing else "extra-dropout", kind="argument", reference_path=pair.reference_path,
+        port_path=pair.port_path, reference=values[0], port=values[1],
+        message=f"{name_of(pair)} drops {word} p={rate!r}",
+        fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}({rate!r})`" if missing
+        else f"make {place_of(pair)} a `paddle.nn.Identity`",
     )  # fmt: skip
 
 

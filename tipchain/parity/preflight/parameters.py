@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from tipchain.parity.preflight.tensors import (
     port_name,
     port_trained,
 )
-from tipchain.parity.preflight.values import difference
+from tipchain.parity.preflight.values import Difference, difference
 
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all."""
+UNCLEAR = frozenset(("permuted-weight", "values"))
+"""What may be said better of one tensor among several."""
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """What a parameter is that does nothing, by its torch name in the layer."""
 
@@ -173,11 +176,29 @@ def _values(
     )
     if told is None:
         return None
+    if len(theirs.parts) > 1 and told.code in UNCLEAR:
+        told = _of_part(pair, expected, actual, theirs) or told
     harmless = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _finding(
         pair, told.code, ours.name, port_name(theirs), f"{port_name(theirs)} holds {told.text}",
         f"`{port_name(theirs)}`: {told.fix}", harmless=harmless and ours.kind == theirs.kind == "buffer",
     )  # fmt: skip
+
+
+def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: Slot) -> Difference | None:
+    """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
+    ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
+    found = [
+        (part, difference(
+            ours, other, kind=pair.kind, leaf=pair.leaf, dtypes=(theirs.dtype, theirs.dtype), others={}, own=part.names[0]
+        ))
+        for part, ours, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
+    ]  # fmt: skip
+    wrong = [(part, one) for part, one in found if one is not None]
+    if len(wrong) != 1:
+        return None
+    part, one = wrong[0]
+    return replace(one, text=f"{one.text}, in {part.names[0]}")
 
 
 def _like_rows(expected: Any, actual: Any) -> Any:
