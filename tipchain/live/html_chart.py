@@ -9,7 +9,7 @@ from math import ceil, floor, inf, isfinite, log10
 from tipchain.live.html_markup import Markup, element, markup
 
 WIDTH, HEIGHT = 720, 250
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 18, 44
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 36, 44
 TICKS = 6
 LANE = 16
 """Height of the lane below a logarithmic axis, for zeros; and above it, for what is not finite."""
@@ -100,29 +100,36 @@ class Chart:
         y: the ends of its vertical one, powers of ten where ``log``.
         names: of the two axes.
         log: whether the vertical scale is logarithmic.
-        lanes: whether a logarithmic scale has room for zeros and for what is not finite.
+        lanes: whether a logarithmic scale has room for zeros, and for what is not finite.
     """
 
     def __init__(
         self, title: str, x: tuple[float, float], y: tuple[float, float], names: tuple[str, str], *,
-        log: bool = False, lanes: bool = False,
+        log: bool = False, lanes: tuple[bool, bool] = (False, False),
     ) -> None:  # fmt: skip
-        lane = LANE if lanes else 0
+        below, above = (LANE * one for one in lanes)
         self.title, self.names = title, names
         self.x = Scale(*x, LEFT, WIDTH - RIGHT)
-        self.y = Scale(*y, HEIGHT - BOTTOM - lane, TOP + lane, log=log, lane=lane)
+        self.y = Scale(*y, HEIGHT - BOTTOM - below, TOP + above, log=log, lane=LANE)
         self._parts: list[Markup] = []
         self._lanes = lanes
 
-    def line(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
-        """Draw a line; without lanes it is broken where a value is not finite. One point alone is a dot."""
+    def line(self, xs: Sequence[float], ys: Sequence[float], kind: str, *, stairs: bool = False) -> None:
+        """Draw a line; it is broken where a value is not finite, if there is no room for that. One point alone is a dot.
+
+        With ``stairs`` a value holds until the next.
+        """
         steps: list[str] = []
         pen = "M"
         for x, y in zip(xs, ys, strict=True):
-            if not isfinite(y) and not self._lanes:
+            if not isfinite(y) and not self._lanes[1]:
                 pen = "M"
                 continue
-            steps.append(f"{pen}{self.x(x):.1f} {self.y(y):.1f}")
+            steps.append(
+                f"H{self.x(x):.1f}V{self.y(y):.1f}"
+                if stairs and pen == "L"
+                else f"{pen}{self.x(x):.1f} {self.y(y):.1f}"
+            )
             pen = "L"
         if len(steps) == 1:
             self.dots(xs, ys, kind)
@@ -153,7 +160,7 @@ class Chart:
                 width, top = self.x(right) - self.x(left), self.y(height)
                 self._parts.append(
                     element("rect", x=f"{self.x(left) + 0.5:.1f}", width=f"{max(width - 1, 1):.1f}", y=f"{top:.1f}",
-                            height=f"{max(floor_ - top, 1):.1f}", class_=f"bar {kind}")
+                            height=f"{max(floor_ - top, 1):.1f}", class_=f"column {kind}")
                 )  # fmt: skip
 
     def mark(self, x: float, words: str, kind: str) -> None:
@@ -162,26 +169,22 @@ class Chart:
         right = place > (LEFT + WIDTH) / 2
         self._parts += [
             element("path", d=f"M{place:.1f} {TOP}V{HEIGHT - BOTTOM}", class_=f"mark {kind}"),
-            element("text", words, x=f"{place + (-5 if right else 5):.1f}", y=TOP + 10,
+            element("text", words, x=f"{place + (-5 if right else 5):.1f}", y=TOP - 6,
                     text_anchor="end" if right else "start", class_=kind),
         ]  # fmt: skip
 
-    def level(self, y: float, words: str, kind: str = "level") -> None:
-        """Draw a horizontal line with a label above its right end."""
-        place = self.y(y)
-        self._parts += [
-            element("path", d=f"M{LEFT} {place:.1f}H{WIDTH - RIGHT}", class_=kind),
-            element(
-                "text", words, x=WIDTH - RIGHT - 2, y=f"{place - 4:.1f}", text_anchor="end", class_="note"
-            ),
-        ]
+    def level(self, y: float, kind: str) -> None:
+        """Draw a horizontal line."""
+        self._parts.append(
+            element("path", d=f"M{LEFT} {self.y(y):.1f}H{WIDTH - RIGHT}", class_=f"line {kind}")
+        )
 
     def svg(self, tell_x: Callable[[float], str] | None = None) -> Markup:
         """Return the chart; ``tell_x`` gives the text of a horizontal mark."""
         inside = [
             *self._grid(), *self._vertical(tell_x), *self._parts,
-            element("text", self.names[0], x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"),
-            element("text", self.names[1], x=4, y=TOP - 6, class_="name"),
+            element("text", self.names[0], x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="title"),
+            element("text", self.names[1], x=4, y=14, class_="title"),
         ]  # fmt: skip
         picture = element("svg", inside, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=self.title)
         return element(
@@ -190,8 +193,11 @@ class Chart:
 
     def _grid(self) -> list[Markup]:
         marks = [(self.y(value), words) for value, words in self.y.ticks()]
-        if self._lanes:
-            marks += [(self.y(0), "0"), (self.y(inf), "∞")]
+        marks += [
+            (self.y(value), words)
+            for value, words, lane in zip((0, inf), "0∞", self._lanes, strict=True)
+            if lane
+        ]
         return [
             markup(
                 element("path", d=f"M{LEFT} {place:.1f}H{WIDTH - RIGHT}", class_="grid"),
@@ -220,3 +226,9 @@ def figure(words: str | Markup, chart: Markup, keys: Iterable[tuple[str, str]], 
     ]
     caption = element("figcaption", words, element("ul", legend, class_="legend") if legend else None)
     return element("figure", caption, chart, more)
+
+
+def lanes(values: Iterable[float]) -> tuple[bool, bool]:
+    """Return whether there are zeros, and whether there is what is not finite."""
+    given = list(values)
+    return any(not one for one in given), not all(map(isfinite, given))

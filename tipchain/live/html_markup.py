@@ -59,12 +59,8 @@ def prose(text: str) -> Markup:
 
 def path(text: str) -> Markup:
     """Return a layer's path, which may be broken after a dot."""
-    return markup(Markup("<wbr>").join(markup(part) for part in _parts(text)))
-
-
-def _parts(text: str) -> list[str]:
-    parts = text.split(".")
-    return [*(f"{part}." for part in parts[:-1]), parts[-1]]
+    first, *rest = text.split(".")
+    return markup(first, (markup(".", Markup("<wbr>"), part) for part in rest))
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Any) -> Markup:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from math import isfinite
 
 from tipchain.live.histograms import PER_DECADE, Histogram
-from tipchain.live.html_chart import Chart, decades, figure, linear
+from tipchain.live.html_chart import Chart, decades, figure, lanes, linear
 from tipchain.live.html_markup import Markup, element, exactly, many, markup, number, prose, table
 from tipchain.live.html_tree import DIRECTIONS, SLUGS
 from tipchain.parity.locate.verdicts import ORDER, UNIT, LayerVerdict
 
 ROWS = 200
 """Steps that a table of a curve's values has at most; of a longer one every k-th, and the last."""
+CROWD = 300
+"""Layers from which on dots are small."""
 FLAT = 1e-9
 """How close, relative to their size, two curves are that one line shows."""
 
@@ -32,14 +34,15 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
     errors = [*(one.own or 0.0 for one in verdicts), *(one.inherited for one in verdicts)]
     chart = Chart(
         f"own and inherited error, {direction}", (-0.5, len(verdicts) - 0.5), decades([*errors, UNIT]),
-        (f"layers in the order in which {direction} ran", "relative RMS error"), log=True, lanes=True,
+        (f"layers in the order in which {direction} ran", "relative RMS error"), log=True, lanes=lanes(errors),
     )  # fmt: skip
-    chart.level(UNIT, "one rounding to float32")
+    chart.level(UNIT, "unit")
     faults = [place for place, one in enumerate(verdicts) if one.at_fault]
     if faults:
         first = verdicts[faults[0]]
         chart.mark(faults[0], f"{_end(first.port_path)} ({first.port_type})", "fault")
     chart.line(range(len(verdicts)), [one.inherited for one in verdicts], "inherited")
+    small = " small" if len(verdicts) > CROWD else ""
     keys = [("line inherited", "inherited: what the layer was given")]
     for closeness in ORDER:
         own = [
@@ -48,8 +51,9 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
             if one.closeness is closeness and one.own is not None
         ]
         if own:
-            chart.dots([place for place, _ in own], [value for _, value in own], SLUGS[closeness])
+            chart.dots([place for place, _ in own], [value for _, value in own], f"{SLUGS[closeness]}{small}")
             keys.append((f"dot {SLUGS[closeness]}", f"own: {closeness.value}"))
+    keys.append(("line unit", "one rounding to float32"))
     return figure(element("b", direction.capitalize()), chart.svg(_whole), keys)
 
 
@@ -72,6 +76,7 @@ class Pair:
         allowed: the name of how far apart they may be.
         step: what a point is.
         unit: what is plotted.
+        stairs: a value holds until the next.
     """
 
     title: str
@@ -80,12 +85,14 @@ class Pair:
     allowed: str = ""
     step: str = "update"
     unit: str = ""
+    stairs: bool = False
 
 
 PAIRS = (
     Pair(title="Loss in training", reference="train/reference", port="train/port", allowed="train/allowed", unit="loss"),
-    Pair(title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate"),
-    Pair(title="Learning rate of the schedules", reference="reference_lr", port="port_lr", step="step", unit="learning rate"),
+    Pair(title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate", stairs=True),
+    Pair(title="Learning rate of the schedules", reference="reference_lr", port="port_lr", step="step", unit="learning rate",
+         stairs=True),
     Pair(
         title="Size of the optimizers' updates, both given the same gradients", reference="reference_update",
         port="port_update", unit="RMS of the updates",
@@ -126,9 +133,9 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Markup]
             for sign in (-1, 1)
         ]
         chart.band(steps, edges[0], edges[1], "allowed")
-        keys.append(("band allowed", "where the port's may be"))
-    chart.line(steps, ours, "reference")
-    chart.line(steps, theirs, "port")
+        keys.append(("band allowed", "allowed for the port"))
+    chart.line(steps, ours, "reference", stairs=pair.stairs)
+    chart.line(steps, theirs, "port", stairs=pair.stairs)
     values = _values(pair, ours, theirs, allowed)
     if _alike(ours, theirs) and not allowed:
         yield figure(
@@ -145,7 +152,7 @@ def _apart(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: 
     apart = [abs(one - other) for one, other in zip(ours, theirs, strict=True)]
     chart = Chart(
         f"{pair.title}: difference", _ends(len(apart)), decades([*apart, *allowed]),
-        (pair.step, f"difference of the {pair.unit}"), log=True, lanes=True,
+        (pair.step, f"difference of the {pair.unit}"), log=True, lanes=lanes([*apart, *allowed]),
     )  # fmt: skip
     steps = range(len(apart))
     chart.line(steps, allowed, "allowed")
@@ -215,7 +222,7 @@ def _histogram(one: Histogram) -> Markup:
         f"{many(one.size, 'element')}" + (f" (every {one.every}th)" if one.every > 1 else ""),
         f"{one.same:,} equal ({one.same / size:.1%})",
         *([f"{one.odd:,} not finite on one side"] if one.odd else []),
-        f"RMS of the reference's {number(one.scale)}",
+        f"RMS of the reference {number(one.scale)}",
     ]
     words = ", ".join(told)
     if not one.counts:

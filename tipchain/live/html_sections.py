@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 from tipchain.live.html_markup import Markup, element, many, markup, number, path, prose, table
 from tipchain.live.html_tree import SIGNS, SLUGS
@@ -12,6 +13,8 @@ from tipchain.parity.findings import Diagnosis, Finding
 
 ALIKE = 4
 """Findings that differ in nothing but the layer are told together from this number on."""
+UNKNOWN = "unknown"
+"""The code of a diagnosis that knows no cause."""
 PIECES = ("loss", "metric", "data", "optimizer", "scheduler")
 """What a diagnosis may be about beside a layer."""
 
@@ -56,7 +59,7 @@ def _where(report: AlignmentReport) -> Markup | None:
         element(
             "p", element("span", SIGNS[first.closeness], class_=f"sign {SLUGS[first.closeness]}", aria_hidden="true"),
             " ", prose(first.reason),
-            None if first.own is None else f"; own error {number(first.own)}, inherited {number(first.inherited)}",
+            None if first.own is None else ["; ", element("span", f"own error {number(first.own)}", class_="error"), ", ", element("span", f"inherited {number(first.inherited)}", class_="error")],
         ),
     )  # fmt: skip
 
@@ -68,16 +71,20 @@ def _why(report: AlignmentReport) -> Markup | None:
     cause = next(iter(about or report.diagnoses), None)
     if cause is None:
         return None
-    return markup(element("p", element("b", "Cause: "), prose(cause.message)), _fix(cause.fix))
+    return markup(
+        element("p", element("b", "Cause: "), prose(cause.message)),
+        _fix(cause.fix, copied=cause.code != UNKNOWN),
+    )
 
 
-def _fix(text: str) -> Markup:
+def _fix(text: str, *, copied: bool = True) -> Markup:
     """Return what to change; the code in it, else all of it, can be copied."""
     parts = text.split("`")
     code = parts[1] if len(parts) % 2 and len(parts) > 1 else text
     return element(
-        "p", element("b", "Fix: "), element("span", prose(text), class_="do"), " ",
-        element("button", "copy", type="button", data_copy=code, aria_label=f"copy {code}", hidden=True), class_="fix",
+        "p", element("b", "Fix: "), element("span", prose(text)), " ",
+        element("button", "copy", type="button", data_copy=code, aria_label=f"copy {code}", hidden=True) if copied else None,
+        class_="fix",
     )  # fmt: skip
 
 
@@ -102,9 +109,9 @@ def _cause(one: Diagnosis) -> Markup:
     place = one.port_path if one.port_path in PIECES else element("code", path(one.port_path or "the model"))
     head = element("h3", element("code", one.code, class_="slug"), " in ", place)
     return markup(
-        head, element("p", prose(one.message)), _explained(one.explained),
+        head, element("p", prose(one.message)), None if one.code == UNKNOWN else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
-        _fix(one.fix) if one.fix else None,
+        _fix(one.fix, copied=one.code != UNKNOWN) if one.fix else None,
     )  # fmt: skip
 
 
@@ -112,13 +119,13 @@ def _explained(share: float | None) -> Markup:
     if share is None:
         return element("p", "rests on a difference of construction; nothing was run", class_="note")
     shown = min(max(share, 0.0), 1.0)
-    bar = element("span", element("span", style=f"width:{shown:.2%}"), class_="bar", aria_hidden="true")
+    bar = element("span", element("span", style=f"width:{shown:.2%}"), class_="share", aria_hidden="true")
     return element("p", bar, f" explains {_percent(shown)} of the error", class_="explained")
 
 
 def _percent(share: float) -> str:
-    """Return a share that is 100 % only where nothing is left."""
-    return "100 %" if share == 1 else f"{min(share, 0.9999):.2%}".replace("%", " %")
+    """Return a share, as 100 % only where nothing is left."""
+    return "100 %" if share == 1 else "more than 99.99 %" if share > 0.9999 else f"{100 * share:.4g} %"
 
 
 def findings(found: Sequence[Finding]) -> Markup:
@@ -193,10 +200,15 @@ def unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
 def figures(report: AlignmentReport) -> Markup:
     """Return the figures by name."""
     rows = [
-        (name.replace("_", " "), f"{value:g}" if abs(value) >= 1e-3 or not value else number(value))
+        (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
         for name, value in report.numbers.items()
     ]
     return table(("figure", "value"), rows, class_="numeric")
+
+
+def _called(name: str) -> str:
+    words = name.replace("_", " ")
+    return f"{words} of the model, relative RMS difference" if words.startswith("output ") else words
 
 
 def origin(report: AlignmentReport) -> Markup:

@@ -17,7 +17,7 @@ SIGNS = {
     Closeness.DIFFERS: "≠",
 }
 MEANINGS = {
-    Closeness.BITWISE: "bitwise: not a bit differs",
+    Closeness.BITWISE: "bitwise: the reference's own bits in float32",
     Closeness.ROUNDING: "rounding: as close as float32 allows",
     Closeness.LOWER_PRECISION: "lower precision: the same function, computed with fewer bits",
     Closeness.DIFFERS: "differs: another function",
@@ -117,7 +117,7 @@ def _controls() -> Markup:
 def _row(node: Node, depth: int, *, everything: bool) -> Markup:
     """Return the row of a layer with all inside it; layers at fault, and what is around them, are open."""
     below = [one for inner in node.children.values() for one in inner.all()]
-    faults = sum(one.at_fault for one in below)
+    faults = len({one.port_path for one in below if one.at_fault})
     own = [one for one in node.verdicts if one.direction in DIRECTIONS]
     types = list(dict.fromkeys(one.port_type for one in own))
     references = list(dict.fromkeys(one.reference_path or "the model" for one in own))
