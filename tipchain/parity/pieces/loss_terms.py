@@ -129,6 +129,7 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
         size = float((one * one).sum())
         factor = float((one * other).sum()) / size if size else 1.0
         if not size and other.any():
+            yield from _lacking(problem, pairs)
             return
         found.append(one * factor)
         if abs(factor - 1) > CLOSE:
@@ -145,7 +146,6 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
             evidence="the reference's gradient with these weights of outputs is the port's",
             found=Evaluated(value=problem.actual.value, gradients=tuple(found)), gradient_only=True,
         )  # fmt: skip
-    yield from _lacking(problem, pairs)
 
 
 def _lacking(problem: Problem, pairs: list[tuple[Array, Array]]) -> Iterator[Guess]:

@@ -1,0 +1,322 @@
+"""Two losses, held against each other on the reference's outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tipchain.outcome import Outcome
+
+RANDOM = np.random.default_rng(0)
+LOGITS = RANDOM.standard_normal((8, 5)).astype(np.float32)
+OTHER = RANDOM.standard_normal((8, 5)).astype(np.float32)
+LABELS = np.array([0, 1, 2, 3, 4, 0, 1, 2])
+TARGETS = RANDOM.standard_normal((8, 5)).astype(np.float32)
+SHARES = RANDOM.random((8, 5)).astype(np.float32)
+CHANCES = SHARES / SHARES.sum(axis=1, keepdims=True)
+MAPS = RANDOM.standard_normal((2, 5, 4, 4)).astype(np.float32)
+PLACES = RANDOM.integers(0, 5, (2, 4, 4))
+WEIGHTS = [0.5, 1.0, 2.0, 1.0, 3.0]
+
+
+@dataclass(frozen=True)
+class Case:
+    ours: object
+    theirs: object
+    code: str = ""
+    outputs: object = None
+    labels: object = None
+
+
+def our_ce(k, **options):
+    if "weight" in options:
+        options["weight"] = k.torch.tensor(WEIGHTS, dtype=k.torch.float64)
+    return lambda o, y: k.our_loss.cross_entropy(o, y, **options)
+
+
+def their_ce(k, **options):
+    def loss(o, y):
+        given = dict(options)
+        if "weight" in given:
+            given["weight"] = k.paddle.to_tensor(WEIGHTS, dtype=o.dtype)
+        return k.their_loss.cross_entropy(o, y, **given)
+
+    return loss
+
+
+def both(ours, theirs, first, second):
+    """Return losses of two outputs: the first's, and a share of the second's."""
+    return (
+        lambda o, y: ours(o[first], y) + 0.4 * ours(o[second], y),
+        lambda o, y: theirs(o[first], y) + 0.4 * theirs(o[second], y),
+    )
+
+
+CLEAN = {
+    "cross entropy": lambda k: Case(our_ce(k), their_ce(k)),
+    "smoothed, as modules": lambda k: Case(
+        k.torch.nn.CrossEntropyLoss(label_smoothing=0.1), k.paddle.nn.CrossEntropyLoss(label_smoothing=0.1)
+    ),
+    "weighted, as modules that hold float32": lambda k: Case(
+        k.torch.nn.CrossEntropyLoss(weight=k.torch.tensor(WEIGHTS)),
+        k.paddle.nn.CrossEntropyLoss(weight=k.paddle.to_tensor(WEIGHTS)),
+    ),
+    "float32 only": lambda k: Case(
+        lambda o, y: k.our_loss.cross_entropy(o, y, weight=k.torch.tensor(WEIGHTS, dtype=k.torch.float32)),
+        their_ce(k, weight=True),
+    ),
+    "ignored": lambda k: Case(our_ce(k, ignore_index=2), their_ce(k, ignore_index=2)),
+    "large outputs": lambda k: Case(our_ce(k), their_ce(k), outputs=LOGITS * 60),
+    "segmentation": lambda k: Case(our_ce(k), their_ce(k, axis=1), outputs=MAPS, labels=PLACES),
+    "squared": lambda k: Case(k.our_loss.mse_loss, k.their_loss.mse_loss, labels=TARGETS),
+    "absolute": lambda k: Case(k.our_loss.l1_loss, k.their_loss.l1_loss, labels=TARGETS),
+    "smooth": lambda k: Case(
+        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.3),
+        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.3) / 0.3, labels=TARGETS,
+    ),
+    "binary": lambda k: Case(
+        k.our_loss.binary_cross_entropy_with_logits, k.their_loss.binary_cross_entropy_with_logits, labels=SHARES
+    ),
+    "tuple": lambda k: Case(*both(our_ce(k), their_ce(k), 0, 1), outputs=(LOGITS, OTHER)),
+    "mapping": lambda k: Case(
+        *both(our_ce(k), their_ce(k), "out", "aux"), outputs={"out": LOGITS, "aux": OTHER}
+    ),
+    "attributes": lambda k: Case(
+        lambda o, y: our_ce(k)(o.logits, y), lambda o, y: their_ce(k)(o.logits, y), outputs={"logits": LOGITS}
+    ),
+    "without labels": lambda k: Case(lambda o, _: (o**2).mean(), lambda o, _: (o**2).mean(), labels=()),
+}  # fmt: skip
+
+
+def run(pieces, kits, case, **options):
+    made = case(kits)
+    outputs = LOGITS if made.outputs is None else made.outputs
+    labels = LABELS if made.labels is None else made.labels
+    return pieces.loss(
+        made.ours, made.theirs, outputs, None if isinstance(labels, tuple) else labels, **options
+    )
+
+
+def codes(found):
+    return [one.code for one in found.diagnoses]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CLEAN)
+def test_equal_losses_agree(pieces, kits, name):
+    found = run(pieces, kits, CLEAN[name])
+    assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
+    assert found.diagnoses == ()
+    assert found.numbers["gradient_difference"] <= 1e-6
+    assert ("in float32" in found.reason) == (name == "float32 only")
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_losses_of_pairs_agree(pieces, smoothing, reduction):
+    from tipchain.pairs import paddle_losses, torch_losses
+
+    options = {"label_smoothing": smoothing, "reduction": reduction, "weight": WEIGHTS, "ignore_index": 1}
+    losses = torch_losses.build_loss(**options), paddle_losses.build_loss(**options)
+    for outputs, labels in ((LOGITS, LABELS), (LOGITS * 100, LABELS), (MAPS, PLACES)):
+        found = pieces.loss(*losses, outputs, labels)
+        assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
+
+
+def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
+    """Paddle's softmax takes logits more than 64 below the largest for 64 below; the gradient is the same."""
+    found = run(pieces, kits, CLEAN["large outputs"])
+    assert abs(found.numbers["loss_difference"]) > 0.1
+    assert "more than 64 below the largest" in found.reason
+
+
+FAULTS = {
+    "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "softmax-twice"),
+    "no softmax": lambda k: Case(our_ce(k), their_ce(k, use_softmax=False), "missing-softmax", CHANCES),
+    "no log-softmax": lambda k: Case(our_ce(k), k.their_loss.nll_loss, "logits"),
+    "sigmoid twice": lambda k: Case(
+        k.our_loss.binary_cross_entropy_with_logits,
+        lambda o, y: k.their_loss.binary_cross_entropy_with_logits(k.their_loss.sigmoid(o), y), "sigmoid-twice",
+        labels=SHARES,
+    ),
+    "probabilities for logits": lambda k: Case(
+        k.our_loss.binary_cross_entropy, k.their_loss.binary_cross_entropy_with_logits, "logits", CHANCES, SHARES
+    ),
+    "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "reduction"),
+    "mean": lambda k: Case(our_ce(k, reduction="sum"), their_ce(k), "reduction"),
+    "no reduction": lambda k: Case(our_ce(k), their_ce(k, reduction="none"), "reduction"),
+    "batch mean": lambda k: Case(
+        k.our_loss.mse_loss, lambda o, y: ((o - y) ** 2).sum(axis=1).mean(), "reduction", labels=TARGETS
+    ),
+    "mean over all places": lambda k: Case(
+        our_ce(k), lambda o, y: their_ce(k, axis=1, reduction="sum")(o, y) / 2, "reduction", MAPS, PLACES
+    ),
+    "label smoothing": lambda k: Case(our_ce(k), their_ce(k, label_smoothing=0.1), "label-smoothing"),
+    "more smoothing": lambda k: Case(
+        our_ce(k, label_smoothing=0.1), their_ce(k, label_smoothing=0.2), "label-smoothing"
+    ),
+    "class weights": lambda k: Case(our_ce(k), their_ce(k, weight=True), "class-weights"),
+    "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "class-weights"),
+    "weights' divisor": lambda k: Case(
+        our_ce(k, weight=True), lambda o, y: their_ce(k, weight=True, reduction="none")(o, y).mean(), "reduction"
+    ),
+    "ignores a class": lambda k: Case(our_ce(k), their_ce(k, ignore_index=0), "ignore-index"),
+    "does not ignore": lambda k: Case(our_ce(k, ignore_index=0), their_ce(k), "ignore-index"),
+    "does not ignore places": lambda k: Case(
+        our_ce(k, ignore_index=0), their_ce(k, axis=1), "ignore-index", MAPS, PLACES
+    ),
+    "cannot take what is ignored": lambda k: Case(
+        our_ce(k, ignore_index=255), their_ce(k), "ignore-index", labels=np.array([0, 1, 2, 3, 4, 255, 1, 2])
+    ),
+    "ignored ones count": lambda k: Case(
+        our_ce(k, ignore_index=0), lambda o, y: their_ce(k, ignore_index=0, reduction="none")(o, y).mean(), "reduction"
+    ),
+    "no auxiliary loss": lambda k: Case(
+        both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y), "missing-term", (LOGITS, OTHER)
+    ),
+    "auxiliary weight": lambda k: Case(
+        both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.3 * their_ce(k)(o[1], y), "term-weight",
+        (LOGITS, OTHER),
+    ),
+    "auxiliary loss too many": lambda k: Case(
+        lambda o, y: our_ce(k)(o[0], y), both(None, their_ce(k), 0, 1)[1], "extra-term", (LOGITS, OTHER)
+    ),
+    "no penalty": lambda k: Case(lambda o, y: our_ce(k)(o, y) + 0.01 * (o**2).mean(), their_ce(k), "missing-term"),
+    "entropy": lambda k: Case(
+        our_ce(k),
+        lambda o, y: their_ce(k)(o, y)
+        + 0.1 * (k.their_loss.softmax(o) * k.their_loss.log_softmax(o)).sum(axis=1).mean(),
+        "extra-term",
+    ),
+    "constant": lambda k: Case(lambda o, y: our_ce(k)(o, y) + 0.25, their_ce(k), "missing-term"),
+    "log base": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y) / np.log(2), "log-base"),
+    "scale": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y) * 1.7, "loss-scale"),
+    "sign": lambda k: Case(our_ce(k), lambda o, y: -their_ce(k)(o, y), "sign"),
+    "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "temperature"),
+    "no temperature": lambda k: Case(lambda o, y: our_ce(k)(o / 2.0, y), their_ce(k), "temperature"),
+    "squared temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 3.0, y) * 9.0, "temperature"),
+    "label off by one": lambda k: Case(
+        our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "label-shift", labels=np.minimum(LABELS, 3)
+    ),
+    "label off by one, wrapped": lambda k: Case(
+        our_ce(k), lambda o, y: their_ce(k)(o, (y + 1) % 5), "label-shift"
+    ),
+    "labels of other samples": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y[::-1]), "label-order"),
+    "soft labels taken hard": lambda k: Case(
+        our_ce(k), lambda o, y: their_ce(k)(o, y.argmax(axis=1)), "label-form", labels=CHANCES
+    ),
+    "axis": lambda k: Case(
+        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "axis"
+    ),
+    "axis of maps": lambda k: Case(
+        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=2), y), "axis", MAPS,
+        np.minimum(PLACES, 3),
+    ),
+    "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "loss-type", labels=TARGETS),
+    "Huber for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.smooth_l1_loss, "loss-type", labels=TARGETS),
+    "beta": lambda k: Case(
+        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5), k.their_loss.smooth_l1_loss, "beta", labels=TARGETS
+    ),
+    "Huber's scale": lambda k: Case(
+        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5),
+        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.5), "beta", labels=TARGETS,
+    ),
+    "positive weight": lambda k: Case(
+        k.our_loss.binary_cross_entropy_with_logits,
+        lambda o, y: k.their_loss.binary_cross_entropy_with_logits(
+            o, y, pos_weight=k.paddle.to_tensor(2.0, dtype=o.dtype)
+        ),
+        "pos-weight", labels=SHARES,
+    ),
+    "direction of the divergence": lambda k: Case(
+        lambda o, y: k.our_loss.kl_div(o.log_softmax(1), y, reduction="batchmean"),
+        lambda o, y: (k.their_loss.softmax(o) * (k.their_loss.log_softmax(o) - y.log())).sum(axis=1).mean(),
+        "kl-direction", labels=CHANCES,
+    ),
+    "mean of the divergence": lambda k: Case(
+        lambda o, y: k.our_loss.kl_div(o.log_softmax(1), y, reduction="batchmean"),
+        lambda o, y: k.their_loss.kl_div(k.their_loss.log_softmax(o), y, reduction="mean"), "reduction",
+        labels=CHANCES,
+    ),
+    "no gradient": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o.detach(), y), "cut-gradient"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_differs_is_named(pieces, kits, name):
+    case = FAULTS[name](kits)
+    found = run(pieces, kits, FAULTS[name])
+    assert found.outcome is Outcome.FAIL, found.reason
+    assert codes(found) == [case.code], found.diagnoses
+    assert found.diagnoses[0].explained is None or found.diagnoses[0].explained >= 0.99
+    assert found.diagnoses[0].port_path == "loss"
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("sum", "8 times the reference's, the number of samples: a sum in place of a mean"),
+    ("ignored ones count", "a mean over samples in place of labels other than 0"),
+    ("more smoothing", "the port's label smoothing is 0.2, the reference's 0.1"),
+    ("ignores a class", "the port ignores samples of label 0, the reference of none"),
+    ("log base", "logarithms to base 2"),
+    ("temperature", "the port divides the outputs by 4, the reference does not"),
+    ("no temperature", "the reference divides the outputs by 2, the port does not"),
+    ("auxiliary weight", "weighs output 1 0.75 times as much"),
+    ("no penalty", "lacks a term in the squares of the outputs"),
+    ("beta", "the port's beta is 1, the reference's 0.5"),
+    ("weights' divisor", "1.375 times the reference's: one divides by the sum of the weights"),
+])  # fmt: skip
+def test_values_stand_in_the_message(pieces, kits, name, words):
+    found = run(pieces, kits, FAULTS[name])
+    assert words in found.diagnoses[0].message
+    assert f"expected {found.numbers['reference_loss']:.9g}, actual" in found.reason
+
+
+def test_what_nothing_explains_is_unknown(pieces, kits):
+    def focal(o, y):
+        right = kits.their_loss.softmax(o).take_along_axis(y.unsqueeze(1), 1)
+        return -((1 - right) ** 2 * right.log()).mean()
+
+    found = pieces.loss(our_ce(kits), focal, LOGITS, LABELS)
+    assert codes(found) == ["unknown"]
+    assert found.diagnoses[0].explained is None
+
+
+def test_zero_losses_prove_nothing(pieces, kits):
+    found = pieces.loss(
+        lambda o, y: our_ce(kits)(o, y) * 0, lambda o, y: their_ce(kits)(o, y) * 0, LOGITS, LABELS
+    )
+    assert found.outcome is Outcome.ERROR
+    assert "proves nothing" in found.reason
+
+
+def test_a_loss_that_raises_is_an_error(pieces, kits):
+    def broken(_, __):
+        raise KeyError("aux")
+
+    for losses in ((broken, their_ce(kits)), (our_ce(kits), broken)):
+        found = pieces.loss(*losses, LOGITS, LABELS)
+        assert found.outcome is Outcome.ERROR
+        assert "KeyError: 'aux'" in found.reason
+    assert pieces.loss(lambda o, y: 1.0, their_ce(kits), LOGITS, LABELS).outcome is Outcome.ERROR
+
+
+def test_outputs_of_another_structure_and_order_of_axes(pieces, kits):
+    moved = np.ascontiguousarray(MAPS.transpose(0, 2, 3, 1))
+    losses = our_ce(kits), lambda o, y: their_ce(kits)(o["map"], y)
+    found = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved})
+    assert found.outcome is Outcome.PASS, found.reason
+    halved = pieces.loss(
+        losses[0], lambda o, y: losses[1](o, y) / 2, MAPS, PLACES, port_outputs={"map": moved}
+    )
+    assert codes(halved) == ["loss-scale"] or codes(halved) == ["reduction"]
+    other = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved[:1]})
+    assert other.outcome is Outcome.ERROR
+    assert "other shapes" in other.reason
+
+
+def test_a_difference_as_small_as_float32_constants_is_none(pieces, kits):
+    for factor, outcome in ((1 + 5e-8, Outcome.PASS), (1 + 1e-5, Outcome.FAIL)):
+        found = pieces.loss(our_ce(kits), lambda o, y, f=factor: their_ce(kits)(o, y) * f, LOGITS, LABELS)
+        assert found.outcome is outcome
