@@ -17,6 +17,8 @@ from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
 
 MOST_TENSORS = 14
 MOST_ORDERS = 24
+CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})
+"""Functions of which a factor in front is another one than a factor behind."""
 
 
 def by_counted(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -211,6 +213,12 @@ def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     }.items():
         if value == 1:
             continue
+        if op.name in CURVED:
+            yield Hypothesis(
+                code="scale-factor", acts={op.number: on_input(partial(_times, value))}, cost=1.25, confirmed=value in told,
+                message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
+                fix=f"multiply what goes into {called(op)}{where} by {name}: `{op.line}`",
+            )  # fmt: skip
         act = then_first(partial(_times, value))
         yield Hypothesis(
             code="sign" if value == -1 else "scale-factor", acts={op.number: act}, cost=1.25, confirmed=value in told,

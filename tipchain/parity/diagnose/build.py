@@ -22,11 +22,11 @@ SAME = 1e-9
 """Relative difference up to which what a layer was given is the same on both sides."""
 
 
-def build(
+def pieces(
     located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, models: tuple[Any, Any],
     seed: int,
-) -> Piece | None:  # fmt: skip
-    """Return the piece that a verdict is about; None where its calls or its inputs cannot be told.
+) -> Iterator[Piece]:  # fmt: skip
+    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
 
     Args:
         located: what the locator returned.
@@ -36,9 +36,14 @@ def build(
         models: the user's models; their layers are copied.
         seed: of random numbers.
     """
-    pair = _pair(located, verdict)
-    if pair is None:
-        return None
+    for pair in _pairs(located, verdict):
+        yield _build(pair, located, verdict, sides, store, models, seed)
+
+
+def _build(
+    pair: CallPair, located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store,
+    models: tuple[Any, Any], seed: int,
+) -> Piece:  # fmt: skip
     calls = pair.reference, pair.port
     links = tuple(_links(calls[0].inputs, calls[1].inputs, store))
     ours = tuple(store.get(one.stored) for one in calls[0].inputs)
@@ -58,32 +63,28 @@ def build(
     )  # fmt: skip
 
 
-def _pair(located: Located, verdict: LayerVerdict) -> CallPair | None:
-    """Return the calls that the verdict is about, or the smallest ones around them that belong together.
+def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
+    """Yield the calls that the verdict is about, then the ones around them that belong together.
 
     The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
     against what it is paired with, or against the one layer that it is wrapped around.
     """
     known = (*located.matching.pairs, *located.matching.containers)
-    for pair in known:
-        paths = pair.reference.path, pair.port.path
-        if paths == (verdict.reference_path, verdict.port_path) and pair.port.turn == verdict.turn:
-            return pair
     trace = located.port.trace
     call = next(
         (one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None
     )
+    paths = verdict.reference_path, verdict.port_path
     while call is not None:
-        same = next((pair for pair in known if pair.port is call), None)
-        if same is not None:
-            return same
+        same = [pair for pair in known if pair.port is call]
         inside = [
             pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)
         ]
-        if len(inside) == 1:
-            return CallPair(reference=inside[0].reference, port=call)
+        if same:
+            yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
+        elif len(inside) == 1:
+            yield CallPair(reference=inside[0].reference, port=call)
         call = None if call.parent is None else trace.calls[call.parent]
-    return None
 
 
 def _links(

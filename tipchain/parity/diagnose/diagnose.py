@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.diagnose.arguments import by_arguments, by_geometry
+from tipchain.parity.diagnose.arrangements import by_orders
 from tipchain.parity.diagnose.backward import told_by_gradients
-from tipchain.parity.diagnose.build import build
+from tipchain.parity.diagnose.build import pieces
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_function_arguments
-from tipchain.parity.diagnose.hypotheses import EXPLAINED, Hypothesis, Trial, Trials
+from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.precision import lower_precision
 from tipchain.parity.diagnose.program import LAYER, Op, floats_of
@@ -38,7 +39,7 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 Array = npt.NDArray[Any]
-MOST_RUNS, LEAST_RUNS = 800, 60
+MOST_RUNS, LEAST_RUNS = 1200, 60
 """How often a piece is run at most for one diagnosis: less often the larger it is."""
 WORK = 400_000_000
 """Elements that all runs together may make, unless `LEAST_RUNS` need more."""
@@ -66,22 +67,35 @@ def diagnose(
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return [lower_precision(verdict)]
-    piece = build(located, verdict, sides, store, models, seed)
-    if piece is None:
-        return [_unknown(verdict, "its calls could not be found in both models", None)]
-    try:
-        with piece.open():
-            trials = Trials(piece, most)
-            trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, sides[1]), 1)))
-            if piece.backward:
-                direct = told_by_gradients(piece, trials.base)
-                if direct is not None:
-                    return [direct]
-            _try(piece, trials, models)
-            found = [_told(one, trials, verdict) for one in trials.found()[:TOLD]]
-            return found or [_untold(verdict, piece, trials)]
-    except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
-        return [_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)]
+    for piece in pieces(located, verdict, sides, store, models, seed):
+        try:
+            found = _diagnose(piece, verdict, models, most)
+        except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
+            return [_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)]
+        if found is not None:
+            return found
+    return [
+        _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
+    ]
+
+
+def _diagnose(
+    piece: Piece, verdict: LayerVerdict, models: tuple[Any, Any], most: int
+) -> list[Diagnosis] | None:
+    """Return what explains the error of a piece; None if it has none when it is run by itself."""
+    with piece.open():
+        trials = Trials(piece, most)
+        if max(trials.before) <= FLOOR or (trials.before[0] <= FLOOR and piece.consumer is None):
+            return None
+        trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
+        if piece.backward:
+            direct = told_by_gradients(piece, trials.base)
+            if direct is not None:
+                return [direct]
+        _try(piece, trials, models)
+        return [_told(one, trials, verdict) for one in trials.found()[:TOLD]] or [
+            _untold(verdict, piece, trials)
+        ]
 
 
 def made_by(ops: Sequence[Op], side: LiveSide) -> int:
@@ -108,10 +122,11 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     if len(ops) == 1 and layers:
         yield _of_layer(layers[0], piece, piece.reference)
     elif not any(op.name == LAYER and not op.path for op in ops):
-        yield by_own_forward(piece)
         yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
     order = in_order(ops, piece) if ops else []
     yield norms(piece, ops)
+    for op in ops:  # few, and seldom by chance
+        yield by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor))
     for op in ops:
         yield exchanged(op, piece, ops)
     for start in range(0, len(order), 2):
@@ -124,6 +139,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
             yield moves(piece, ops)
             yield at_input(piece)
             yield at_output(piece, trials.base.outputs)
+    yield by_own_forward(piece)
 
 
 def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:

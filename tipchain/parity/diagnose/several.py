@@ -121,7 +121,7 @@ def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
     if base is None or type(layer).forward is base.forward:
         return
     yield Hypothesis(
-        code="extra-step", message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
+        code="extra-step", cost=2.0, message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
         fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}", within=partial(_with_forward, layer, base),
     )  # fmt: skip
 

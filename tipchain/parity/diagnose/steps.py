@@ -22,7 +22,6 @@ from tipchain.parity.diagnose.arrangements import (
     by_counted,
     by_indices,
     by_masks,
-    by_orders,
     by_scales,
 )
 from tipchain.parity.diagnose.asking import first_tensor, is_mask, is_tensor, paddle_of
@@ -55,7 +54,6 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Itera
     first = results[0]
     yield from _left_out(op, piece, first)
     yield from _other_operation(op, piece)
-    yield from by_orders(op, piece, results)
     yield from by_indices(op, piece)
     yield from by_masks(op, piece, first, available)
     yield from _operands(op, piece, available)
