@@ -265,3 +265,14 @@ def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
     assert [(one.kind, one.code) for one in found] == [
         ("argument", "negative-slope"), ("optimizer", "learning-rate"), ("scheduler", "step-size"),
     ]  # fmt: skip
+
+
+def test_a_base_rate_is_told_once(live, pair):
+    torch, paddle = live.torch, live.paddle
+    optimizer = torch.optim.SGD(pair.reference.parameters(), lr=0.1)
+    schedule = paddle.optimizer.lr.StepDecay(0.2, 3)
+    found = live.check(
+        pair.reference, pair.port, optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
+        schedulers=(torch.optim.lr_scheduler.StepLR(optimizer, 3), schedule),
+    )  # fmt: skip
+    assert [(one.kind, one.code) for one in found] == [("scheduler", "base-rate")]

@@ -152,6 +152,17 @@ def test_the_pairs_that_follow_torchs_formulas_differ_in_nothing(live, pair, arg
     assert check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers) == []
 
 
+def test_the_first_rate_of_a_schedule_is_the_schedules(live, pair):
+    ours, theirs = (
+        "SGD(m.parameters(), lr=0.1)",
+        "SGD(paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.5), m.parameters())",
+    )
+    (found,) = findings(live, pair, ours, theirs)
+    assert (found.kind, found.code, found.reference, found.port) == (
+        "scheduler", "first-rate", "lr=0.1", "learning_rate=0.05",
+    )  # fmt: skip
+
+
 def test_optimizers_of_other_copies_are_compared_as_wholes(live, pair):
     import copy
 

@@ -15,7 +15,7 @@ from tipchain.parity.preflight.containers import container_pairs
 from tipchain.parity.preflight.environment import check_environment
 from tipchain.parity.preflight.flags import check_flags
 from tipchain.parity.preflight.layers import check_layers
-from tipchain.parity.preflight.optimizers import check_optimizers
+from tipchain.parity.preflight.optimizers import FIRST_RATE, check_optimizers
 from tipchain.parity.preflight.parameters import compare_tensors
 from tipchain.parity.preflight.schedulers import check_schedulers
 from tipchain.parity.preflight.table import Pair
@@ -86,10 +86,13 @@ def check(
     found = sorted(
         of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last
     )
+    schedules = [] if schedulers is None else check_schedulers(*schedulers)
     if optimizers is not None:
-        found += check_optimizers(*optimizers, reference, port, layers, tensors=tensors)
-    if schedulers is not None:
-        found += check_schedulers(*schedulers)
+        updates = check_optimizers(*optimizers, reference, port, layers, tensors=tensors)
+        found += [
+            one for one in updates if not (one.code == FIRST_RATE and one.kind == "scheduler" and schedules)
+        ]
+    found += schedules
     return list(dict.fromkeys([*found, *check_environment()]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tipchain.parity.findings import Finding
@@ -21,6 +22,8 @@ from tipchain.parity.preflight.optimizer_facts import (
 from tipchain.parity.preflight.table import same
 from tipchain.parity.preflight.tensors import Tensors, port_name, port_trained
 
+FIRST_RATE = "first-rate"
+"""The code of a rate that is not the optimizer's own but its schedule's first."""
 SHOWN = 4
 """How many parameters a message names."""
 ARGUMENTS = {
@@ -63,7 +66,7 @@ def check_optimizers(
     if None not in types and types[0] != types[1]:
         return [_other_type(torch_optimizer, paddle_optimizer, str(types[0]))]
     matched, lone = _match(torch_optimizer, paddle_optimizer, known)
-    found = [*lone, *_rates(matched), *_decays(matched)]
+    found = [*lone, *_rates(matched, paddle_optimizer), *_decays(matched)]
     for code in _codes(types[0], matched):
         found += _settings(code, matched, types[0] or "", paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
@@ -159,15 +162,23 @@ def _of(matched: Matched, names: list[str]) -> str:
     return "" if len(names) == len(matched) else f" for {_list(names)}"
 
 
-def _rates(matched: Matched) -> Iterator[Finding]:
+def _rates(matched: Matched, optimizer: Any) -> Iterator[Finding]:
+    """Yield the rates that differ; one that a schedule gives to every parameter is the schedule's."""
+    scheduled = not isinstance(getattr(optimizer, "_learning_rate", 0.0), int | float)
     for one, other, names in _grouped(matched, lambda treatment: treatment.rate):
         where = _of(matched, names)
         multiplied = "set `ParamAttr(learning_rate=...)` or the group's `learning_rate` so that the rate is"
-        yield _finding(
+        found = _finding(
             "learning-rate", f"lr={one:.9g}", f"learning_rate={other:.9g}",
             f"the port's learning rate{where} is {other:.9g}, torch's {one:.9g}",
             f"pass `learning_rate={one:.9g}` to the optimizer" if not where else f"{multiplied} {one:.9g}{where}",
         )  # fmt: skip
+        if scheduled and not where:
+            found = replace(
+                found, code=FIRST_RATE, kind="scheduler", message=f"the port's schedule begins at {other:.9g}, torch's at {one:.9g}",
+                fix=f"let the schedule begin at {one:.9g}",
+            )  # fmt: skip
+        yield found
 
 
 def _decays(matched: Matched) -> Iterator[Finding]:

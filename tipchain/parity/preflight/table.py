@@ -161,7 +161,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(value, "numpy") and hasattr(value, "shape"):  # a tensor, of either framework
-        return plain(np.asarray(value.detach().numpy()).tolist())
+        return plain(np.asarray(value.detach().cpu().numpy()).tolist())
     return value
 
 
