@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align": ("tipchain.commands.align", "run the alignment stages of a case"),
     "locate": ("tipchain.commands.locate", "find the layer at fault in live models"),
     "diagnose": ("tipchain.commands.diagnose", "find the layer at fault, and why it differs"),
+    "certify": ("tipchain.commands.certify", "plant faults into the port, say which would be caught"),
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
     "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
     "report": ("tipchain.commands.report", "render a finished run again"),

@@ -20,6 +20,12 @@ TIMEOUT_S = 1800.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    add_source_arguments(parser, TIMEOUT_S)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
+
+
+def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> None:
+    """Declare where the models come from, how they are run, and where the JSON goes."""
     mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
     parser.add_argument("case", nargs="?", type=Path, metavar="CASE", help="the case's YAML file, or:")
     parser.add_argument("--reference", metavar="M:C", help="module:callable that returns the torch module")
@@ -47,12 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=float,
-        default=TIMEOUT_S,
+        default=timeout_s,
         metavar="S",
-        help=f"seconds in all (default {TIMEOUT_S:g})",
+        help=f"seconds in all (default {timeout_s:g})",
     )
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON; - is standard output")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -74,7 +79,7 @@ def show(args: argparse.Namespace, *, causes: bool) -> int:
         for line in list_layers(done.document):
             print(line, file=stream)
     if args.json:
-        _write(args.json, done.document)
+        write_document(args.json, done.document)
     return done.exit_code
 
 
@@ -130,7 +135,12 @@ def _number(value: float | str) -> float:
     return float(value)
 
 
-def _write(target: str, document: Mapping[str, Any]) -> None:
+def write_document(target: str, document: Mapping[str, Any]) -> None:
+    """Write a report's JSON to a file, or to standard output for ``-``.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
     import json
 
     from tipchain.runs import atomic_write

@@ -152,9 +152,10 @@ class _Work:
                 self._stage("schedule", self._check_schedulers, self.optimizers, self.schedulers)
             if self.loss is not None and located is not None:
                 self._stage("train", self._train, pairs, self.loss)
-        if located is not None and self.causes:
-            self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
-        self.diagnoses += self._explain_construction()
+        if self.causes:
+            if located is not None:
+                self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
+            self.diagnoses += self._explain_construction()
 
     def report(self) -> AlignmentReport:
         """Return what was found."""

@@ -139,7 +139,7 @@ def _row(node: Node, depth: int, *, everything: bool) -> Markup:
         "details", summary, body, [_row(one, depth + 1, everything=everything) for one in node.children.values()],
         open=not depth or bool(faults) or (everything and bool(node.children)) or (at_fault and not node.children),
         class_="fault" if at_fault else None,
-        data_find=" ".join(dict.fromkeys([node.path, *types, *references])).lower() if own else None,
+        data_find=" ".join(dict.fromkeys([node.path, *types, *references, *(one.reference_type for one in own)])).lower() if own else None,
     )  # fmt: skip
 
 

@@ -48,19 +48,21 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder:
         asked, report = Path(folder) / "request.json", Path(folder) / "report.json"
         asked.write_text(json.dumps({**request, "report": str(report), "html": str(html) if html else ""}))
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", str(asked)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=timeout_s)
-        except BaseException as error:
-            _kill(process)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return Launched(
-                text=f"ERROR: not finished after {timeout_s:g} s", exit_code=ExitCode.FAILED, document=None
-            )
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except BaseException as error:
+                _kill(process)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                return Launched(
+                    text=f"ERROR: not finished after {timeout_s:g} s",
+                    exit_code=ExitCode.FAILED,
+                    document=None,
+                )
         if report.is_file() and process.returncode == 0:
             document = json.loads(report.read_bytes())
             return Launched(text=document["text"], exit_code=document["exit_code"], document=document)

@@ -16,8 +16,8 @@ def main(request: str) -> int:
     """Align what the JSON file ``request`` asks for, and write the report where it says.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
-    ``optimizers`` and ``schedulers``; ``options`` for `tipchain.align`; ``report`` (a JSON file), and ``html``, a file
-    or "". The report's JSON has the text that is printed too.
+    ``optimizers`` and ``schedulers``; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
+    `certify` instead; ``report`` (a JSON file), and ``html``, a file or "". The report's JSON has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
     # torch must be imported before paddle.
@@ -38,6 +38,17 @@ def main(request: str) -> int:
         }
         given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), **pairs)
     given.update(asked.get("options", {}))
+    if asked.get("certify"):
+        from tipchain.live.certify import certify
+
+        found = certify(
+            given.pop("reference"), given.pop("port"), given.pop("inputs"), most=asked["certify"], **given
+        )
+        text, code = str(found), int(found.exit_code)
+        Path(asked["report"]).write_text(
+            json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1)
+        )
+        return ExitCode.PASSED
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), **given)
     document = json.loads(report.to_json())
     document["text"] = str(report)

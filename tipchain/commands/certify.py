@@ -1,0 +1,38 @@
+"""``tipchain certify``: which faults would have been caught, had the port had them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tipchain.commands.locate import add_source_arguments, read_request, write_document
+from tipchain.errors import UsageError
+
+MOST = 24
+TIMEOUT_S = 7200.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_source_arguments(parser, TIMEOUT_S)
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=MOST,
+        metavar="N",
+        help=f"faults that are planted at most (default {MOST})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plant faults into copies of the port, say which were caught, and return the exit code."""
+    from tipchain.live.launch import launch
+
+    if args.most < 1:
+        raise UsageError(f"--most must be at least 1, found {args.most}")
+    request = read_request(args, causes=False)
+    done = launch({**request, "certify": args.most}, timeout_s=args.timeout)
+    print(done.text, file=sys.stderr if args.json == "-" else sys.stdout)
+    if done.document is not None and args.json:
+        write_document(args.json, done.document)
+    return done.exit_code
