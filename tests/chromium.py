@@ -148,16 +148,16 @@ class Page:
         return found["result"].get("value")
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other, as a keyboard does."""
+        """Press keys that have a name, one after the other, as a keyboard does."""
         for key in keys:
-            text = {"Enter": "\r", " ": " "}.get(key, "" if key in KEYS else key)
-            event: Mapping[str, Any] = {
-                "key": key,
-                "windowsVirtualKeyCode": KEYS.get(key, ord(key[0])),
-                "text": text,
-            }
+            text = {"Enter": "\r", " ": " "}.get(key, "")
+            event: Mapping[str, Any] = {"key": key, "windowsVirtualKeyCode": KEYS[key], "text": text}
             self.send("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **event)
             self.send("Input.dispatchKeyEvent", type="keyUp", **{**event, "text": ""})
+
+    def write(self, text: str) -> None:
+        """Write a text where the focus is."""
+        self.send("Input.insertText", text=text)
 
     def complaints(self) -> list[str]:
         """Return what the console has, what was thrown, and what was asked of the network since the page was opened."""

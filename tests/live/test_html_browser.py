@@ -1,0 +1,262 @@
+"""The report's page in headless Chromium: keys, filters, both colour schemes, a narrow window, no scripts, print.
+
+Skipped where no Chromium is installed; nothing here installs one (Debian: ``apt-get install chromium``).
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import chromium
+import pytest
+from alignment_samples import FAULT, NASTY, failing, passing
+
+BROWSER = chromium.find()
+pytestmark = pytest.mark.skipif(
+    BROWSER is None,
+    reason=f"no Chromium is installed ({', '.join(chromium.NAMES)}; or name it in {chromium.VARIABLE})",
+)
+ROW = "document.querySelector('details[data-find^=\"{path} \"]')"
+FOCUSED = 'document.activeElement.closest("details")?.dataset.find?.split(" ")[0] ?? ""'
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[chromium.Page]:
+    made = chromium.Page(str(BROWSER), tmp_path_factory.mktemp("profile"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    made = {"failing": failing(20), "passing": passing(), "nasty": failing(nasty=NASTY)}
+    for name, report in made.items():
+        report.to_html(folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.fixture
+def page(browser, files) -> Iterator[chromium.Page]:
+    """Return the failing report, opened anew; whatever a test does, the page must have nothing to complain of."""
+    browser.size(1200, 900)
+    browser.open(files["failing"], prefers_color_scheme="light")
+    yield browser
+    assert browser.complaints() == []
+    assert len(browser.files()) == 1
+
+
+def shown(page: chromium.Page, path: str) -> bool:
+    return bool(page.run(f"{ROW.format(path=path)}.checkVisibility()"))
+
+
+def rows(page: chromium.Page) -> list[str]:
+    return list(
+        page.run(
+            '[...document.querySelectorAll("details[data-find]")].filter(one => one.checkVisibility())'
+            '.map(one => one.dataset.find.split(" ")[0])'
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["failing", "passing", "nasty"])
+def test_a_page_opens_without_complaint_and_asks_for_nothing(browser, files, name):
+    browser.open(files[name])
+    assert browser.run("document.title").startswith("PASS" if name == "passing" else "FAIL")
+    assert browser.complaints() == []
+    assert browser.files() == [files[name].resolve().as_uri()]
+
+
+def test_what_is_wrong_would_be_noticed(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text('<img src="http://192.0.2.1/x.png"><script>console.log("x"); undefined.x</script>')
+    browser.open(bad)
+    told = " ".join(browser.complaints())
+    assert "consoleAPICalled" in told
+    assert "exceptionThrown" in told
+    assert "asked for http://192.0.2.1/x.png" in told
+
+
+def test_the_page_forbids_scripts_and_addresses_that_are_not_its_own(browser, files, tmp_path):
+    text = files["failing"].read_text()
+    changed = tmp_path / "changed.html"
+    changed.write_text(
+        text.replace("<nav", '<script>window.ran = 1</script><img src="http://192.0.2.1/x.png"><nav', 1)
+    )
+    browser.open(changed)
+    assert browser.run("window.ran") is None
+    assert "Content Security Policy" in " ".join(browser.complaints())
+    browser.open(files["failing"])
+
+
+def test_the_keyboard_alone_opens_and_closes_the_tree(page):
+    assert not shown(page, "head.3.conv")
+    page.run('document.querySelector("#tree summary").focus()')
+    for turn in count():
+        if page.run('document.activeElement.innerText.trim().startsWith("head")'):
+            break
+        assert turn < 100
+        page.press("Tab")
+    page.press("Enter")  # opens head
+    page.press("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", " ")  # head.3
+    assert shown(page, "head.3.conv")
+    page.press("ArrowRight", "ArrowRight")
+    assert page.run(FOCUSED) == "head.3.conv"
+    assert page.run("document.activeElement.closest('details').open")
+    assert "as close as rounding allows" in page.run("document.activeElement.nextElementSibling.innerText")
+    page.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert not shown(page, "head.3.conv")
+    page.press("Home")
+    assert page.run('document.activeElement === document.querySelector("#tree summary")')
+    page.press("ArrowUp")
+    assert page.run('document.activeElement === document.querySelector("#tree summary")')
+
+
+def test_everything_that_can_be_used_can_be_reached_by_tab_and_shows_that_it_is_focused(page):
+    wanted = page.run(
+        '[...document.querySelectorAll("a, button, input, summary")].filter(one => one.checkVisibility()).length'
+    )
+    page.run("document.body.focus()")
+    reached = set()
+    for _ in range(wanted + 20):
+        page.press("Tab")
+        told = page.run(
+            "(() => { const one = document.activeElement, style = getComputedStyle(one);"
+            " window.ids ??= new Map(); if (!ids.has(one)) ids.set(one, ids.size);"
+            " return [ids.get(one), one.localName, style.outlineStyle]; })()"
+        )
+        if told[1] in ("a", "button", "input", "summary"):
+            assert told[2] != "none", told
+            reached.add(told[0])
+    assert len(reached) == wanted
+
+
+def test_only_what_is_at_fault(page):
+    before = rows(page)
+    page.run('document.getElementById("only-fault").focus()')
+    page.press(" ")
+    assert rows(page) == ["", FAULT]
+    assert page.run('document.getElementById("shown").textContent') == "2 of 181 layers"
+    page.press(" ")
+    assert rows(page) == before
+    assert page.run('document.getElementById("shown").textContent') == ""
+
+
+def test_a_filter_by_text(page):
+    before = rows(page)
+    page.run('document.getElementById("filter").focus()')
+    page.write("head.1 BN")
+    found = rows(page)
+    assert found
+    assert {one for one in found if one} == {f"head.{one}.bn" for one in (1, *range(10, 20))}
+    assert shown(page, "head.12.bn")
+    page.run(
+        '{ const one = document.getElementById("filter"); one.value = ""; one.dispatchEvent(new Event("input")); }'
+    )
+    assert rows(page) == before
+
+
+def test_all_rows_open_and_close(page):
+    page.run('document.getElementById("open-all").focus()')
+    page.press("Enter")
+    assert len(rows(page)) == 181
+    page.run('document.getElementById("close-all").focus()')
+    page.press("Enter")
+    assert rows(page) == [""]
+
+
+def test_a_fix_is_copied(page):
+    page.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    page.run('document.querySelector("#verdict button").focus()')
+    page.press("Enter")
+    page.run("new Promise(done => setTimeout(done, 100))")
+    assert page.run('document.querySelector("#verdict button").textContent') == "copied"
+    page.run('document.getElementById("filter").focus()')
+    assert page.run("navigator.clipboard.readText()") == "epsilon=1e-05"
+
+
+def test_a_histogram_is_chosen(page):
+    page.run('document.querySelectorAll("#histograms summary")[1].focus()')
+    page.press("Enter")
+    assert page.run('[...document.querySelectorAll("#histograms details")].map(one => one.open)') == [
+        False,
+        True,
+    ]
+
+
+def test_both_colour_schemes_can_be_read(page, files):
+    seen = {}
+    for scheme in ("light", "dark"):
+        page.open(files["failing"], prefers_color_scheme=scheme)
+        page.run('document.getElementById("open-all").click()')
+        seen[scheme] = page.run(CONTRAST)
+        assert seen[scheme]["worst"] >= 4.5, seen[scheme]
+    assert seen["light"]["paper"] != seen["dark"]["paper"]
+
+
+@pytest.mark.parametrize("name", ["failing", "nasty"])
+def test_a_narrow_window_scrolls_down_only(page, files, name):
+    page.size(400, 800)
+    page.open(files[name])
+    page.run('document.getElementById("open-all").click()')
+    assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.run(
+        'document.querySelector(".plot").scrollWidth > document.querySelector(".plot").clientWidth'
+    )
+
+
+def test_without_scripts_all_that_matters_is_there(page, files):
+    page.open(files["failing"], scripts=False)
+    told = page.run("document.body.innerText")
+    for words in (
+        "First divergence",
+        "Fix: pass epsilon=1e-05",
+        "output 0 differs: relative 0.003",
+        "own: differs",
+    ):
+        assert words in told
+    assert shown(page, FAULT)
+    assert not page.run('document.querySelector(".controls").checkVisibility()')
+    page.run('document.querySelectorAll("#tree summary")[1].focus()')
+    page.press("Enter")
+    assert shown(page, "stem.0.conv") or page.run('document.querySelectorAll("#tree details")[1].open')
+
+
+def test_it_can_be_printed(page):
+    page.send("Emulation.setEmulatedMedia", media="print")
+    assert not page.run('document.querySelector("nav").checkVisibility()')
+    assert not page.run('document.querySelector(".controls").checkVisibility()')
+    assert page.pdf().startswith(b"%PDF")
+    page.send("Emulation.setEmulatedMedia", media="")
+
+
+CONTRAST = """
+(() => {
+  const pen = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => {
+    const parts = color.slice(0, 3).map(one => (one /= 255) <= .04045 ? one / 12.92 : ((one + .055) / 1.055) ** 2.4);
+    return .2126 * parts[0] + .7152 * parts[1] + .0722 * parts[2];
+  };
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const color = rgba(getComputedStyle(one).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+  };
+  let worst = 99, who = "";
+  for (const one of document.querySelectorAll("body *")) {
+    if (!one.checkVisibility() || ![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const style = getComputedStyle(one), inside = one.closest("svg");
+    if (one.closest(".rolled .sign")) continue;  // a number says the same beside it
+    const [high, low] = [light(rgba(inside ? style.fill : style.color)), light(behind(one))].sort((a, b) => b - a);
+    const found = (high + .05) / (low + .05);
+    if (found < worst) { worst = found; who = one.outerHTML.slice(0, 120); }
+  }
+  return {worst, who, paper: getComputedStyle(document.body).backgroundColor};
+})()
+"""
+"""The least contrast of any text that is seen with what is behind it (https://www.w3.org/TR/WCAG21/#contrast-minimum)."""
