@@ -239,3 +239,18 @@ def test_a_layer_that_hands_on_what_the_reference_changes_is_named(live):
     port = paddle.Sequential(paddle.Linear(6, 6), paddle.Identity(), paddle.Linear(6, 3))
     found = live.locate(reference, port, random(5, 6))
     assert (found.first.reference_path, found.first.port_path) == ("1", "1")
+
+
+def test_layers_that_hold_each_others_weights_are_told_by_where_they_run(live):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    reference = torch.Sequential(*[torch.Linear(6, 6) for _ in range(4)])
+    port = paddle.Sequential(paddle.Sequential(*[paddle.Linear(6, 6) for _ in range(4)]))
+    live.equal(reference, port)
+    states = [{name: value.numpy() for name, value in port[0][n].state_dict().items()} for n in (1, 2)]
+    port[0][1].set_state_dict(states[1])
+    port[0][2].set_state_dict(states[0])
+    found = live.locate(reference, port, random(5, 6), equal=False)
+    assert [path for way, path in faults(found) if way == "forward"] == ["0.1", "0.2"]
+    assert [(pair.reference.path, pair.port.path) for pair in found.matching.pairs] == [
+        (str(n), f"0.{n}") for n in range(4)
+    ]

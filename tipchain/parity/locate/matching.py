@@ -80,7 +80,8 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         layers: the layers with parameters that belong together.
         close: tells whether two tensors are the same up to rounding.
     """
-    given = _paired_calls(reference, port, layers)
+    layers = list(layers)
+    given = _uncrossed(_paired_calls(reference, port, layers), layers, close)
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
     taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
@@ -118,6 +119,31 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) ->
         for pair in layers
         for one, other in zip(turns[0][pair.reference], turns[1][pair.port], strict=False)
     ]
+
+
+def _uncrossed(pairs: list[CallPair], layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
+    """Return the pairs, those that only their parameters' values tell put right where their inputs tell otherwise.
+
+    Two layers that hold each other's parameters run where the other one runs in the reference.
+    """
+    told = {pair.reference for pair in layers if pair.evidence == "values"}
+    found = list(pairs)
+    loose = [
+        number for number, pair in enumerate(pairs) if pair.reference.path in told and not pair.port.turn
+    ]
+    for first in loose:
+        for second in loose:
+            one, other = found[first], found[second]
+            if (
+                one.reference.number < other.reference.number
+                and one.port.number > other.port.number
+                and one.port.type == other.port.type
+                and _alike(one.reference.inputs, other.port.inputs, close)
+                and not _alike(one.reference.inputs, one.port.inputs, close)
+            ):
+                found[first] = replace(one, port=other.port)
+                found[second] = replace(other, port=one.port)
+    return found
 
 
 def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, Call]:
