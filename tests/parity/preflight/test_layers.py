@@ -40,6 +40,7 @@ def test_every_property_of_every_kind_is_among_the_samples(live):
     wanted = {(kind.name, one.code) for kind in KINDS for one in kind.properties} - {
         (name, "time-order") for name in ("LSTM", "GRU", "RNN", "MultiheadAttention")
     }  # tested below: it needs shapes
+    wanted.remove(("Embedding", "padding-row"))  # and this needs weights
     assert wanted <= seen
     assert {kind.name for kind in KINDS} <= alike
 
@@ -186,3 +187,17 @@ def test_a_pair_that_comes_twice_is_told_once(live):
 
     pair = "a", live.torch.nn.ReLU(), "b", live.paddle.nn.GELU()
     assert len(check_layers([pair, pair])) == 1
+
+
+def test_a_row_of_padding_that_is_not_zero_is_told(live):
+    """https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/Embedding_en.html: its output is all zero."""
+    from tipchain.parity.preflight import check_layers
+
+    ours, theirs = live.built("t.Embedding(5, 2, padding_idx=1)", "p.Embedding(5, 2, padding_idx=1)")
+    assert check_layers([("a", ours, "b", theirs)]) == []
+    with live.torch.no_grad():
+        ours.weight[1] = 1.0
+    theirs.weight.set_value(ours.weight.detach().numpy())
+    (found,) = check_layers([("a", ours, "b", theirs)])
+    assert (found.code, found.harmless) == ("padding-row", True), "only inputs with that index show it"
+    assert not theirs(live.paddle.to_tensor([1])).numpy().any()

@@ -97,6 +97,12 @@ def _padding_index(layer: Any, _shape: Shape | None) -> Any:
     return index if index is None or index >= 0 else index + rows
 
 
+def _padding_row(layer: Any, shape: Shape | None) -> Any:
+    """Return what torch gives for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
+    index = _padding_index(layer, shape)
+    return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
+
+
 def _largest_norm(layer: Any, _shape: Shape | None) -> Any:
     return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
 
@@ -113,6 +119,8 @@ KINDS = (
     kind(
         "Embedding", "",
         prop("padding-idx", "padding_idx", read=_padding_index),
+        prop("padding-row", "output at padding_idx", read=_padding_row, read_paddle=lambda _layer, _shape: "zeros",
+             lacking="pass `padding_idx=None` and stop the row's gradient", measured=True),
         prop("max-norm", "max_norm", read=_largest_norm),
         prop("norm-type", "norm_type", read=_norm_type),
         prop("scale-grad-by-freq", "scale_grad_by_freq", visible=False),

@@ -72,7 +72,7 @@ def _compare(pair: Pair, kind: Kind) -> Iterator[Finding]:
                 continue
         elif same(values[0], values[1], one.slack):
             continue
-        yield _finding(pair, one, values, harmless=one.visible and not built)
+        yield _finding(pair, one, values, harmless=one.measured or (one.visible and not built))
 
 
 def _read(pair: Pair, one: Property, side: Literal[0, 1]) -> Any:

@@ -60,6 +60,7 @@ class Property:
         slack: absolute difference of numbers that does not count.
         hint: what else there is to do where the arguments look alike.
         lacking: what to do where Paddle has no such argument.
+        measured: whether it matters depends on the inputs, so that it is told and fails nothing by itself.
     """
 
     code: str
@@ -73,6 +74,7 @@ class Property:
     slack: float = 0.0
     hint: str = ""
     lacking: str = ""
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ def prop(
     read: Reader | None = None, read_paddle: Reader | None = None, write: Callable[[Any], Any] | None = None,
     visible: bool = True, sized: bool = False, axis: bool = False, slack: float = 0.0,
     hint: str = "", lacking: str = "",
+    measured: bool = False,
 ) -> Property:  # fmt: skip
     """Return a property that is kept as it is given, under its own name or one with an underscore.
 
@@ -124,6 +127,7 @@ def prop(
         slack: see `Property`.
         hint: see `Property`.
         lacking: see `Property`.
+        measured: see `Property`.
     """
     arguments = torch, paddle or torch
     attributes = tuple(
@@ -134,7 +138,7 @@ def prop(
     return Property(
         code=code, arguments=arguments, attributes=(attributes[0], attributes[1]), readers=(readers[0], readers[1]),
         write=write or (lambda value: value), visible=visible, sized=sized, axis=axis,
-        slack=slack, hint=hint, lacking=lacking,
+        slack=slack, hint=hint, lacking=lacking, measured=measured,
     )  # fmt: skip
 
 
