@@ -512,3 +512,11 @@ def test_schedules_are_left_to_their_own_check(pieces, kits):
     )
     assert found.outcome is Outcome.PASS
     assert "the schedules are compared by themselves" in found.reason
+
+
+def test_a_large_model_takes_fewer_updates(pieces, kits, monkeypatch):
+    monkeypatch.setattr("tipchain.parity.pieces.optimizers.LARGE", 10)
+    found = run(pieces, kits, *SGD)
+    assert found.outcome is Outcome.PASS
+    assert found.numbers["updates"] == 5
+    assert run(pieces, kits, *SGD, iterations=7).numbers["updates"] == 7

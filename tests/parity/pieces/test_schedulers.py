@@ -238,3 +238,17 @@ def test_schedules_that_cannot_be_compared(pieces, kits):
     )
     assert found.outcome is Outcome.ERROR
     assert "proves nothing" in found.reason
+
+
+def test_what_becomes_of_a_schedule_after_its_end_is_no_difference(pieces, kits):
+    """A lambda says nothing about its length; the port's schedule does."""
+    found = run(
+        pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"]
+    )
+    assert found.outcome is Outcome.PASS, found.reason
+    assert found.numbers["steps"] == 101
+    longer = run(
+        pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"],
+        iterations=150,
+    )  # fmt: skip
+    assert longer.outcome is Outcome.FAIL

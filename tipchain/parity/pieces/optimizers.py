@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tipchain.errors import TipchainError
 from tipchain.outcome import Outcome
+from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.builders import Builder
 from tipchain.parity.pieces.check import PieceCheck, failed_to_run
@@ -34,6 +35,9 @@ SINGLE_APART = 2e-3
 """The same where one side does not run in float64."""
 SINGLE_ROUNDING = 2.0**-20
 """The same in float32."""
+LARGE = 4_000_000
+"""Parameters in all beyond which fewer updates are compared, for each takes a second."""
+FEW = 5
 KEPT = 512
 """Elements of a parameter whose course is kept for finding causes."""
 
@@ -73,7 +77,7 @@ def check_optimizers(
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
         builders: torch's and Paddle's optimizer.
-        iterations: updates at least; never fewer than eight.
+        iterations: updates at least; never fewer than eight, or five of a model with more than four million parameters.
         names: Paddle's name by torch's where names and structure cannot tell.
         seed: of the gradients.
         schedulers: the builders of schedules, where Paddle's optimizer is given one.
@@ -86,7 +90,8 @@ def check_optimizers(
 
     def attempt(*, double: bool) -> PieceCheck:
         opened = open_both(sides, (reference, port), builders, schedulers, names, double=double)
-        watched, norms = _run(opened, max(iterations, len(SIZES)), seed, gradients or {}, double=double)
+        least = len(SIZES) if sum(one.numel() for one in reference.parameters()) <= LARGE else FEW
+        watched, norms = _run(opened, max(iterations, least), seed, gradients or {}, double=double)
         return _judge(opened, watched, norms, double=double)
 
     try:
@@ -160,13 +165,13 @@ def _compare(
         updates.append(value - before[number][name])
         before[number][name] = value
         kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
-    rms = [float(np.sqrt(np.mean(one**2))) for one in (*updates, updates[1] - updates[0])]
+    sizes = [rms(one) for one in (*updates, updates[1] - updates[0])]
     noise = (ROUNDING if double else SINGLE_ROUNDING) * max(
         float(np.max(np.abs(one[name]), initial=0.0)) for one in before
     )
-    kept.moved = kept.moved or max(rms[:2]) > noise
-    finite = all(np.isfinite(one) for one in rms)
-    apart = rms[2] / max(rms[0], rms[1]) if finite and rms[2] > noise else 0.0 if finite else np.inf
+    kept.moved = kept.moved or max(sizes[:2]) > noise
+    finite = all(np.isfinite(one) for one in sizes)
+    apart = sizes[2] / max(sizes[:2]) if finite and sizes[2] > noise else 0.0 if finite else np.inf
     if apart > _limit(double=double) and kept.step < 0:
         kept.step = step
     kept.worst = max(kept.worst, float(apart))

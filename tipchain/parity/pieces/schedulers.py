@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +136,7 @@ def _length(schedule: Any) -> tuple[int, bool]:
         known = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and one > 0]
         if known:
             return max(known) * times + (1 if repeats else 0), repeats
-    return 0, True
+    return 0, False
 
 
 def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
@@ -143,7 +144,8 @@ def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
     advance = _advance(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
     momentum, stopped = [_momentum(trained)], ""
-    trained.step()  # torch warns of schedules that step before their optimizer
+    with suppress(TypeError):  # an optimizer that asks for a closure
+        trained.step()  # torch warns of schedules that step before their optimizer
     for step in range(1, count):
         try:
             advance(step)
