@@ -70,7 +70,7 @@ def show(args: argparse.Namespace, *, causes: bool) -> int:
     from tipchain.live.launch import launch
 
     request = read_request(args, causes=causes)
-    done = launch(request, timeout_s=args.timeout, html=args.html and args.html.resolve())
+    done = launch(request, timeout_s=args.timeout)
     stream = sys.stderr if args.json == "-" else sys.stdout
     print(done.text, file=stream)
     if done.document is None:
@@ -80,7 +80,20 @@ def show(args: argparse.Namespace, *, causes: bool) -> int:
             print(line, file=stream)
     if args.json:
         write_document(args.json, done.document)
+    if args.html:
+        _write_page(args.html, done.document)
     return done.exit_code
+
+
+def _write_page(target: Path, document: Mapping[str, Any]) -> None:
+    import json
+
+    from tipchain.live.report import AlignmentReport
+
+    try:
+        AlignmentReport.from_json(json.dumps(document)).to_html(target)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:

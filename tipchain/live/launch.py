@@ -35,9 +35,7 @@ class Launched:
     document: Mapping[str, Any] | None
 
 
-def launch(
-    request: Mapping[str, Any], *, timeout_s: float | None = None, html: Path | None = None
-) -> Launched:
+def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Launched:
     """Align what ``request`` asks for (see `tipchain.live.worker`) in a process of its own.
 
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
@@ -47,7 +45,7 @@ def launch(
     """
     with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder:
         asked, report = Path(folder) / "request.json", Path(folder) / "report.json"
-        asked.write_text(json.dumps({**request, "report": str(report), "html": str(html) if html else ""}))
+        asked.write_text(json.dumps({**request, "report": str(report)}))
         with subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", str(asked)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,

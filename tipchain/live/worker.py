@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ def main(request: str) -> int:
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers`` and ``schedulers``; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
-    `certify` instead; ``report`` (a JSON file), and ``html``, a file or "". The report's JSON has the text that is printed too.
+    `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
     # torch must be imported before paddle.
     import torch  # noqa: F401
 
     from tipchain.live.align import align
+    from tipchain.live.command import command_line
     from tipchain.live.sources import open_callables, open_case
 
     if asked.get("case"):
@@ -50,12 +52,10 @@ def main(request: str) -> int:
         )
         return ExitCode.PASSED
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), **given)
-    document = json.loads(report.to_json())
+    document = json.loads(replace(report, command=command_line(asked)).to_json())
     document["text"] = str(report)
     document["exit_code"] = int(report.exit_code)
     Path(asked["report"]).write_text(json.dumps(document, indent=1))
-    if asked.get("html"):
-        report.to_html(asked["html"])
     return ExitCode.PASSED
 
 

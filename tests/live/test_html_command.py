@@ -1,0 +1,71 @@
+"""The page that `tipchain locate` and `diagnose` write, and the command that it names."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from alignment_samples import failing
+
+from tipchain.cli import main
+from tipchain.live.command import command_line
+from tipchain.live.launch import Launched
+
+PAIR = ["--reference", "net:make it", "--port", "net:port", "--inputs", "x.npz"]
+
+
+@pytest.fixture
+def asked(monkeypatch) -> SimpleNamespace:
+    """Let no process run: what would be asked of it is kept, and a report comes back."""
+    kept = SimpleNamespace(request={})
+
+    def launch(request, **_):
+        kept.request = request
+        return Launched(
+            text="FAIL: x", exit_code=1, document={**json.loads(failing().to_json()), "text": "FAIL: x"}
+        )
+
+    monkeypatch.setattr("tipchain.live.launch.launch", launch)
+    return kept
+
+
+def test_the_report_is_written_as_a_page(asked, tmp_path, capsys):
+    assert main(["diagnose", *PAIR, "--html", str(tmp_path / "new" / "why.html")]) == 1
+    assert "First divergence" in (tmp_path / "new" / "why.html").read_text(encoding="utf-8")
+    assert "FAIL: x" in capsys.readouterr().out
+
+
+def test_a_page_that_cannot_be_written_loses_nothing_that_was_found(asked, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["diagnose", *PAIR, "--html", str(tmp_path / "file" / "why.html")]) == 1
+    told = capsys.readouterr()
+    assert "FAIL: x" in told.out
+    assert "why.html: cannot be written: " in told.err
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["diagnose", *PAIR],
+        ["locate", *PAIR, "--loss", "torch.nn:MSELoss", "paddle.nn:MSELoss", "--training", "--iterations", "3", "--seed", "7"],
+    ],
+)  # fmt: skip
+def test_the_command_that_is_told_asks_for_the_same(asked, given, capsys):
+    import shlex
+
+    main(given)
+    first = asked.request
+    told = shlex.split(command_line(first))
+    assert told[:2] == ["tipchain", given[0]]
+    main(told[1:])
+    assert asked.request == first
+    capsys.readouterr()
+
+
+def test_the_command_of_a_case_names_its_mode():
+    asked = {
+        "case": "configs/a.yaml",
+        "mode": "whole_infer",
+        "reseed": 2,
+        "options": {"training": False, "causes": True},
+    }
+    assert command_line(asked) == "tipchain diagnose configs/a.yaml --mode whole_infer --seed 2"

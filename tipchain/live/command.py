@@ -1,0 +1,35 @@
+"""The command line that asks for what a process of live models was asked for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def command_line(asked: Mapping[str, Any]) -> str:
+    """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
+    options = asked.get("options", {})
+    name = "diagnose" if options.get("causes", True) else "locate"
+    return shlex.join(["tipchain", name, *_arguments(asked), *_options(asked, options)])
+
+
+def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
+    if asked.get("case"):
+        yield from (asked["case"], "--mode", asked["mode"])
+        return
+    for name in ("reference", "port", "inputs"):
+        yield from (f"--{name}", asked[name])
+    for name in ("loss", "optimizers", "schedulers"):
+        if asked.get(name):
+            yield from (f"--{name}", *asked[name])
+
+
+def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    if options.get("training"):
+        yield "--training"
+    if "iterations" in options:
+        yield from ("--iterations", str(options["iterations"]))
+    seed = asked.get("reseed", 0) if asked.get("case") else options.get("seed", 0)
+    if seed:
+        yield from ("--seed", str(seed))
