@@ -211,6 +211,7 @@ CLEAN: Mapping[str, Callable[[], Pair]] = {
     "weight-normalized": partial(_variant, "Normalized", _normal(3, 4, 20)),
     "recurrent-cells": partial(_variant, "Cells", _normal(3, 5, 6)),
     "gates-by-hand": partial(_variant, "Gated", _normal(4, 10)),
+    "norms-that-activate": partial(_variant, "Activated", _normal(2, 3, 12, 12)),
     "tied-weights": partial(_variant, "Tied", _words),
     "unused-layers": partial(_variant, "Unused", _normal(3, 8)),
     "order-of-calls": partial(_variant, "Reordered", _normal(3, 8)),

@@ -27,7 +27,7 @@ FAST_FAULTS = (
 )  # fmt: skip
 FAST_CLEAN = (
     "plain-train", "mobile-eval", "dropout-train", "bilstm-eval", "siamese-eval", "float32-inside", "tiny-inputs",
-    "separate-for-fused", "linear-for-1x1", "bias-before-norm-train", "dead-relu", "learns-by-steps",
+    "separate-for-fused", "linear-for-1x1", "bias-before-norm-train", "dead-relu", "norms-that-activate", "learns-by-steps",
 )  # fmt: skip
 SHARES = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
 

@@ -357,3 +357,13 @@ class Dead(nn.Layer):
     def forward(self, x):
         x = F.relu(self.fc(x))
         return self.out(x + F.relu(self.dead(x) - 1000))
+
+
+class Activated(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1, self.b1 = nn.Conv2D(3, 6, 3), nn.BatchNorm(6, act="relu")
+        self.c2, self.b2, self.fc = nn.Conv2D(6, 6, 3), nn.BatchNorm(6, act="relu"), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.fc(self.b2(self.c2(self.b1(self.c1(x)))).mean([2, 3]))

@@ -396,3 +396,16 @@ class Dead(nn.Module):
     def forward(self, x):
         x = F.relu(self.fc(x))
         return self.out(x + F.relu(self.dead(x) - 1000))
+
+
+class Activated(nn.Module):
+    """Norms and activations; the port's norms activate by themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c1, self.b1, self.relu = nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU()
+        self.c2, self.b2, self.fc = nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.relu(self.b1(self.c1(x)))
+        return self.fc(F.relu(self.b2(self.c2(x))).mean((2, 3)))
