@@ -37,7 +37,8 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     cleared = {index for index, good in enumerate(known) if good}
     cleared = cleared.union(*(rests[index] for index in cleared))
     doubtful = next((index for index in range(len(ops)) if index not in cleared), len(ops) - 1)
-    return sorted(ops, key=lambda op: (abs(_index(ops, op) - doubtful + 0.25), _index(ops, op)))
+    last = piece.consumer_call if piece.consumer_call >= 0 else len(ops)
+    return sorted(ops, key=lambda op: (op.number >= last, abs(_index(ops, op) - doubtful + 0.25), op.number))
 
 
 def _index(ops: Sequence[Op], op: Op) -> int:

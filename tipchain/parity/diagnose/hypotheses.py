@@ -96,8 +96,23 @@ class Trials:
             if self.left <= 0:
                 return
             outcome = self._outcome(one)
-            if outcome is not None:
-                self._judge(one, self.piece.error(outcome))
+            if outcome is None:
+                continue
+            after = self.piece.error(outcome)
+            if outcome.outputs:
+                self._judge(one, after)
+            else:  # given up
+                share = explained(self.before[1], after[1])
+                self.trials.append(
+                    Trial(
+                        hypothesis=one,
+                        explained=min(share, 0.98),
+                        whole=False,
+                        end=False,
+                        left=after[1],
+                        number=len(self.trials),
+                    )
+                )
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""

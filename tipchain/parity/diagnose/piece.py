@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.errors import WeightsError
-from tipchain.parity.diagnose.program import Act, Op, Recorder, Tap, numpy_of
+from tipchain.parity.diagnose.program import LAYER, Act, HopelessError, Op, Recorder, Tap, numpy_of
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.differences import Sketch, arrange, distance, relative, rms
 from tipchain.parity.locate.runs import as_float
@@ -25,6 +25,8 @@ from tipchain.parity.locate.trace import Call
 Array = npt.NDArray[Any]
 INPUT, OUTPUT = -1, -2
 """Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
+MENDED = 0.01
+"""Fraction of the error at the consumer that a cause may leave."""
 Edit = Callable[[list[Any]], list[Any]]
 
 
@@ -122,6 +124,8 @@ class Piece:
     _masks: Masks | None = None
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Any, ...] = ()
+    _stop: int = -1
+    _unmended: float = inf
     _statistics: tuple[tuple[Any, Array], ...] = ()
 
     @property
@@ -184,19 +188,42 @@ class Piece:
         known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
         recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
         self._tap.recorder = recorder
+        if acts and len(acts) == 1 and not edits and not within and min(acts) < self._stop:
+            recorder.stop, recorder.hopeless = self._stop, self._hopeless
         try:
             result = self.port(*args, **kwargs)
+        except HopelessError:
+            return Outcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
         finally:
             self._tap.recorder = None
             self._restore()
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
+        self._stop = self._consumer_call(recorder) if keep else self._stop
         outputs = take_out(result, side.is_tensor)[1]
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
         return Outcome(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
             gradients=self._gradients(outputs, leaves) if self.backward else {}, ops=tuple(recorder.ops),
         )  # fmt: skip
+
+    @property
+    def consumer_call(self) -> int:
+        """The number of the call that is given something else than the reference's; -1 if there is none."""
+        return self._stop
+
+    def _consumer_call(self, recorder: Recorder) -> int:
+        if self.consumer is None:
+            return -1
+        found = [op.number for op in recorder.ops if op.name == LAYER and op.path == self.consumer.path]
+        return found[self.consumer.turn] if len(found) > self.consumer.turn else -1
+
+    def _hopeless(self, tensors: Sequence[Any]) -> bool:
+        """Tell whether the consumer still is given something else; whatever makes the port right must mend that."""
+        wanted = self.truth.consumed
+        if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
+            return False
+        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > MENDED * self._unmended
 
     def _unrepeatable(self, recorder: Recorder) -> bool:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
@@ -218,7 +245,10 @@ class Piece:
         if len(ours) > len(theirs) or not ours:
             end = inf
         wanted = self.truth.consumed
-        return end, inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+        apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+        if outcome.ops:
+            self._unmended = apart
+        return end, apart
 
     def _consumed(self, recorder: Recorder) -> Array | None:
         if self.consumer is None:

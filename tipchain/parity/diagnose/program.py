@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,6 +192,8 @@ class Recorder:
         ops: what was remembered.
         count: how many calls there were.
         depth: how deep inside of a call the run is.
+        stop: the number of a layer's call in front of which the run may end.
+        hopeless: tells from what that layer is given whether it does.
         writes: whether a function wrote to its argument.
         entered: the tensors that layers were given, by path.
     """
@@ -204,17 +206,27 @@ class Recorder:
     count: int = 0
     depth: int = 0
     writes: bool = False
+    stop: int = -1
+    hopeless: Callable[[Sequence[Any]], bool] = bool
     entered: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+
+    def _has_tensor(self, values: Iterable[Any]) -> bool:
+        """Tell whether there is a tensor among some values, or in a list or tuple of them."""
+        return any(
+            self._has_tensor(one) if isinstance(one, list | tuple) else self.is_tensor(one) for one in values
+        )
 
     def call(
         self, name: str, original: Original, args: tuple[Any, ...], kwargs: dict[str, Any], layer: Any = None, path: str = ""
     ) -> Any:  # fmt: skip
         """Run one call, or what stands in its place; calls inside it are not seen."""
-        tensors = take_out((args, kwargs), self.is_tensor)[1]
-        if not tensors:
+        if not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
             return original(*args, **kwargs)
         if layer is not None:
+            tensors = take_out((args, kwargs), self.is_tensor)[1]
             self.entered.setdefault(path, []).append(tensors)
+            if self.count == self.stop and self.hopeless(tensors):
+                raise HopelessError
         number, self.count = self.count, self.count + 1
         if number < len(self.known):
             return self.known[number]
@@ -231,6 +243,10 @@ class Recorder:
                    layer=layer, path=path)
             )  # fmt: skip
         return result
+
+
+class HopelessError(Exception):
+    """A run ended early: what was changed did not help."""
 
 
 class Tap:
