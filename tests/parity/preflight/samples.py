@@ -256,7 +256,6 @@ CHANGED = (
     ("t.BatchNorm2d(4, track_running_stats=False)", "p.BatchNorm2D(4)", "statistics", "False", ""),
     ("t.BatchNorm2d(4)", "p.BatchNorm2D(4, use_global_stats=True)", "statistics", "True", "True"),
     ("t.BatchNorm2d(4, momentum=None)", "p.BatchNorm2D(4)", "momentum", "cumulative", "0.9"),
-    ("t.BatchNorm2d(4)", "p.BatchNorm(4, act='relu')", "activation", "None", "relu"),
     ("t.InstanceNorm2d(4)", "p.InstanceNorm2D(4)", "affine", "False", "None"),
     ("t.LayerNorm(4, eps=1e-6)", "p.LayerNorm(4)", "epsilon", "1e-06", "1e-05"),
     ("t.LayerNorm((2, 4))", "p.LayerNorm([4])", "normalized-shape", "(2, 4)", "[4]"),

@@ -65,7 +65,7 @@ def _batch_norm() -> Kind:
         prop("statistics", "track_running_stats", "use_global_stats", read=_torch_statistics,
              read_paddle=_paddle_statistics, write=_write_statistics),
         prop("activation", "act", read=lambda _layer, _shape: None,
-             read_paddle=lambda layer, _: getattr(layer, "_act", None)),
+             read_paddle=lambda layer, _: getattr(layer, "_act", None), measured=True),
         *affine_properties(),
         torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
     )  # fmt: skip
