@@ -22,7 +22,11 @@ def pair(**port):
     """Return a small convolutional net and its port; ``port`` are arguments of the port's BatchNorm."""
     generator = torch.Generator().manual_seed(0)
     reference = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 10)
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(288, 10),
     )
     with torch.no_grad():
         for name, tensor in reference.state_dict().items():
@@ -48,7 +52,10 @@ def momentum(parameters, decay=1e-4):
 
 TRAINING = {
     "loss": LOSS,
-    "optimizers": (lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4), momentum),
+    "optimizers": (
+        lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4),
+        momentum,
+    ),
     "schedulers": (
         lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
         lambda: paddle.optimizer.lr.StepDecay(0.1, 2, 0.5),
@@ -118,7 +125,7 @@ def test_another_weight_decay_is_not_blamed_on_the_layers():
     assert [one.code for one in report.diagnoses].count("weight-decay") == 1
 
 
-def test_a_schedule_that_is_shifted_fails_its_stage():
+def test_a_schedule_of_another_period_fails_its_stage():
     schedulers = TRAINING["schedulers"][0], lambda: paddle.optimizer.lr.StepDecay(0.1, 3, 0.5)
     report = tipchain.align(*pair(), inputs(), **{**TRAINING, "schedulers": schedulers})
     assert report.stages["schedule"] is Outcome.FAIL

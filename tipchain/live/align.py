@@ -266,6 +266,8 @@ class _Work:
         self.numbers.update(check.numbers)
         self.curves.update(check.curves)
         self.diagnoses += check.diagnoses
+        if check.left_out:
+            self.unmatched["parameters"] = list(check.left_out)
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
@@ -306,15 +308,18 @@ class _Work:
         return found
 
     def _explain_construction(self) -> list[Diagnosis]:
-        """Return causes for differences of construction that no number has shown yet."""
-        told = {one.port_path for one in self.diagnoses}
-        pieces = {"optimizer": "optimizer", "scheduler": "schedule"}
-        return [
-            of_finding(one)
-            for one in self._grave()
-            if one.port_path not in told
-            and not (self.stages.get(pieces.get(one.kind, "")) is Outcome.FAIL and self.diagnoses)
-        ]
+        """Return causes for differences of construction that no number has shown yet.
+
+        Where a piece differs by a cause unknown, what is known of its construction takes that one's place.
+        """
+        kinds = {"optimizer": "optimizer", "scheduler": "scheduler"}
+        known = {one.port_path for one in self.diagnoses if one.code != UNKNOWN}
+        found = [
+            of_finding(one) for one in self._grave() if kinds.get(one.kind, one.port_path) not in known
+        ]  # fmt: skip
+        pieces = {kinds[one.kind] for one in self._grave() if one.kind in kinds}
+        self.diagnoses = [one for one in self.diagnoses if one.code != UNKNOWN or one.port_path not in pieces]
+        return found
 
     def _grave(self, path: str | None = None) -> list[Finding]:
         return [one for one in self.findings if not one.harmless and path in (None, one.port_path)]
@@ -372,8 +377,9 @@ class _Work:
 
 def of_finding(finding: Finding) -> Diagnosis:
     """Return a difference of construction as a cause."""
+    piece = finding.kind if finding.kind in ("optimizer", "scheduler") else ""
     return Diagnosis(
-        code=finding.code, port_path=finding.port_path, message=finding.message,
+        code=finding.code, port_path=finding.port_path or piece, message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}", explained=None, fix=finding.fix,
     )  # fmt: skip
 
