@@ -276,6 +276,7 @@ def test_scales():
         "1.8",
         "2.0",
     ]
+    assert [words for _, words in Scale(0.2, 3, 0, 1, whole=True).ticks()] == ["1", "2", "3"]
     assert decades([0.0, inf, nan]) == (-8, 0)
     assert decades([3e-7, 2e-3]) == (-7, -2)
     low, high = linear([5.0, nan, 5.0])

@@ -26,6 +26,7 @@ class Scale:
         end: another.
         log: whether the scale is logarithmic.
         lane: how far beyond the ends zeros and what is not finite stand, on a logarithmic scale.
+        whole: only whole numbers have a mark.
     """
 
     low: float
@@ -34,6 +35,7 @@ class Scale:
     end: float
     log: bool = False
     lane: float = 0
+    whole: bool = False
 
     def __call__(self, value: float) -> float:
         """Return the place of a value."""
@@ -53,7 +55,7 @@ class Scale:
             return [
                 (10.0**power, f"1e{power}") for power in range(ceil(self.low), floor(self.high) + 1, step)
             ]
-        apart = nice_step((self.high - self.low) / TICKS)
+        apart = max(nice_step((self.high - self.low) / TICKS), 1.0 if self.whole else 0.0)
         places = range(ceil(self.low / apart - 1e-9), floor(self.high / apart + 1e-9) + 1)
         return [(place * apart, _short(place * apart, apart)) for place in places]
 
@@ -96,21 +98,22 @@ class Chart:
 
     Args:
         title: what the chart is called where it is not seen.
-        x: the ends of its horizontal scale, linear.
+        x: the ends of its horizontal scale, on which whole numbers have marks.
         y: the ends of its vertical one, powers of ten where ``log``.
         names: of the two axes.
         log: whether the vertical scale is logarithmic.
         lanes: whether a logarithmic scale has room for zeros, and for what is not finite.
+        counts: the vertical scale has whole numbers only.
     """
 
     def __init__(
         self, title: str, x: tuple[float, float], y: tuple[float, float], names: tuple[str, str], *,
-        log: bool = False, lanes: tuple[bool, bool] = (False, False),
+        log: bool = False, lanes: tuple[bool, bool] = (False, False), counts: bool = False,
     ) -> None:  # fmt: skip
         below, above = (LANE * one for one in lanes)
         self.title, self.names = title, names
-        self.x = Scale(*x, LEFT, WIDTH - RIGHT)
-        self.y = Scale(*y, HEIGHT - BOTTOM - below, TOP + above, log=log, lane=LANE)
+        self.x = Scale(*x, LEFT, WIDTH - RIGHT, whole=True)
+        self.y = Scale(*y, HEIGHT - BOTTOM - below, TOP + above, log=log, lane=LANE, whole=counts)
         self._parts: list[Markup] = []
         self._lanes = lanes
 

@@ -54,15 +54,11 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
             chart.dots([place for place, _ in own], [value for _, value in own], f"{SLUGS[closeness]}{small}")
             keys.append((f"dot {SLUGS[closeness]}", f"own: {closeness.value}"))
     keys.append(("line unit", "one rounding to float32"))
-    return figure(element("b", direction.capitalize()), chart.svg(_whole), keys)
+    return figure(element("b", direction.capitalize()), chart.svg(), keys)
 
 
 def _end(path: str) -> str:
     return path if len(path) <= 40 else f"…{path[-39:]}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:g}" if value == int(value) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +134,9 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Markup]
     chart.line(steps, theirs, "port", stairs=pair.stairs)
     values = _values(pair, ours, theirs, allowed)
     if _alike(ours, theirs) and not allowed:
-        yield figure(
-            markup(element("b", pair.title), ": the two curves agree"), chart.svg(_whole), keys, values
-        )
+        yield figure(markup(element("b", pair.title), ": the two curves agree"), chart.svg(), keys, values)
         return
-    yield figure(markup(element("b", pair.title), _odd(ours, theirs)), chart.svg(_whole), keys, values)
+    yield figure(markup(element("b", pair.title), _odd(ours, theirs)), chart.svg(), keys, values)
     if allowed:
         yield _apart(pair, ours, theirs, allowed)
 
@@ -163,7 +157,7 @@ def _apart(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: 
     if outside:
         keys.append(("dot differs", "outside"))
     words = f": outside at {many(len(outside), pair.step)}, first at {outside[0]}" if outside else ""
-    return figure(markup(element("b", f"{pair.title}, difference"), words), chart.svg(_whole), keys)
+    return figure(markup(element("b", f"{pair.title}, difference"), words), chart.svg(), keys)
 
 
 def _values(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: Sequence[float]) -> Markup:
@@ -183,7 +177,7 @@ def _values(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed:
 def _alone(name: str, values: Sequence[float]) -> Markup:
     chart = Chart(name, _ends(len(values)), linear(values), ("step", name))
     chart.line(range(len(values)), values, "port")
-    return figure(element("b", name), chart.svg(_whole), ())
+    return figure(element("b", name), chart.svg(), ())
 
 
 def _ends(count: int) -> tuple[float, float]:
@@ -231,11 +225,11 @@ def _histogram(one: Histogram) -> Markup:
     room = max(0.0, 3 - (edges[-1] - edges[0])) / 2
     chart = Chart(
         f"differences of {one.what}", (edges[0] - room, edges[-1] + room), (0, max(one.counts) * 1.08),
-        ("absolute difference", "elements"),
+        ("absolute difference", "elements"), counts=True,
     )  # fmt: skip
     chart.bars(edges, one.counts, "differs" if one.odd else "plain")
     return figure(words, chart.svg(_power), ())
 
 
 def _power(value: float) -> str:
-    return f"1e{value:g}" if value == int(value) else ""
+    return f"1e{value:g}"
