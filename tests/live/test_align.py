@@ -190,3 +190,25 @@ def test_the_report_is_whole_as_json_and_short_as_text():
     assert document["versions"]["torch"]
     assert len(str(report).splitlines()) <= 20
     assert "1e-05" in str(report)
+
+
+def test_optimizers_leave_the_users_parameters_alone():
+    reference, port = pair()
+    decay = paddle.regularizer.L2Decay(0.5)
+
+    def grouped(parameters):
+        groups = [{"params": parameters, "weight_decay": decay, "learning_rate": 0.5}]
+        return paddle.optimizer.SGD(0.1, groups)
+
+    tipchain.align(reference, port, inputs(), loss=LOSS, optimizers=(TRAINING["optimizers"][0], grouped))
+    assert all(one.regularizer is None for one in port.parameters())
+    assert all(one.optimize_attr["learning_rate"] == 1.0 for one in port.parameters())
+
+
+def test_what_is_known_of_a_schedule_replaces_a_cause_unknown():
+    schedulers = (
+        lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
+        lambda: paddle.optimizer.lr.StepDecay(0.1, 2, 0.9),
+    )
+    report = tipchain.align(*pair(), inputs(), **{**TRAINING, "schedulers": schedulers})
+    assert [one.code for one in report.diagnoses] == ["gamma"]

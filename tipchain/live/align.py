@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping
@@ -155,7 +156,8 @@ class _Work:
         if self.causes:
             if located is not None:
                 self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
-            self.diagnoses += self._explain_construction()
+            known = self._explain_construction()
+            self.diagnoses = [*self.diagnoses, *known]
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
@@ -238,11 +240,15 @@ class _Work:
         calls = () if located is None else located.matching.pairs
         built: tuple[Any, Any] | None = None
         schedules: tuple[Any, Any] | None = None
+        models = self.models
         if self.optimizers is not None:
             with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
-                built, schedules = self._built()
+                copies = copy.deepcopy(self.models[0]), copy.deepcopy(self.models[1])
+                _name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
+                built, schedules = self._built(copies)
+                models = copies
         self.findings = check_construction(
-            *self.models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
+            *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
         grave = [one for one in self.findings if not one.harmless]
         if grave:
@@ -254,9 +260,9 @@ class _Work:
             count = len({pair.port for pair in pairs} | {pair.port.path for pair in calls})
             self._end("preflight", Outcome.PASS, f"{count} layers are built alike")
 
-    def _built(self) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
-        """Return optimizers over the models themselves, and their schedules; nothing is stepped."""
-        ours, theirs = self._build(self.models)
+    def _built(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+        """Return optimizers over the models, and their schedules; nothing is stepped."""
+        ours, theirs = self._build(models)
         schedules = (ours[1], theirs[1]) if ours[1] is not None and theirs[1] is not None else None
         return (ours[0], theirs[0]), schedules
 
@@ -358,8 +364,7 @@ class _Work:
             side.copied(model, double=True, training=self.training)
             for side, model in zip(self.sides, self.models, strict=True)
         )
-        for one, other in zip(self.models[1].parameters(), theirs.parameters(), strict=True):
-            other.name = one.name
+        _name_alike(self.models[1], theirs)
         return ours, theirs
 
     def _build(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -373,6 +378,12 @@ class _Work:
             theirs,
             schedule,
         )
+
+
+def _name_alike(layer: Any, made: Any) -> None:
+    """Give the parameters of a Paddle layer's copy the names that the layer's have."""
+    for one, other in zip(layer.parameters(), made.parameters(), strict=True):
+        other.name = one.name
 
 
 def of_finding(finding: Finding) -> Diagnosis:
