@@ -193,3 +193,30 @@ def test_what_is_left_of_an_error():
     assert explained(1.0, 3.0) == 0.0
     assert explained(float("inf"), 1e-9) == pytest.approx(1.0)
     assert explained(1.0, float("inf")) == 0.0
+
+
+def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, causes):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.relu = (
+                torch.nn.Linear(6, 6),
+                torch.nn.Linear(6, 6),
+                torch.nn.ReLU(inplace=True),
+            )
+
+        def forward(self, x):
+            return self.relu(self.two(self.relu(self.one(x))) + x)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.relu = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6), paddle.nn.ReLU()
+
+        def forward(self, x):
+            return self.relu(self.two(self.relu(self.one(x))))
+
+    cause = causes.first(*live.equal(Reference(), Port()), random(3, 6))
+    assert cause.code == "missing-residual"

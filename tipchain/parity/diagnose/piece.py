@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf, sqrt
 from typing import Any
 
@@ -186,7 +187,13 @@ class Piece:
         given = edits[INPUT](given) if INPUT in edits else given
         args, kwargs = put_back(self.calls[1].arguments, given)
         known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
-        recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
+        recorder = Recorder(
+            acts=acts or {},
+            is_tensor=side.is_tensor,
+            keep=keep,
+            known=known,
+            watched="" if self.consumer is None else self.consumer.path,
+        )
         self._tap.recorder = recorder
         if acts and len(acts) == 1 and not edits and not within and min(acts) < self._stop:
             recorder.stop, recorder.hopeless = self._stop, self._hopeless
@@ -274,14 +281,14 @@ class Piece:
 
         side = self.sides[0]
         side.seed(self.seed)
-        seen: list[list[Any]] = []
+        seen: list[list[Array]] = []
         with ExitStack() as stack:
             stack.enter_context(side.precision(double=True))
             stack.enter_context(side.dropout(Masks(self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
                 inner = dict(side.layers(self.reference))[self.consumer.reference]
-                take = lambda _, args, kwargs: seen.append(take_out((args, dict(kwargs)), side.is_tensor)[1])  # noqa: E731
+                take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
                 stack.callback(side.watch(inner, take, lambda *_: None))
             leaves = [
                 side.tensor(as_float(one, double=True), gradient=self.backward) for one in self.inputs[0]
@@ -297,7 +304,7 @@ class Piece:
                 gradients = self._true_gradients(outputs, leaves)
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
-            consumed = numpy_of(seen[self.consumer.reference_turn][self.consumer.reference_number])
+            consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
         return Truth(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=consumed, gradients=gradients,
             sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants,
@@ -328,6 +335,13 @@ class Piece:
             if side.takes_gradient(leaves[ours]) and leaves[ours].grad is not None
         }
         return {**found, **(side.parameter_gradients(self.reference) or {})}
+
+
+def _note(
+    seen: list[list[Array]], is_tensor: Callable[[Any], bool], _: Any, args: Any, kwargs: Mapping[str, Any]
+) -> None:
+    """Copy the tensors that a layer is given."""
+    seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
 
 
 def _backward(side: LiveSide, outputs: Sequence[Any], cotangents: Sequence[Array]) -> None:

@@ -189,6 +189,7 @@ class Recorder:
         is_tensor: tells tensors.
         keep: whether calls are remembered.
         known: what the first calls return, which are not run again.
+        watched: the path of the layer whose inputs are kept as they were.
         ops: what was remembered.
         count: how many calls there were.
         depth: how deep inside of a call the run is.
@@ -202,6 +203,7 @@ class Recorder:
     is_tensor: Callable[[Any], bool]
     keep: bool
     known: Sequence[Any] = ()
+    watched: str = ""
     ops: list[Op] = field(default_factory=list)
     count: int = 0
     depth: int = 0
@@ -224,6 +226,8 @@ class Recorder:
             return original(*args, **kwargs)
         if layer is not None:
             tensors = take_out((args, kwargs), self.is_tensor)[1]
+            if path == self.watched:
+                tensors = [one.clone() for one in tensors]  # the layer may write to what it is given
             self.entered.setdefault(path, []).append(tensors)
             if self.count == self.stop and self.hopeless(tensors):
                 raise HopelessError
