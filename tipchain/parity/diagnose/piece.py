@@ -192,7 +192,7 @@ class Piece:
             is_tensor=side.is_tensor,
             keep=keep,
             known=known,
-            watched="" if self.consumer is None else self.consumer.path,
+            watched=None if self.consumer is None else self.consumer.path,
         )
         self._tap.recorder = recorder
         if acts and len(acts) == 1 and not edits and not within and min(acts) < self._stop:

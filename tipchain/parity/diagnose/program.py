@@ -203,7 +203,7 @@ class Recorder:
     is_tensor: Callable[[Any], bool]
     keep: bool
     known: Sequence[Any] = ()
-    watched: str = ""
+    watched: str | None = None
     ops: list[Op] = field(default_factory=list)
     count: int = 0
     depth: int = 0
@@ -227,7 +227,9 @@ class Recorder:
         if layer is not None:
             tensors = take_out((args, kwargs), self.is_tensor)[1]
             if path == self.watched:
+                self.depth += 1
                 tensors = [one.clone() for one in tensors]  # the layer may write to what it is given
+                self.depth -= 1
             self.entered.setdefault(path, []).append(tensors)
             if self.count == self.stop and self.hopeless(tensors):
                 raise HopelessError
