@@ -62,6 +62,7 @@ def test_diagnose_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
     assert main(["diagnose", *options(), "--json", "report.json"]) == 1
     shown = capsys.readouterr().out
     assert "first divergence: 1 (GELU)" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     assert "cause: gelu-form" in shown
     report = json.loads((here / "report.json").read_text())
     assert report["passed"] is False

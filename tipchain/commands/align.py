@@ -130,6 +130,7 @@ def _is_locatable(request: Request, report: RunReport) -> bool:
 def _locate(args: argparse.Namespace, request: Request, out: Path, stream: TextIO) -> None:
     """Look for the layer at fault and its cause in live models, and write down what was found."""
     from tipchain.live.launch import launch
+    from tipchain.report.terminal import fold, terminal_width
     from tipchain.runs import append
 
     print("== where and why", file=stream, flush=True)
@@ -141,7 +142,7 @@ def _locate(args: argparse.Namespace, request: Request, out: Path, stream: TextI
         text = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S).text
     except UsageError as error:
         text = f"could not be looked for: {error}"
-    print(text, end="\n\n", file=stream, flush=True)
+    print(fold(text, terminal_width()), end="\n\n", file=stream, flush=True)
     append(
         out / "alignment.log",
         "".join(f"{line}\n" for line in (f"# run {request.folder.parent.name} where and why", text)),

@@ -27,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plant faults into copies of the port, say which were caught, and return the exit code."""
     from tipchain.live.launch import launch
+    from tipchain.report.terminal import fold, terminal_width
 
     if args.most < 1:
         raise UsageError(f"--most must be at least 1, found {args.most}")
     request = read_request(args, causes=False)
     done = launch({**request, "certify": args.most}, timeout_s=args.timeout)
-    print(done.text, file=sys.stderr if args.json == "-" else sys.stdout)
+    print(fold(done.text, terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)
     if done.document is not None and args.json:
         write_document(args.json, done.document)
     return done.exit_code

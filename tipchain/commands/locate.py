@@ -68,16 +68,16 @@ def run(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace, *, causes: bool) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
     from tipchain.live.launch import launch
+    from tipchain.report.terminal import fold, terminal_width
 
     request = read_request(args, causes=causes)
     done = launch(request, timeout_s=args.timeout)
     stream = sys.stderr if args.json == "-" else sys.stdout
-    print(done.text, file=stream)
+    print(fold(done.text, terminal_width()), file=stream)
     if done.document is None:
         return done.exit_code
     if not causes:
-        for line in list_layers(done.document):
-            print(line, file=stream)
+        print(fold("\n".join(list_layers(done.document)), terminal_width()), file=stream)
     if args.json:
         write_document(args.json, done.document)
     if args.html:

@@ -40,6 +40,20 @@ def terminal_width() -> int:
     return max(shutil.get_terminal_size().columns, 60)
 
 
+def fold(text: str, width: int) -> str:
+    """Return a text whose lines fit into ``width`` columns; what goes on stands two columns further in.
+
+    Words that are longer than a line (paths, code) are not broken.
+    """
+    rows: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        rows += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(rows)
+
+
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
     """Return ``report`` as text: a table, what did not pass, and the summary."""
     lines: list[str] = []
