@@ -134,19 +134,19 @@ class _Work:
         located: Located | None = None
         try:
             pairs = pair_layers(*self.models, self.names)
-            located = Locator(self.sides, store, seed=self.seed, training=self.training).locate(
-                *self.models, self.inputs, self.loss or (None, None), self.names
-            )
+            located = self._locate(store)
         except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
             self._end("forward", Outcome.ERROR, told(error))
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
+            if self.loss is not None:
+                self._stage("loss", self._check_loss, located, self.loss)
+                if self.stages["loss"] is not Outcome.PASS and located.losses:
+                    located = self._locate(store, losses=False)  # another loss is no fault of the layers
             self.layers = list(located.verdicts)
             self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
-            if self.loss is not None:
-                self._stage("loss", self._check_loss, located, self.loss)
         if self.optimizers is not None:
             self._stage("optimizer", self._check_optimizers, self.optimizers)
             if self.schedulers is not None:
@@ -158,6 +158,14 @@ class _Work:
                 self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
             known = self._explain_construction()
             self.diagnoses = [*self.diagnoses, *known]
+
+    def _locate(self, store: Store, *, losses: bool = True) -> Located:
+        """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
+        locator = Locator(self.sides, store, seed=self.seed, training=self.training)
+        if losses and self.loss is not None:
+            with suppress(Exception):  # the stage of the loss tells what is wrong with it
+                return locator.locate(*self.models, self.inputs, self.loss, self.names)
+        return locator.locate(*self.models, self.inputs, names=self.names)
 
     def report(self) -> AlignmentReport:
         """Return what was found."""

@@ -44,6 +44,11 @@ class Located:
     models: tuple[Models, Models]
 
     @property
+    def losses(self) -> bool:
+        """Whether backward started from losses."""
+        return self.reference.loss is not None
+
+    @property
     def exact(self) -> bool:
         """Whether the port ran in float64."""
         return self.models[1].double is not None
