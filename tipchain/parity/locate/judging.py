@@ -86,7 +86,8 @@ class PairJudge:
     exact: bool = True
     _noise: float = AGREE
     _gradients: dict[int, float] = field(default_factory=dict)
-    _shared: list[tuple[Array, Array]] = field(default_factory=list)
+    _shared: list[tuple[float, float]] = field(default_factory=list)
+    _known: dict[tuple[int, int, Axes | None, bool], float] = field(default_factory=dict)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
@@ -201,7 +202,7 @@ class PairJudge:
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
         return all(
-            any(one.gradient is not None and rms(self.store.get(one.gradient)) > 0 for one in call.outputs)
+            any(one.gradient is not None and self.store.get(one.gradient).any() for one in call.outputs)
             for call in (pair.reference, pair.port)
         )
 
@@ -210,9 +211,8 @@ class PairJudge:
 
     def _gradients_as_a_whole(self) -> bool:
         """Tell whether the parameters' gradients agree in both runs, as far as layers hold the same ones."""
-        found = self._shared
-        largest = max((rms(one) for one, _ in found), default=0.0)
-        return all(distance(one, other) <= SAME * max(rms(one), NOTHING * largest) for one, other in found)
+        largest = max((size for _, size in self._shared), default=0.0)
+        return all(apart <= SAME * max(size, NOTHING * largest) for apart, size in self._shared)
 
     def _outputs(
         self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, whole: bool
@@ -344,14 +344,23 @@ class PairJudge:
         )
 
     def _between(self, one: Value, other: Value, axes: Axes | None) -> float:
-        expected, actual = self.store.get(one.stored), self.store.get(other.stored)
-        axes = axes if axes is not None else arrange(expected, actual)
-        return inf if axes is None else relative(expected.transpose(axes), actual)
+        """Return how far two tensors are apart; each pair is compared once."""
+        key = id(one), id(other), axes, False
+        if key not in self._known:
+            expected, actual = self.store.get(one.stored), self.store.get(other.stored)
+            order = axes if axes is not None else arrange(expected, actual)
+            self._known[key] = inf if order is None else relative(expected.transpose(order), actual)
+        return self._known[key]
 
     def _gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
+        """Return how far the gradients of two tensors are apart; each pair is compared once."""
         if one.gradient is None or other.gradient is None:
             return 0.0 if one.gradient is other.gradient else inf
-        return relative(self.store.get(one.gradient).transpose(axes), self.store.get(other.gradient))
+        key = id(one), id(other), axes, True
+        if key not in self._known:
+            expected = self.store.get(one.gradient).transpose(axes)
+            self._known[key] = relative(expected, self.store.get(other.gradient))
+        return self._known[key]
 
     def _gradients_agree(self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]) -> bool:
         """Tell whether the whole runs' gradients around a layer, and of its parameters, are the same."""
@@ -435,9 +444,16 @@ class PairJudge:
         ]
         if not self.exact or found[0] is None or found[1] is None:
             return 0.0
-        shared = [(found[0][name], found[1][name]) for name in found[0] if name in found[1]]
-        self._shared += [(one, other) for one, other in shared if one.shape == other.shape]
-        return max((_relative(one, other) for one, other in shared), default=0.0)
+        largest = 0.0
+        for name, one in found[0].items():
+            other = found[1].get(name)
+            if other is None or one.shape != other.shape:
+                largest = largest if other is None else inf
+                continue
+            apart, size = distance(one, other), rms(one)
+            self._shared.append((apart, size))
+            largest = max(largest, apart / size if size else (inf if apart else 0.0))
+        return largest
 
     def _given(self, pair: CallPair, links: Sequence[Link], given: Sequence[Array]) -> list[Array] | None:
         """Return what the port's layer is to be given: the reference's tensors, its own where there is no other."""
@@ -491,10 +507,6 @@ def _once(values: Sequence[Value]) -> list[int]:
 def _back(array: Array, axes: Axes) -> Array:
     """Return the port's array with its axes in the reference's order."""
     return array.transpose(np.argsort(axes)) if len(axes) == array.ndim else array
-
-
-def _relative(expected: Array, actual: Array) -> float:
-    return relative(expected, actual) if expected.shape == actual.shape else inf
 
 
 def _reason(closeness: Closeness, worst: Measured | None) -> str:
