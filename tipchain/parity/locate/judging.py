@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
-from tipchain.parity.locate.differences import Axes, arrange, distance, relative, rms
+from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.gradient_glue import first_changed
+from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
@@ -21,14 +23,15 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
+    NOTHING,
     Closeness,
     Direction,
     LayerVerdict,
     Measured,
     classify,
-    effective_bits,
     measure,
     ratio,
+    reason_of,
 )
 
 Array = npt.NDArray[Any]
@@ -39,8 +42,6 @@ COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
-NOTHING = 1e-6
-"""How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
@@ -51,18 +52,6 @@ GROWTH = 1000.0
 """How many times as far as their outputs two models' gradients may be apart."""
 FAINT = 1e-9
 """A gradient this small beside the largest is nothing but rounding."""
-ALONE = 1e-2
-"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: float32's
-error in the most ill-conditioned of layers is less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A tensor of the reference's call and the port's: their numbers, and the order of axes that the port has."""
-
-    ours: int
-    theirs: int
-    axes: Axes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +76,10 @@ class PairJudge:
     _noise: float = AGREE
     _gradients: dict[int, float] = field(default_factory=dict)
     _shared: list[tuple[float, float]] = field(default_factory=list)
-    _known: dict[tuple[int, int, Axes | None, bool], float] = field(default_factory=dict)
+    compare: Comparer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.compare = Comparer(self.store)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
@@ -100,10 +92,10 @@ class PairJudge:
         clean = True
         for pair in self.matching.pairs:
             inputs, outputs = (
-                self._links(pair.reference.inputs, pair.port.inputs),
-                self._links(pair.reference.outputs, pair.port.outputs),
+                self.compare.links(pair.reference.inputs, pair.port.inputs),
+                self.compare.links(pair.reference.outputs, pair.port.outputs),
             )
-            inherited = self._apart(pair.reference.inputs, pair.port.inputs, inputs)
+            inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             if clean and inherited > self._noise:
                 forward.append(self._code_before(pair, inputs, inherited))
                 loose.append(forward[-1])
@@ -132,9 +124,9 @@ class PairJudge:
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS."""
         one, other = (run.trace.calls[0].outputs for run in self.runs)
-        return tuple(self._between(a, b, None) for a, b in zip(one, other, strict=False)) + (inf,) * abs(
-            len(one) - len(other)
-        )
+        return tuple(self.compare.between(a, b, None) for a, b in zip(one, other, strict=False)) + (
+            inf,
+        ) * abs(len(one) - len(other))
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -180,14 +172,14 @@ class PairJudge:
         if not replays.backward:
             return [forward]
         exact = self._gradients_agree(pair, inputs, outputs)
-        found = list(self._input_gradients(pair, inputs, replays, exact=exact))
-        found += self._parameter_gradients(replays, truths, exact=exact)
+        found = list(input_gradients(self.store, pair, inputs, replays, exact=exact, double=self.exact))
+        found += parameter_gradients(replays, truths, exact=exact, double=self.exact)
         if pair.whole and _slightly(found):
-            found = list(self._input_gradients(pair, inputs, closer, exact=exact))
-            found += self._parameter_gradients(closer, truths, exact=exact)
+            found = list(input_gradients(self.store, pair, inputs, closer, exact=exact, double=self.exact))
+            found += parameter_gradients(closer, truths, exact=exact, double=self.exact)
         inherited = max(
             (
-                self._gradients_apart(
+                self.compare.gradients_apart(
                     pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
                 )
                 for link in outputs
@@ -197,7 +189,7 @@ class PairJudge:
         return [forward, self._decide(pair, "backward", inherited, found)] if found else [forward]
 
     def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
-        return self._apart(pair.reference.outputs, pair.port.outputs, links) <= self._noise
+        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self._noise
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
@@ -207,7 +199,7 @@ class PairJudge:
         )
 
     def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
-        return self._apart(ours, theirs, self._links(ours, theirs))
+        return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
 
     def _gradients_as_a_whole(self) -> bool:
         """Tell whether the parameters' gradients agree in both runs, as far as layers hold the same ones."""
@@ -222,12 +214,12 @@ class PairJudge:
         for link in links:
             exact: Array | float | None
             if whole or replays.port64 is None:
-                exact = self._between(
+                exact = self.compare.between(
                     pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
                 )
                 exact = exact if whole and self.exact else None
             else:
-                exact = _back(replays.port64.outputs[link.theirs], link.axes)
+                exact = back(replays.port64.outputs[link.theirs], link.axes)
             slow, fast = replays.reference32, replays.port32
             moved = None if self.exact else replays.moved
             found.append(
@@ -235,7 +227,7 @@ class PairJudge:
                     f"output {pair.port.output_names[link.theirs]}",
                     self.store.get(pair.reference.outputs[link.ours].stored),
                     None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else _back(fast.outputs[link.theirs], link.axes),
+                    None if fast is None else back(fast.outputs[link.theirs], link.axes),
                     exact,
                     None if moved is None else moved.outputs[link.ours],
                 )
@@ -246,7 +238,7 @@ class PairJudge:
         self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
     ) -> LayerVerdict:
         closeness, worst = classify(measured)
-        return self._verdict(pair, direction, inherited, closeness, worst, _reason(closeness, worst))
+        return self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
 
     def _verdict(
         self, pair: CallPair, direction: Direction, inherited: float, closeness: Closeness, worst: Measured | None,
@@ -263,7 +255,7 @@ class PairJudge:
     def _code_before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(
-            links, default=None, key=lambda link: self._between(
+            links, default=None, key=lambda link: self.compare.between(
                 pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
             ),
         )  # fmt: skip
@@ -285,7 +277,7 @@ class PairJudge:
         )
 
         def apart(one: Value, other: Value) -> float:
-            axes = self._axes(one, other)
+            axes = self.compare.axes(one, other)
             if axes is None or one.gradient is other.gradient:
                 return 0.0
             ours, theirs = (
@@ -305,9 +297,9 @@ class PairJudge:
     def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
         """Yield the outputs of pairs that are the same tensor in both models, the last first."""
         for pair in reversed(self.matching.pairs):
-            for link in self._links(pair.reference.outputs, pair.port.outputs):
+            for link in self.compare.links(pair.reference.outputs, pair.port.outputs):
                 ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-                if ours.dtype.kind == "f" and self._between(ours, theirs, link.axes) <= self._noise:
+                if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.axes) <= self._noise:
                     yield pair, ours, theirs
 
     def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
@@ -318,54 +310,10 @@ class PairJudge:
             method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
         )  # fmt: skip
 
-    def _links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
-        """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
-        found, free = [], _once(theirs)
-        for number in _once(ours):
-            value = ours[number]
-            for other in free:
-                axes = self._axes(value, theirs[other])
-                if axes is not None:
-                    found.append(Link(number, other, axes))
-                    free.remove(other)
-                    break
-        return found
-
-    def _axes(self, one: Value, other: Value) -> Axes | None:
-        if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
-            return None
-        return arrange(self.store.get(one.stored), self.store.get(other.stored))
-
-    def _apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
-        if ours and theirs and not links:
-            return inf
-        return max(
-            (self._between(ours[link.ours], theirs[link.theirs], link.axes) for link in links), default=0.0
-        )
-
-    def _between(self, one: Value, other: Value, axes: Axes | None) -> float:
-        """Return how far two tensors are apart; each pair is compared once."""
-        key = id(one), id(other), axes, False
-        if key not in self._known:
-            expected, actual = self.store.get(one.stored), self.store.get(other.stored)
-            order = axes if axes is not None else arrange(expected, actual)
-            self._known[key] = inf if order is None else relative(expected.transpose(order), actual)
-        return self._known[key]
-
-    def _gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
-        """Return how far the gradients of two tensors are apart; each pair is compared once."""
-        if one.gradient is None or other.gradient is None:
-            return 0.0 if one.gradient is other.gradient else inf
-        key = id(one), id(other), axes, True
-        if key not in self._known:
-            expected = self.store.get(one.gradient).transpose(axes)
-            self._known[key] = relative(expected, self.store.get(other.gradient))
-        return self._known[key]
-
     def _gradients_agree(self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]) -> bool:
         """Tell whether the whole runs' gradients around a layer, and of its parameters, are the same."""
         around = [
-            self._gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
+            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
             for links, ours, theirs in (
                 (inputs, pair.reference.inputs, pair.port.inputs),
                 (outputs, pair.reference.outputs, pair.port.outputs),
@@ -373,57 +321,6 @@ class PairJudge:
             for link in links
         ]
         return self.exact and max([*around, self._gradients[pair.port.number]]) <= EXACT
-
-    def _input_gradients(
-        self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, exact: bool
-    ) -> Iterator[Measured]:
-        """Measure the gradients of a layer's inputs; ``exact``: they are known to agree in float64."""
-        slow, fast = replays.reference32, replays.port32
-        double = None if exact else replays.port64
-        moved = None if self.exact else replays.moved
-        for link in links:
-            gradient = pair.reference.inputs[link.ours].gradient
-            truth = None if gradient is None else self.store.get(gradient)
-            own = None if slow is None else slow.inputs[link.ours]
-            if truth is None or (own is not None and not relative(truth, own) <= ALONE):
-                truth = None  # other code takes the tensor too, and adds to its gradient
-            if truth is None and not exact:
-                again = replays.reference64
-                truth = None if again is None else again.inputs[link.ours]
-            port = None if fast is None else fast.inputs[link.theirs]
-            port64 = None if double is None else double.inputs[link.theirs]
-            if truth is None or (port is None and port64 is None):
-                continue
-            yield measure(
-                f"gradient of input {pair.port.input_names[link.theirs]}", truth, own,
-                None if port is None else _back(port, link.axes),
-                0.0 if exact else None if port64 is None else _back(port64, link.axes),
-                None if moved is None else moved.inputs[link.ours],
-            )  # fmt: skip
-
-    def _parameter_gradients(
-        self, replays: PairReplays, truths: Mapping[str, Array] | None, *, exact: bool
-    ) -> Iterator[Measured]:
-        """Measure the gradients of a layer's parameters; ``exact``: they are known to agree in float64.
-
-        ``truths`` are the reference's in its float64 run, None where several calls added to them.
-        """
-        slow, fast = replays.reference32, replays.port32
-        double = None if exact else replays.port64
-        moved = None if self.exact else replays.moved
-        if truths is None and not exact:
-            again = replays.reference64
-            truths = None if again is None else again.parameters
-        least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
-        for name, truth in (truths or {}).items():
-            port = None if fast is None else (fast.parameters or {}).get(name)
-            port64 = None if double is None else (double.parameters or {}).get(name)
-            if port is None and port64 is None:
-                continue
-            yield measure(
-                f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
-                0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name), least,
-            )  # fmt: skip
 
     def _turns(self, pair: CallPair) -> int:
         """Return how many calls the layers of a pair have, the larger number."""
@@ -497,30 +394,3 @@ def _slightly(measured: Sequence[Measured]) -> bool:
     """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
     closeness, worst = classify(measured)
     return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
-
-
-def _once(values: Sequence[Value]) -> list[int]:
-    """Return the numbers of the values, a tensor that is given several times once."""
-    return [number for number, value in enumerate(values) if value not in values[:number]]
-
-
-def _back(array: Array, axes: Axes) -> Array:
-    """Return the port's array with its axes in the reference's order."""
-    return array.transpose(np.argsort(axes)) if len(axes) == array.ndim else array
-
-
-def _reason(closeness: Closeness, worst: Measured | None) -> str:
-    if worst is None:
-        return "nothing was compared"
-    if closeness is Closeness.DIFFERS:
-        told = (
-            f"relative {worst.exact:.3g} in float64"
-            if worst.exact is not None
-            else f"relative {worst.port:.3g}"
-        )
-        return f"{worst.what} differs: {told}"
-    if closeness is Closeness.LOWER_PRECISION and worst.port is not None:
-        return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"
-    if closeness is Closeness.BITWISE:
-        return "the same bits"
-    return f"{worst.what} is as close as rounding allows"

@@ -23,6 +23,8 @@ UNIT = 2.0**-24
 """Half a unit in the last place of float32 at 1: the error of a single rounding."""
 SAMPLE = 2**16
 """Elements that the errors of float32 are estimated from where float64 has compared them all."""
+NOTHING = 1e-6
+"""How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
 COARSE = 2.0**-13
 """Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
 
@@ -207,3 +209,21 @@ def ratio(one: Measured) -> float | None:
     if one.port is None or one.reference is None:
         return None
     return one.port / max(one.reference, UNIT / 4) if one.port else 0.0
+
+
+def reason_of(closeness: Closeness, worst: Measured | None) -> str:
+    """Return the sentence that a layer's verdict gives."""
+    if worst is None:
+        return "nothing was compared"
+    if closeness is Closeness.DIFFERS:
+        told = (
+            f"relative {worst.exact:.3g} in float64"
+            if worst.exact is not None
+            else f"relative {worst.port:.3g}"
+        )
+        return f"{worst.what} differs: {told}"
+    if closeness is Closeness.LOWER_PRECISION and worst.port is not None:
+        return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"
+    if closeness is Closeness.BITWISE:
+        return "the same bits"
+    return f"{worst.what} is as close as rounding allows"

@@ -1,0 +1,90 @@
+"""Tensors of two runs held against each other, each pair once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.locate.differences import Axes, arrange, relative
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Value
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A tensor of the reference's call and the port's: their numbers, and the order of axes that the port has."""
+
+    ours: int
+    theirs: int
+    axes: Axes
+
+
+class Comparer:
+    """Compares the tensors of two traces that one store holds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[int, int, Axes | None, bool], float] = {}
+
+    def links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
+        """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
+        found, free = [], _once(theirs)
+        for number in _once(ours):
+            value = ours[number]
+            for other in free:
+                axes = self.axes(value, theirs[other])
+                if axes is not None:
+                    found.append(Link(number, other, axes))
+                    free.remove(other)
+                    break
+        return found
+
+    def axes(self, one: Value, other: Value) -> Axes | None:
+        """Return the order of ``one``'s axes that ``other`` has; None where it has another shape or kind."""
+        if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
+            return None
+        return arrange(self._store.get(one.stored), self._store.get(other.stored))
+
+    def apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
+        """Return how far linked tensors are apart, the largest; inf where none could be linked."""
+        if ours and theirs and not links:
+            return inf
+        return max(
+            (self.between(ours[link.ours], theirs[link.theirs], link.axes) for link in links), default=0.0
+        )
+
+    def between(self, one: Value, other: Value, axes: Axes | None) -> float:
+        """Return how far two tensors are apart; each pair is compared once."""
+        key = id(one), id(other), axes, False
+        if key not in self._known:
+            expected, actual = self._store.get(one.stored), self._store.get(other.stored)
+            order = axes if axes is not None else arrange(expected, actual)
+            self._known[key] = inf if order is None else relative(expected.transpose(order), actual)
+        return self._known[key]
+
+    def gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
+        """Return how far the gradients of two tensors are apart; each pair is compared once."""
+        if one.gradient is None or other.gradient is None:
+            return 0.0 if one.gradient is other.gradient else inf
+        key = id(one), id(other), axes, True
+        if key not in self._known:
+            expected = self._store.get(one.gradient).transpose(axes)
+            self._known[key] = relative(expected, self._store.get(other.gradient))
+        return self._known[key]
+
+
+def _once(values: Sequence[Value]) -> list[int]:
+    """Return the numbers of the values, a tensor that is given several times once."""
+    return [number for number, value in enumerate(values) if value not in values[:number]]
+
+
+def back(array: Array, axes: Axes) -> Array:
+    """Return the port's array with its axes in the reference's order."""
+    return array.transpose(np.argsort(axes)) if len(axes) == array.ndim else array

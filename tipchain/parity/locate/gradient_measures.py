@@ -1,0 +1,76 @@
+"""The errors of the gradients that a layer gives its inputs and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from tipchain.parity.locate.comparing import Link, back
+from tipchain.parity.locate.differences import relative, rms
+from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.pair_replays import PairReplays
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.verdicts import NOTHING, Measured, measure
+
+Array = npt.NDArray[Any]
+ALONE = 1e-2
+"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: float32's
+error in the most ill-conditioned of layers is less."""
+
+
+def input_gradients(
+    store: Store, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, exact: bool, double: bool
+) -> Iterator[Measured]:
+    """Measure the gradients of a layer's inputs; ``exact``: they are known to agree in float64.
+
+    ``double`` says that the port runs in float64.
+    """
+    slow, fast = replays.reference32, replays.port32
+    slow64 = None if exact else replays.port64
+    moved = None if double else replays.moved
+    for link in links:
+        gradient = pair.reference.inputs[link.ours].gradient
+        truth = None if gradient is None else store.get(gradient)
+        own = None if slow is None else slow.inputs[link.ours]
+        if truth is None or (own is not None and not relative(truth, own) <= ALONE):
+            truth = None  # other code takes the tensor too, and adds to its gradient
+        if truth is None and not exact:
+            again = replays.reference64
+            truth = None if again is None else again.inputs[link.ours]
+        port = None if fast is None else fast.inputs[link.theirs]
+        port64 = None if slow64 is None else slow64.inputs[link.theirs]
+        if truth is None or (port is None and port64 is None):
+            continue
+        yield measure(
+            f"gradient of input {pair.port.input_names[link.theirs]}", truth, own,
+            None if port is None else back(port, link.axes),
+            0.0 if exact else None if port64 is None else back(port64, link.axes),
+            None if moved is None else moved.inputs[link.ours],
+        )  # fmt: skip
+
+
+def parameter_gradients(
+    replays: PairReplays, truths: Mapping[str, Array] | None, *, exact: bool, double: bool
+) -> Iterator[Measured]:
+    """Measure the gradients of a layer's parameters; ``exact``: they are known to agree in float64.
+
+    ``truths`` are the reference's in its float64 run, None where several calls added to them.
+    """
+    slow, fast = replays.reference32, replays.port32
+    slow64 = None if exact else replays.port64
+    moved = None if double else replays.moved
+    if truths is None and not exact:
+        again = replays.reference64
+        truths = None if again is None else again.parameters
+    least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
+    for name, truth in (truths or {}).items():
+        port = None if fast is None else (fast.parameters or {}).get(name)
+        port64 = None if slow64 is None else (slow64.parameters or {}).get(name)
+        if port is None and port64 is None:
+            continue
+        yield measure(
+            f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
+            0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name), least,
+        )  # fmt: skip
