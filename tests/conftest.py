@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = "test_properties.py"
+IN_PLACE = ("test_main_job.py", "test_readme.py", "test_guide.py")
+"""Files whose tests run chains in the project's own folder: one after the other, and first, for they take longest."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
 
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
@@ -41,6 +43,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.name == PROPERTIES:
             item.add_marker(pytest.mark.nightly)
             item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
+    for item in items:  # with pytest-xdist and --dist loadgroup: the tests of a file share a process
+        own = item.path.name in IN_PLACE
+        item.add_marker(pytest.mark.xdist_group("in-place" if own else item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.path.name not in IN_PLACE)
     if "nightly" not in str(config.getoption("markexpr")):
         _leave_out(config, items, [item for item in items if item.get_closest_marker("nightly")])
 

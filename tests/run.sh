@@ -35,8 +35,8 @@ main() {
   stage "shellcheck" check_shell
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
   printf '== pytest\n'
-  # Two files at a time: what a file's tests share is made once, and each alignment has two processes of its own.
-  "$python" -m pytest -n 2 --dist loadfile "$@" || status=$?
+  # Two files at a time (tests/conftest.py says which belong together); each alignment has two processes of its own.
+  "$python" -m pytest -n 2 --dist loadgroup "$@" || status=$?
   ((status != 0 || ${#failed[@]} == 0)) || status=1
   exit "$status"
 }

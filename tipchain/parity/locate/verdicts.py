@@ -25,6 +25,8 @@ SAMPLE = 2**16
 """Elements that the errors of float32 are estimated from where float64 has compared them all."""
 NOTHING = 1e-6
 """How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
+SINGLE_LIMIT = 16.0
+"""The same where the port has no float64: gradients of clean layers reach 6 (BatchNorm, convolutions of two threads)."""
 COARSE = 2.0**-13
 """Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
 
@@ -191,7 +193,7 @@ def _class_of(one: Measured) -> Closeness:
     if one.bitwise:
         return Closeness.BITWISE
     if one.exact is None:
-        return Closeness.DIFFERS if one.port > LIMIT * floor else Closeness.ROUNDING
+        return Closeness.DIFFERS if one.port > SINGLE_LIMIT * floor else Closeness.ROUNDING
     # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses.
     return Closeness.LOWER_PRECISION if one.port > max(LIMIT * floor, COARSE) else Closeness.ROUNDING
 

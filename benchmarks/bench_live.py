@@ -1,0 +1,155 @@
+"""What `tipchain.align` costs on ResNet-50, against a plain forward and backward of both frameworks in float32.
+
+Each measurement is a process of its own that has both models in memory and runs one of the two, once to warm up and
+once measured; the two take turns. Memory is the largest resident size of such a process, over that of one that has the
+models and runs nothing.
+
+    python benchmarks/bench_live.py [--runs 3] [--batch 2] [--size 224] [--threads 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from timing import describe_machine, in_turns
+
+ROOT = Path(__file__).resolve().parents[1]
+GOAL = 3.0
+WAYS = ("models alone", "plain", "tipchain.align", "two plain in float64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of the measured part, and the process's largest resident size in MiB."""
+
+    seconds: float
+    memory: float
+
+
+def measure(way: str, batch: int, size: int, threads: int) -> Cost:
+    """Run this file as a process that does one of the ways, and return what that cost."""
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run(
+        [sys.executable, __file__, "--way", way, "--batch", str(batch), "--size", str(size)],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{way} failed:\n{done.stderr[-2000:]}")
+    return Cost(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(way: str, batch: int, size: int) -> None:
+    """Do one of the ways twice, and print what the second time cost."""
+    import numpy as np
+    import torch  # before paddle
+    from paddle.vision.models import resnet50
+    from zoo.vision_torch import Bottleneck, ResNet
+
+    import tipchain
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    torch.manual_seed(0)
+    reference, port = ResNet(Bottleneck, (3, 4, 6, 3)), resnet50(num_classes=10)
+    tipchain.copy_weights(reference, port)
+    reference.eval()
+    port.eval()
+    image = np.random.default_rng(0).standard_normal((batch, 3, size, size)).astype(np.float32)
+    ways: dict[str, Callable[[], Any]] = {
+        "models alone": lambda: None,
+        "plain": partial(_plain, reference, port, image),
+        "two plain in float64": partial(_double, reference, port, image),
+        "tipchain.align": partial(_align, reference, port, image),
+    }
+    seconds = 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        ways[way]()
+        seconds = time.perf_counter() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "memory": memory}))
+
+
+def _plain(reference: Any, port: Any, image: Any) -> None:
+    import paddle
+    import torch
+
+    reference(torch.from_numpy(image)).sum().backward()
+    port(paddle.to_tensor(image)).sum().backward()
+    reference.zero_grad()
+    port.clear_gradients()
+
+
+def _double(reference: Any, port: Any, image: Any) -> None:
+    import copy
+
+    import numpy as np
+
+    _plain(
+        copy.deepcopy(reference).double(), copy.deepcopy(port).to(dtype="float64"), image.astype(np.float64)
+    )
+
+
+def _align(reference: Any, port: Any, image: Any) -> None:
+    import tipchain
+
+    report = tipchain.align(reference, port, {"args": image}, iterations=1)
+    if not report.passed:
+        raise RuntimeError(str(report))
+
+
+def main() -> int:
+    """Measure, print a table, and return 1 where the goal is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.way:
+        run(args.way, args.batch, args.size)
+        return 0
+    print(describe_machine())
+    found = in_turns(
+        {way: partial(measure, way, args.batch, args.size, args.threads) for way in WAYS}, args.runs, warm=0
+    )
+    middle = {
+        way: Cost(
+            seconds=statistics.median(one.seconds for one in costs),
+            memory=statistics.median(one.memory for one in costs),
+        )
+        for way, costs in found.items()
+    }
+    bare, plain = middle["models alone"].memory, middle["plain"]
+    print(
+        f"ResNet-50, {args.batch} x 3 x {args.size} x {args.size}, {args.threads} threads, median of {args.runs}"
+    )
+    print(f"{'':<22}{'seconds':>10}{'ratio':>8}{'MiB':>10}{'ratio':>8}")
+    for way in WAYS[1:]:
+        one = middle[way]
+        print(
+            f"{way:<22}{one.seconds:>10.2f}{one.seconds / plain.seconds:>8.2f}{one.memory:>10.0f}{one.memory / plain.memory:>8.2f}"
+        )
+    print(f"the models and both frameworks alone: {bare:.0f} MiB")
+    aligned = middle["tipchain.align"]
+    met = aligned.seconds <= GOAL * plain.seconds and aligned.memory <= GOAL * plain.memory
+    print(f"goal, at most {GOAL:g} times in both: {'met' if met else 'missed'}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
