@@ -36,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(profile(config))
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the tests of a file share a process (pytest-xdist's ``--dist loadgroup``), and those of several files."""
+    group = "in-place" if item.path.name in IN_PLACE else item.nodeid.partition("::")[0]
+    item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let the properties be both, short every time and long at night; leave out what is for the night alone."""
@@ -43,9 +49,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.name == PROPERTIES:
             item.add_marker(pytest.mark.nightly)
             item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
-    for item in items:  # with pytest-xdist and --dist loadgroup: the tests of a file share a process
-        own = item.path.name in IN_PLACE
-        item.add_marker(pytest.mark.xdist_group("in-place" if own else item.nodeid.partition("::")[0]))
     items.sort(key=lambda item: item.path.name not in IN_PLACE)
     if "nightly" not in str(config.getoption("markexpr")):
         _leave_out(config, items, [item for item in items if item.get_closest_marker("nightly")])
