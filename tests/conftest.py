@@ -8,6 +8,7 @@ selected runs with ``HYPOTHESIS_PROFILE=...``.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,10 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(profile(config))
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the tests of a file share a process (pytest-xdist's ``--dist loadgroup``), and those of several files."""
-    group = "in-place" if item.path.name in IN_PLACE else item.nodeid.partition("::")[0]
-    item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let pytest-xdist give the tests of a file, and those of all files in `IN_PLACE`, to one process."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "in place" if file.rpartition("/")[2] in IN_PLACE else file
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -36,7 +36,7 @@ main() {
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
   printf '== pytest\n'
   # Two files at a time (tests/conftest.py says which belong together); each alignment has two processes of its own.
-  "$python" -m pytest -n 2 --dist loadgroup "$@" || status=$?
+  "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || status=$?
   ((status != 0 || ${#failed[@]} == 0)) || status=1
   exit "$status"
 }
