@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.parity.preflight import check_environment, check_optimizers, check_schedulers
+from tipchain.parity.preflight import check, check_environment, check_optimizers, check_schedulers
 
 BOTH = "torch.optim.{}, paddle.optimizer.{}"
 W = "[one for one in m.parameters() if one.ndim > 1]"
@@ -266,6 +266,8 @@ def test_the_environment_fails_nothing_on_a_cpu(live):
 def test_tf32_that_one_side_alone_may_use_is_no_harmless_difference(live, monkeypatch):
     core = live.paddle.base.core
     monkeypatch.setattr(live.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(live.torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(live.torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(live.paddle, "is_compiled_with_cuda", lambda: True)
     monkeypatch.setattr(live.paddle, "get_flags", lambda names: dict.fromkeys(names, True))
     monkeypatch.setattr(core, "get_cublas_switch", lambda: True, raising=False)
@@ -274,3 +276,6 @@ def test_tf32_that_one_side_alone_may_use_is_no_harmless_difference(live, monkey
     assert not found["tf32-matmul"].harmless, "torch does not use it in matrix products unless told to"
     assert "tf32-convolution" not in found, "torch uses it there"
     assert found["deterministic"].harmless
+    models = live.torch.nn.Linear(2, 2), live.paddle.nn.Linear(2, 2)
+    told = [one for one in check(*models, []) if one.code == "tf32-matmul"]
+    assert [one.harmless for one in told] == [True], "on a CPU nothing is computed in TF32"
