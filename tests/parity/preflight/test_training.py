@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tipchain.parity.preflight import check, check_environment, check_optimizers, check_schedulers
@@ -266,8 +268,11 @@ def test_the_environment_fails_nothing_on_a_cpu(live):
 def test_tf32_that_one_side_alone_may_use_is_no_harmless_difference(live, monkeypatch):
     core = live.paddle.base.core
     monkeypatch.setattr(live.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(live.torch.backends.cudnn, "allow_tf32", True)
-    monkeypatch.setattr(live.torch.backends.cuda.matmul, "allow_tf32", False)
+    switches = SimpleNamespace(
+        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)),
+        cudnn=SimpleNamespace(allow_tf32=True, deterministic=False),
+    )
+    monkeypatch.setattr(live.torch, "backends", switches)
     monkeypatch.setattr(live.paddle, "is_compiled_with_cuda", lambda: True)
     monkeypatch.setattr(live.paddle, "get_flags", lambda names: dict.fromkeys(names, True))
     monkeypatch.setattr(core, "get_cublas_switch", lambda: True, raising=False)
