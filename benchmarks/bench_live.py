@@ -40,7 +40,7 @@ class Cost:
 
 def measure(way: str, batch: int, size: int, threads: int) -> Cost:
     """Run this file as a process that does one of the ways, and return what that cost."""
-    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    env = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, __file__, "--way", way, "--batch", str(batch), "--size", str(size)],
         env=env, capture_output=True, text=True, check=False,
@@ -55,9 +55,9 @@ def run(way: str, batch: int, size: int) -> None:
     import numpy as np
     import torch  # before paddle
     from paddle.vision.models import resnet50
-    from zoo.vision_torch import Bottleneck, ResNet
 
     import tipchain
+    from tests.zoo.vision_torch import Bottleneck, ResNet
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.manual_seed(0)
