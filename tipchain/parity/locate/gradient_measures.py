@@ -21,14 +21,20 @@ error in the most ill-conditioned of layers is less."""
 
 
 def input_gradients(
-    store: Store, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, exact: bool, double: bool
+    store: Store,
+    pair: CallPair,
+    links: Sequence[Link],
+    replays: PairReplays,
+    *,
+    known: float | None,
+    double: bool,
 ) -> Iterator[Measured]:
-    """Measure the gradients of a layer's inputs; ``exact``: they are known to agree in float64.
+    """Measure the gradients of a layer's inputs.
 
-    ``double`` says that the port runs in float64.
+    ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
     """
     slow, fast = replays.reference32, replays.port32
-    slow64 = None if exact else replays.port64
+    slow64 = None if known is not None else replays.port64
     moved = None if double else replays.moved
     for link in links:
         gradient = pair.reference.inputs[link.ours].gradient
@@ -36,7 +42,7 @@ def input_gradients(
         own = None if slow is None else slow.inputs[link.ours]
         if truth is None or (own is not None and not relative(truth, own) <= ALONE):
             truth = None  # other code takes the tensor too, and adds to its gradient
-        if truth is None and not exact:
+        if truth is None and known is None:
             again = replays.reference64
             truth = None if again is None else again.inputs[link.ours]
         port = None if fast is None else fast.inputs[link.theirs]
@@ -46,22 +52,22 @@ def input_gradients(
         yield measure(
             f"gradient of input {pair.port.input_names[link.theirs]}", truth, own,
             None if port is None else back(port, link.axes),
-            0.0 if exact else None if port64 is None else back(port64, link.axes),
+            known if port64 is None else back(port64, link.axes),
             None if moved is None else moved.inputs[link.ours],
         )  # fmt: skip
 
 
 def parameter_gradients(
-    replays: PairReplays, truths: Mapping[str, Array] | None, *, exact: bool, double: bool
+    replays: PairReplays, truths: Mapping[str, Array] | None, *, known: float | None, double: bool
 ) -> Iterator[Measured]:
-    """Measure the gradients of a layer's parameters; ``exact``: they are known to agree in float64.
+    """Measure the gradients of a layer's parameters; ``known`` and ``double`` as for its inputs.
 
     ``truths`` are the reference's in its float64 run, None where several calls added to them.
     """
     slow, fast = replays.reference32, replays.port32
-    slow64 = None if exact else replays.port64
+    slow64 = None if known is not None else replays.port64
     moved = None if double else replays.moved
-    if truths is None and not exact:
+    if truths is None and known is None:
         again = replays.reference64
         truths = None if again is None else again.parameters
     least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
@@ -72,5 +78,5 @@ def parameter_gradients(
             continue
         yield measure(
             f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
-            0.0 if exact else port64, None if moved is None else (moved.parameters or {}).get(name), least,
+            known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name), least,
         )  # fmt: skip

@@ -22,7 +22,6 @@ from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
-    EXACT,
     NOTHING,
     Closeness,
     Direction,
@@ -171,12 +170,10 @@ class PairJudge:
             self._noise = max(self._noise, SPREAD * exact, SPREAD * inherited * (inherited <= self._noise))
         if not replays.backward:
             return [forward]
-        exact = self._gradients_agree(pair, inputs, outputs)
-        found = list(input_gradients(self.store, pair, inputs, replays, exact=exact, double=self.exact))
-        found += parameter_gradients(replays, truths, exact=exact, double=self.exact)
-        if pair.whole and _slightly(found):
-            found = list(input_gradients(self.store, pair, inputs, closer, exact=exact, double=self.exact))
-            found += parameter_gradients(closer, truths, exact=exact, double=self.exact)
+        known = self._gradients_known(pair, inputs, outputs)
+        found = self._measure_gradients(pair, inputs, (replays, closer), truths, known)
+        if known is not None and classify(found)[0] is Closeness.DIFFERS:
+            found = self._measure_gradients(pair, inputs, (replays, closer), truths, None)
         inherited = max(
             (
                 self.compare.gradients_apart(
@@ -310,8 +307,26 @@ class PairJudge:
             method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
         )  # fmt: skip
 
-    def _gradients_agree(self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]) -> bool:
-        """Tell whether the whole runs' gradients around a layer, and of its parameters, are the same."""
+    def _measure_gradients(
+        self, pair: CallPair, inputs: Sequence[Link], replays: tuple[PairReplays, PairReplays],
+        truths: Mapping[str, Array] | None, known: float | None,
+    ) -> list[Measured]:  # fmt: skip
+        """Measure the gradients that a layer gives, of a container closer where it is a little off."""
+
+        def measured(one: PairReplays) -> list[Measured]:
+            found = list(input_gradients(self.store, pair, inputs, one, known=known, double=self.exact))
+            return [*found, *parameter_gradients(one, truths, known=known, double=self.exact)]
+
+        found = measured(replays[0])
+        return measured(replays[1]) if pair.whole and _slightly(found) else found
+
+    def _gradients_known(
+        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]
+    ) -> float | None:
+        """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.
+
+        None where that is more than code between the layers may make: then the layer must be run by itself to tell.
+        """
         around = [
             self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
             for links, ours, theirs in (
@@ -320,7 +335,8 @@ class PairJudge:
             )
             for link in links
         ]
-        return self.exact and max([*around, self._gradients[pair.port.number]]) <= EXACT
+        largest = max([*around, self._gradients[pair.port.number]])
+        return largest if self.exact and largest <= AGREE else None
 
     def _turns(self, pair: CallPair) -> int:
         """Return how many calls the layers of a pair have, the larger number."""
