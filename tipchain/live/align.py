@@ -22,7 +22,7 @@ from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
 from tipchain.parity.locate.matching import hands_on
 from tipchain.parity.locate.runs import Inputs, Loss, read_inputs
-from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide
+from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
 from tipchain.parity.locate.trace import Call
@@ -252,7 +252,7 @@ class _Work:
         if self.optimizers is not None:
             with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
                 copies = copy.deepcopy(self.models[0]), copy.deepcopy(self.models[1])
-                _name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
+                name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
                 built, schedules = self._built(copies)
                 models = copies
         self.findings = check_construction(
@@ -372,7 +372,7 @@ class _Work:
             side.copied(model, double=True, training=self.training)
             for side, model in zip(self.sides, self.models, strict=True)
         )
-        _name_alike(self.models[1], theirs)
+        name_alike(self.models[1], theirs)
         return ours, theirs
 
     def _build(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -386,12 +386,6 @@ class _Work:
             theirs,
             schedule,
         )
-
-
-def _name_alike(layer: Any, made: Any) -> None:
-    """Give the parameters of a Paddle layer's copy the names that the layer's have."""
-    for one, other in zip(layer.parameters(), made.parameters(), strict=True):
-        other.name = one.name
 
 
 def of_finding(finding: Finding) -> Diagnosis:

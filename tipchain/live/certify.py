@@ -12,7 +12,7 @@ from tipchain.live.align import align
 from tipchain.live.faults import LOSS, OPTIMIZER, SCHEDULE, Fault, choose, faults_of
 from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.parity.locate.sides import PaddleSide, TorchSide
+from tipchain.parity.locate.sides import PaddleSide, TorchSide, name_alike
 from tipchain.parity.pieces.opening import build_both
 
 MOST = 24
@@ -150,8 +150,7 @@ def _plant(
         changed[pairs[fault.piece]] = (ours, fault.plant(theirs))
     else:
         model = copy.deepcopy(port)
-        for one, other in zip(port.parameters(), model.parameters(), strict=True):
-            other.name = one.name
+        name_alike(port, model)
         fault.plant(model)
     report = align(reference, model, inputs, **changed)
     stages = tuple(

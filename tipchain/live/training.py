@@ -14,7 +14,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
-from tipchain.parity.locate.runs import Inputs, Loss, as_float, bind
+from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
 
 Array = npt.NDArray[Any]
@@ -214,11 +214,7 @@ def _rates_times(optimizer: Any, factor: float) -> Iterator[None]:
 
 
 def _outputs_and_labels(side: LiveSide, model: Any, inputs: Inputs) -> tuple[Any, Any]:
-    def tensor(array: Array) -> Any:
-        return side.tensor(as_float(array, double=True), gradient=False)
-
-    output = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
-    return output, None if inputs.labels is None else tensor(inputs.labels)
+    return call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True)
 
 
 def _shake(side: LiveSide, model: Any, share: float, seed: int) -> None:

@@ -266,15 +266,22 @@ class Piece:
         return numpy_of(entered[self.consumer.turn][self.consumer.number])
 
     def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
-        side = self.sides[1]
-        side.clear_gradients(self.port)
+        return self._gradients_of(1, self.port, outputs, leaves)
+
+    def _gradients_of(
+        self, number: int, layer: Any, outputs: Sequence[Any], leaves: Sequence[Any]
+    ) -> dict[str, Array]:
+        """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
+        side = self.sides[number]
+        side.clear_gradients(layer)
         _backward(side, outputs, self._cotangents)
+        given = {link[1]: leaves[link[number]] for link in self.links}
         found = {
-            f"input {theirs}": side.array(leaves[theirs].grad)
-            for _, theirs in self.links
-            if side.takes_gradient(leaves[theirs]) and leaves[theirs].grad is not None
+            f"input {theirs}": side.array(leaf.grad)
+            for theirs, leaf in given.items()
+            if side.takes_gradient(leaf) and leaf.grad is not None
         }
-        return {**found, **(side.parameter_gradients(self.port) or {})}
+        return {**found, **(side.parameter_gradients(layer) or {})}
 
     def _run_reference(self) -> Truth:
         from tipchain.parity.diagnose.reference import Watch
@@ -324,17 +331,9 @@ class Piece:
         self.truth = replace(self.truth, gradients=kept)
 
     def _true_gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
-        side = self.sides[0]
         generator = np.random.default_rng([self.seed, 5])
         self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
-        side.clear_gradients(self.reference)
-        _backward(side, outputs, self._cotangents)
-        found = {
-            f"input {theirs}": side.array(leaves[ours].grad)
-            for ours, theirs in self.links
-            if side.takes_gradient(leaves[ours]) and leaves[ours].grad is not None
-        }
-        return {**found, **(side.parameter_gradients(self.reference) or {})}
+        return self._gradients_of(0, self.reference, outputs, leaves)
 
 
 def _note(

@@ -111,20 +111,13 @@ def run_model(
     bound = bind(model, inputs)
     side.seed(seed)
     with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
-        args = [side.tensor(as_float(one, double=double), gradient=False) for one in bound.args]
-        kwargs = {
-            name: side.tensor(as_float(one, double=double), gradient=False)
-            for name, one in bound.kwargs.items()
-        }
         tracer = Tracer(side, model, store)
         with tracer.watching():
-            output = model(*args, **kwargs)
+            output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
             value = None
             if loss is not None:
-                labels = None if bound.labels is None else as_float(bound.labels, double=double)
-                given = labels if labels is None else side.tensor(labels, gradient=False)
-                value = loss(output, given) if given is not None else loss(output, None)
+                value = loss(output, labels_of(side, bound, double=double))
             if backward:
                 parameters = side.parameters(model)
                 _backward(side, value, tensors, seed)
@@ -137,6 +130,22 @@ def run_model(
             trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names), structure=structure,
             loss=None if value is None else float(side.array(value).reshape(())), gradients=gradients,
         )  # fmt: skip
+
+
+def call_model(side: LiveSide, model: Any, inputs: Inputs, *, double: bool) -> Any:
+    """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
+
+    def tensor(array: Array) -> Any:
+        return side.tensor(as_float(array, double=double), gradient=False)
+
+    return model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+
+
+def labels_of(side: LiveSide, inputs: Inputs, *, double: bool) -> Any:
+    """Return the labels as a tensor, None without any."""
+    if inputs.labels is None:
+        return None
+    return side.tensor(as_float(inputs.labels, double=double), gradient=False)
 
 
 def as_float(array: Array, *, double: bool) -> Array:

@@ -103,12 +103,7 @@ class TorchSide:
         """Call the two around each forward of the module."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
-
-        def end() -> None:
-            first.remove()
-            second.remove()
-
-        return end
+        return _removing(first, second)
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a torch tensor."""
@@ -221,12 +216,7 @@ class PaddleSide:
         """Call the two around each forward of the layer."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
-
-        def end() -> None:
-            first.remove()
-            second.remove()
-
-        return end
+        return _removing(first, second)
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a Paddle tensor."""
@@ -330,6 +320,22 @@ class PaddleSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
+
+
+def name_alike(layer: Any, made: Any) -> None:
+    """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
+    for one, other in zip(layer.parameters(), made.parameters(), strict=True):
+        other.name = one.name
+
+
+def _removing(*hooks: Any) -> Callable[[], None]:
+    """Return what removes the hooks."""
+
+    def end() -> None:
+        for hook in hooks:
+            hook.remove()
+
+    return end
 
 
 @contextmanager

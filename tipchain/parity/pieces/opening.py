@@ -15,7 +15,7 @@ from tipchain.conversion.matching import UnmatchedError, match_models
 from tipchain.conversion.paddle_side import paddle_layers, torch_view
 from tipchain.errors import UsageError, WeightsError
 from tipchain.parity.locate.layer_pairs import pair_layers
-from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.sides import LiveSide, name_alike
 from tipchain.parity.pieces.builders import Builder, call_builder, roles
 from tipchain.parity.pieces.trained import PaddleTrained, TorchTrained, Trained, held_parameters
 
@@ -45,8 +45,7 @@ def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
     """Return a copy whose parameters have the names that the model's have: rules of optimizers read them."""
     made = side.copied(model, double=double)
     if side.name == "paddle":
-        for one, other in zip(model.parameters(), made.parameters(), strict=True):
-            other.name = one.name
+        name_alike(model, made)
     return made
 
 
