@@ -355,7 +355,7 @@ def test_command_refuses_exchanged_files(tmp_path, capsys):
     ],
 )
 def test_names_that_are_no_names(tmp_path, text, message):
-    from tipchain.commands.convert_weights import read_names
+    from tipchain.conversion.given_names import read_names
     from tipchain.errors import InputError
 
     (tmp_path / "names.yaml").write_text(text)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tipchain.errors import InputError, UsageError
+from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
     _check_suffixes(args.torch, args.paddle)
     torch_model, paddle_model, names = _models(args)
     if args.names is not None:
-        names = read_names(args.names)
+        from tipchain.conversion.given_names import read_names
+
+        names = read_names(args.names).names
     from tipchain.conversion.convert import convert_file, convert_file_back
 
     if args.to == "paddle":
@@ -116,21 +118,3 @@ def _read_args(text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"--model-args must be a JSON object, found {text}")
     return found
-
-
-def read_names(path: Path) -> dict[str, str]:
-    """Return the mapping of names in a YAML file.
-
-    Raises:
-        InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
-    """
-    from tipchain.yaml_lines import load_yaml
-
-    document = load_yaml(path, InputError, "a mapping of names")
-    for key, value in document.data.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise InputError(
-                "is no name", file=path, line=document.line((str(key),)), key=str(key), found=repr(value),
-                expected="text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)",
-            )  # fmt: skip
-    return dict(document.data)

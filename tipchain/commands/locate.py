@@ -44,6 +44,12 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
         )
+    parser.add_argument(
+        "--names",
+        type=Path,
+        metavar="FILE",
+        help="YAML: the port's path by the reference's, where they differ",
+    )
     parser.add_argument("--training", action="store_true", help="in train mode (default: eval mode)")
     parser.add_argument("--iterations", type=int, metavar="N", help="updates that are compared (default 5)")
     parser.add_argument(
@@ -101,6 +107,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
 
     Raises:
         UsageError: neither a case nor two models, or both.
+        InputError: the file of names cannot be used.
     """
     from tipchain.commands.align import from_root
 
@@ -116,12 +123,20 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"training": args.training, "causes": causes}
     if args.iterations is not None:
         options["iterations"] = args.iterations
+    names = None
+    if args.names is not None:
+        from tipchain.conversion.given_names import read_names
+
+        names = str(
+            read_names(args.names).file
+        )  # a file that is no map of names needs no model to be refused
     if args.case is not None:
-        return {"case": str(from_root(args.case)), "mode": args.mode, "reseed": args.seed, "options": options}
+        case = str(from_root(args.case))
+        return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers")}
     return {
         "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given,
-        "options": {**options, "seed": args.seed},
+        "names": names, "options": {**options, "seed": args.seed},
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.report import AlignmentReport
@@ -76,7 +77,7 @@ def align(
         schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument.
         iterations: updates that are compared.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
-        names: Paddle's path by torch's, of layers that names, values and structure cannot tell apart.
+        names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
 
@@ -84,12 +85,13 @@ def align(
         The report; what could not be found out is an ERROR of its stage.
 
     Raises:
-        UsageError: inputs that are no arrays, or none; an odd number of iterations.
+        UsageError: inputs that are no arrays, or none; an odd number of iterations; ``names`` that the models lack.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     given = read_inputs(inputs)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
+    check_names(names or {}, reference, port)
     work = _Work(
         sides=(TorchSide(), PaddleSide()), models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
@@ -134,7 +136,7 @@ class _Work:
         located: Located | None = None
         try:
             pairs = pair_layers(*self.models, self.names)
-            located = self._locate(store)
+            located = self._locate(store, pairs)
         except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
             self._end("forward", Outcome.ERROR, told(error))
         self._stage("preflight", self._check_construction, pairs, located)
@@ -142,7 +144,9 @@ class _Work:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
                 if self.stages["loss"] is not Outcome.PASS and located.losses:
-                    located = self._locate(store, losses=False)  # another loss is no fault of the layers
+                    located = self._locate(
+                        store, pairs, losses=False
+                    )  # another loss is no fault of the layers
             self.layers = list(located.verdicts)
             self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
@@ -159,13 +163,13 @@ class _Work:
             known = self._explain_construction()
             self.diagnoses = [*self.diagnoses, *known]
 
-    def _locate(self, store: Store, *, losses: bool = True) -> Located:
+    def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
         locator = Locator(self.sides, store, seed=self.seed, training=self.training)
         if losses and self.loss is not None:
             with suppress(Exception):  # the stage of the loss tells what is wrong with it
-                return locator.locate(*self.models, self.inputs, self.loss, self.names)
-        return locator.locate(*self.models, self.inputs, names=self.names)
+                return locator.locate(*self.models, self.inputs, self.loss, self.names, pairs)
+        return locator.locate(*self.models, self.inputs, names=self.names, pairs=pairs)
 
     def report(self) -> AlignmentReport:
         """Return what was found."""

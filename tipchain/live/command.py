@@ -26,6 +26,8 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    if asked.get("names"):
+        yield from ("--names", asked["names"])
     if options.get("training"):
         yield "--training"
     if "iterations" in options:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tipchain.conversion.convert import to_paddle
+from tipchain.conversion.given_names import NameMap
 from tipchain.errors import CaseError, UsageError
 from tipchain.modes import parse_mode
 from tipchain.parity.builders import resolve
-from tipchain.parity.case import load_case
+from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
 from tipchain.parity.frameworks.base import Framework
@@ -23,7 +25,9 @@ from tipchain.parity.weights import data_roots, prepare_weights
 Arguments = dict[str, Any]
 
 
-def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None) -> Arguments:
+def open_case(
+    path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None, names: NameMap | None = None
+) -> Arguments:
     """Return what `tipchain.align` is called with for a case: its models with its weights, and its fake inputs.
 
     Args:
@@ -31,23 +35,26 @@ def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None 
         mode: the TIPC mode, which says on which data the weights are made.
         reseed: added to the case's seeds.
         data_path: a data folder of the user's.
+        names: what is to stand in the case's ``names`` besides what stands there; it replaces entries of the same key.
 
     Raises:
-        TipchainError: something is wrong with the case, its builders, or its weights.
+        TipchainError: something is wrong with the case, its builders, its weights, or the names.
     """
     case = load_case(path, reseed).for_stage("backward")
     frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
-    weights = prepare_weights(case, parse_mode(mode), data_path=data_path)
     models = []
     for framework in frameworks:
         framework.seed(case.seed)
-        model = framework.build(_builder(case, framework, "model"), case.model_args)
+        models.append(framework.build(_builder(case, framework, "model"), case.model_args))
+    made: tuple[str, ...] = SIDES if names is None else SIDES[:1]
+    weights = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made)
+    for framework, model in zip(frameworks[: len(made)], models, strict=False):
         framework.load_weights(model, weights.paths[framework.name])
-        models.append(model)
+    found_names = dict(weights.names) if names is None else _convert(case, models, names)
     args, labels = _inputs(case, frameworks[0], data_roots(case, parse_mode(mode), data_path)[0])
     found: Arguments = {
         "reference": models[0], "port": models[1], "inputs": {"args": args}, "seed": case.seed,
-        "names": dict(weights.names), "iterations": case.backward.iterations,
+        "names": found_names, "iterations": case.backward.iterations,
     }  # fmt: skip
     sides = [case.sides[one.name] for one in frameworks]
     if labels is not None and all(one.loss for one in sides):
@@ -58,6 +65,15 @@ def open_case(path: Path, mode: str, *, reseed: int = 0, data_path: Path | None 
             if all(one.scheduler for one in sides):
                 found["schedulers"] = _schedulers(case, frameworks)
     return found
+
+
+def _convert(case: Case, models: Sequence[Any], given: NameMap) -> dict[str, str]:
+    """Give the port the reference's weights by the case's names and those given; return all names that were found."""
+    given.check(*models)
+    reference, port = models
+    converted = to_paddle(reference, reference.state_dict(), port, {**case.weights.names, **given.names})
+    port.set_state_dict(dict(converted.state))
+    return {**converted.match.names, **given.names}
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Any, ...], Any]:
@@ -75,6 +91,7 @@ def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[A
 def open_callables(
     reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
     optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
+    names: NameMap | None = None,
 ) -> Arguments:  # fmt: skip
     """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
 
@@ -86,15 +103,20 @@ def open_callables(
         loss: torch's and Paddle's ``module:callable``, called as ``(output, labels)``; a class is made an object first.
         optimizers: builders.
         schedulers: builders.
+        names: which layers belong together.
 
     Raises:
         UsageError: the file cannot be read, or holds no arrays.
         CaseError: a callable cannot be imported.
+        InputError: ``names`` has what the models lack.
     """
     root = Path.cwd()
     found: Arguments = {
         "inputs": _read(inputs), "reference": resolve(reference, root)(), "port": resolve(port, root)(),
     }  # fmt: skip
+    if names is not None:
+        names.check(found["reference"], found["port"])
+        found["names"] = dict(names.names)
     if loss is not None:
         found["loss"] = tuple(
             one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)

@@ -1,0 +1,151 @@
+"""Names that the user gives settle which layers belong together; those that lead nowhere are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.cli import main  # noqa: E402
+from tipchain.conversion.given_names import read_names, unknown_names  # noqa: E402
+from tipchain.errors import InputError, UsageError, WeightsError  # noqa: E402
+from tipchain.live.sources import open_case  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+MODE = "lite_train_lite_infer"
+SIDES = """
+import numpy as np
+import paddle
+import torch
+
+class Twins(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.left(x) + 2 * self.right(x).tanh()
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.second, self.first = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.first(x) + 2 * self.second(x).tanh()
+
+def reference():
+    torch.manual_seed(0)
+    return Twins()
+
+def port():
+    made, weights = Port(), reference()
+    for ours, theirs in ((weights.left, made.first), (weights.right, made.second)):
+        theirs.weight.set_value(ours.weight.detach().numpy().T + 0.25)
+        theirs.bias.set_value(ours.bias.detach().numpy())
+    return made
+"""
+"""Every weight of the port is off, so that values cannot tell which layer is which, and order would tell wrongly."""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "twins.py").write_text(SIDES)
+    np.savez(
+        tmp_path / "inputs.npz", args=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def locate(names, *more):
+    return main(
+        ["locate", "--reference", "twins:reference", "--port", "twins:port", "--inputs", "inputs.npz", "--names", names,
+         *more]
+    )  # fmt: skip
+
+
+def test_a_map_says_which_layer_is_which(here, capsys):
+    (here / "names.yaml").write_text("left: first\nright: second\n")
+    assert locate("names.yaml", "--json", "report.json") == 1
+    report = json.loads((here / "report.json").read_text())
+    paths = {(one["reference_path"], one["port_path"]) for one in report["layers"] if one["port_path"]}
+    assert paths == {("left", "first"), ("right", "second")}
+    assert "--names names.yaml" in report["command"]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("left: 3\n", "names.yaml:1: left: is no name\n  found: 3"),
+        ("left: first\nleft: second\n", "names.yaml:2: left: stands twice"),
+        ("[left, first]\n", "names.yaml: is not a mapping of names"),
+        (None, "names.yaml: cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_map_is_refused_before_any_model_is_built(here, text, message, capsys):
+    (here / "twins.py").write_text("raise SystemExit('nothing may be imported')")
+    if text is not None:
+        (here / "names.yaml").write_text(text)
+    assert locate("names.yaml") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_paths_are_told_with_file_line_and_key(here, capsys):
+    (here / "names.yaml").write_text("left: first\nright: secnod\n")
+    assert locate("names.yaml") == 2
+    said = capsys.readouterr().err
+    assert "names.yaml:2: right: the Paddle model has no 'secnod'" in said
+    assert "expected: a layer that holds tensors, or a tensor, of the Paddle model, such as second" in said
+
+
+def test_names_are_added_to_those_of_a_case(tmp_path):
+    case = ROOT / "tests/cases/tiny/tiny.yaml"
+    file = tmp_path / "names.yaml"
+    file.write_text("square: square\nhead.weight: head.weight\n")
+    assert open_case(case, MODE, names=read_names(file))["names"].items() >= read_names(file).names.items()
+    file.write_text("square: square\n\nhaed: head\n")
+    with pytest.raises(InputError, match=r"names.yaml:3: haed: the torch model has no 'haed'") as caught:
+        open_case(case, MODE, names=read_names(file))
+    assert "such as head" in str(caught.value)
+    file.write_text("square: head\nhead: square\n")
+    with pytest.raises(WeightsError):  # the weights are converted by the same names
+        open_case(case, MODE, names=read_names(file))
+
+
+def models():
+    return (
+        torch.nn.Sequential(torch.nn.Conv1d(2, 2, 1), torch.nn.BatchNorm1d(2), torch.nn.ReLU()),
+        paddle.nn.Sequential(paddle.nn.Conv1D(2, 2, 1), paddle.nn.BatchNorm1D(2), paddle.nn.ReLU()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"0.wieght": "0.weight"}, r"torch model has no '0.wieght'\n  expected: .*, such as 0.weight"),
+        ({"0": "0", "1": "bn"}, r"'1': the Paddle model has no 'bn'"),
+        ({"0.weight": "0.weight + 0.nothing"}, r"the Paddle model has no '0.nothing'"),
+        ({"0": "2"}, r"'0': '2' of the Paddle model holds no tensors"),
+        ({"2": "2"}, r"'2': '2' of the torch model holds no tensors"),
+        ({0: "0"}, r"0: '0' is no name"),
+    ],
+)
+def test_align_refuses_names_that_lead_nowhere(names, message):
+    array = np.ones((1, 2, 3), np.float32)
+    with pytest.raises(UsageError, match=message):
+        tipchain.align(*models(), {"args": array}, names=names)
+
+
+def test_layers_tensors_of_either_spelling_and_the_model_itself_exist():
+    names = {
+        "": "", "0": "0", "0.weight": "0.weight", "1.running_mean": "1._mean", "1.running_var": "1.running_var",
+    }  # fmt: skip
+    assert unknown_names(names, *models()) == []

@@ -1,0 +1,170 @@
+"""Names that a user gives: which layer or tensor of a torch model is which of its Paddle port."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tipchain.conversion.paddle_side import paddle_layers, split_names
+from tipchain.conversion.torch_side import torch_layers
+from tipchain.errors import InputError, UsageError
+from tipchain.layer_types import join
+from tipchain.yaml_lines import load_yaml
+
+NEAR = 3
+"""Existing names that a message about an unknown one shows."""
+FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
+SIDES = "torch", "Paddle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownName:
+    """A name that settles nothing: one of two models does not have it, or keeps no tensors there.
+
+    Attributes:
+        key: the entry's torch name, which may be the unknown one itself.
+        name: the name.
+        side: of which model: ``"torch"`` or ``"Paddle"``.
+        near: the model's own names that are closest to it.
+        bare: the model has such a layer, but it holds no tensors.
+    """
+
+    key: str
+    name: str
+    side: str
+    near: tuple[str, ...]
+    bare: bool
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it."""
+        if self.bare:
+            return f"{self.name!r} of the {self.side} model holds no tensors: order, shapes and values tell which it is"
+        return f"the {self.side} model has no {self.name!r}"
+
+    @property
+    def expected(self) -> str:
+        """What should stand there."""
+        near = f", such as {', '.join(self.near)}" if self.near else ""
+        return f"a layer that holds tensors, or a tensor, of the {self.side} model{near}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameMap:
+    """What a YAML file of names says.
+
+    Attributes:
+        file: the file.
+        names: Paddle's name by torch's, of layers or of tensors.
+        lines: the 1-based line of each, by torch's name.
+    """
+
+    file: Path
+    names: Mapping[str, str]
+    lines: Mapping[str, int]
+
+    def check(self, reference: Any, port: Any) -> None:
+        """Refuse names that the models do not have.
+
+        Args:
+            reference: a ``torch.nn.Module``.
+            port: a ``paddle.nn.Layer``.
+
+        Raises:
+            InputError: of the first of them.
+        """
+        for one in unknown_names(self.names, reference, port):
+            raise InputError(
+                one.message, file=self.file, line=self.lines.get(one.key), key=one.key, expected=one.expected
+            )
+
+
+def read_names(path: Path) -> NameMap:
+    """Return the mapping of names in a YAML file.
+
+    Raises:
+        InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
+    """
+    document = load_yaml(path, InputError, "a mapping of names")
+    lines = {str(key): document.line((str(key),)) for key in document.data}
+    for key, value in document.data.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InputError(
+                "is no name", file=path, line=lines[str(key)], key=str(key), found=repr(value), expected=FORM
+            )
+    return NameMap(
+        file=path, names=dict(document.data), lines={key: line for key, line in lines.items() if line is not None}
+    )  # fmt: skip
+
+
+def check_names(names: Mapping[str, str], reference: Any, port: Any) -> None:
+    """Refuse names that are no text, that the models do not have, or where they hold no tensors.
+
+    Args:
+        names: Paddle's name by torch's, of layers or of tensors.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+
+    Raises:
+        UsageError: of all of them, with the closest names that there are.
+    """
+    for key, value in names.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"names: {key!r}: {value!r} is no name\n  expected: {FORM}")
+    unknown = unknown_names(names, reference, port)
+    if unknown:
+        told = (f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown)
+        raise UsageError("\n".join(told))
+
+
+def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[UnknownName]:
+    """Return what names lead from or to nothing; ``"a + b"`` names two of Paddle's tensors."""
+    if not names:
+        return []
+    existing = _torch_names(reference), _paddle_names(port)
+    layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    found = []
+    for key, value in names.items():
+        given = [(0, key), *((1, one) for one in split_names(value))]
+        found += [
+            UnknownName(
+                key=key,
+                name=name,
+                side=SIDES[side],
+                near=_near(name, existing[side]),
+                bare=name in layers[side],
+            )
+            for side, name in given
+            if name not in existing[side]
+        ]
+    return found
+
+
+def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:
+    return tuple(difflib.get_close_matches(name, [one for one in existing if one], n=NEAR))
+
+
+def _torch_names(model: Any) -> dict[str, None]:
+    """Return the names of a torch model's tensors and of the layers that hold some, layers first."""
+    tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
+    return _with_layers([*tensors, *model.state_dict()])
+
+
+def _paddle_names(model: Any) -> dict[str, None]:
+    """Return the names of a Paddle model's tensors and of the layers that hold some; tensors under torch's leaves too."""
+    leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
+    return _with_layers([*model.state_dict(), *leaves])
+
+
+def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
+    """Return names of tensors after those of the layers that they are in; the model itself is one."""
+    tensors = dict.fromkeys(tensors)
+    above = (
+        ".".join(parts[:count])
+        for parts in (name.split(".") for name in tensors)
+        for count in range(len(parts))
+    )
+    return dict.fromkeys([*above, *tensors])
