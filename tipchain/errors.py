@@ -109,6 +109,18 @@ class OutputError(TipchainError):
     exit_code = 1
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def class_and_line(error: BaseException) -> str:
+    """Return an error's class and the first line of its message; the class alone where it has none."""
+    name, line = type(error).__name__, first_line(error)
+    return name if line == name else f"{name}: {line}"
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     """Return ``"did you mean 'x'?"`` for the closest choice, or None when nothing is close."""
     close = _closest(word, tuple(choices))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.errors import WeightsError, did_you_mean
+from tipchain.errors import WeightsError, did_you_mean, first_line
 from tipchain.runs import replacing_path
-from tipchain.torch_weights import SAFETENSORS, WEIGHTS_HINT, first_line, refuse_other_layout
+from tipchain.torch_weights import SAFETENSORS, WEIGHTS_HINT, refuse_other_layout
 
 Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"

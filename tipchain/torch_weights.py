@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.errors import WeightsError, did_you_mean
+from tipchain.errors import WeightsError, did_you_mean, first_line
 from tipchain.runs import replacing_path
 
 Array = npt.NDArray[Any]
 WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
 SAFETENSORS = ".safetensors"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def refuse_other_layout(path: Path, layout: str) -> None:

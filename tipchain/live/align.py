@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.conversion.given_names import check_names
-from tipchain.errors import UsageError
+from tipchain.errors import UsageError, class_and_line
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
@@ -138,7 +138,7 @@ class _Work:
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
         except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
-            self._end("forward", Outcome.ERROR, told(error))
+            self._end("forward", Outcome.ERROR, class_and_line(error))
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             if self.loss is not None:
@@ -201,7 +201,7 @@ class _Work:
         try:
             work(*args)
         except Exception as error:  # noqa: BLE001  (a user's loss or optimizer may raise anything)
-            self._end(stage, Outcome.ERROR, told(error))
+            self._end(stage, Outcome.ERROR, class_and_line(error))
 
     def _judge_forward(self, located: Located) -> None:
         """Judge the forward stage: the layers, and the models' outputs as a whole."""
@@ -404,12 +404,6 @@ def of_finding(finding: Finding) -> Diagnosis:
 def tell_call(call: Call) -> str:
     """Return what a report calls a layer."""
     return f"{call.path or 'the model itself'} ({call.type})"
-
-
-def told(error: Exception) -> str:
-    """Return an error's class and the first line of what it says."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def versions() -> dict[str, str]:
