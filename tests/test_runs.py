@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tipchain.cli import main
 from tipchain.errors import UsageError
 from tipchain.runs import (
     append,
     atomic_write,
+    check_writable,
     hold_run,
     new_run,
     prune,
@@ -162,3 +164,59 @@ def test_a_run_whose_lock_cannot_be_had_is_no_traceback(tmp_path):
 def test_runs_sort_as_they_began(tmp_path):
     made = [new_run(tmp_path).name for _ in range(20)]
     assert made == sorted(set(made))
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("file/report.json", "Not a directory"),
+        ("file/deep/er/report.json", "Not a directory"),
+        ("folder", "Is a directory"),
+        ("link", "Is a directory"),
+        ("n" * 300, "File name too long"),
+        ("/proc/none.json", ""),
+    ],
+)
+def test_what_could_not_be_written_is_known_before(tmp_path, monkeypatch, target, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=f"--json {target}: cannot be written: {reason}"):
+        check_writable({"--junit": "fine.xml", "--json": target})
+    assert sorted(tmp_path.rglob("*")) == there, "nothing is left behind"
+
+
+def test_what_can_be_written_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "dangling").symlink_to("not/there")
+    os.mkfifo(tmp_path / "pipe")
+    there = sorted(tmp_path.rglob("*"))
+    targets = [None, "-", "new", "deep/er/new", "old", tmp_path / "new", "dangling", "pipe", "/dev/null"]
+    check_writable({str(number): target for number, target in enumerate(targets)})
+    assert sorted(tmp_path.rglob("*")) == there
+    assert (tmp_path / "old").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["align", "case.yaml", "--json"],
+        ["align", "case.yaml", "--junit"],
+        ["locate", "case.yaml", "--json"],
+        ["diagnose", "case.yaml", "--html"],
+        ["certify", "case.yaml", "--json"],
+        ["judge", ".", "--json"],
+        ["report", "run", "--junit"],
+        ["diff", "a.npy", "b.npy", "--json"],
+        ["diff", "a.npy", "b.npy", "--log"],
+    ],
+)
+def test_commands_refuse_reports_that_could_not_be_written_first_of_all(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert main([*words, "file/report"]) == 2
+    assert f"{words[-1]} file/report: cannot be written" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]

@@ -93,6 +93,11 @@ def append(path: Path, text: str) -> None:
         file.write(_encoded(record))
 
 
+def _beside(name: str) -> str:
+    """Return a name that no other file has, with the same end."""
+    return f".{secrets.token_hex(4)}.{name}"
+
+
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
     """Yield the name of a file beside ``path`` to write; it takes ``path``'s place when the block ends well.
@@ -106,7 +111,7 @@ def replacing_path(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    beside = path.with_name(_beside(path.name))
     try:
         yield beside
         os.replace(beside, path)  # noqa: PTH105
@@ -130,6 +135,44 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         return
     with replacing_path(path) as beside, beside.open("xb") as file:
         yield file
+
+
+def check_writable(targets: Mapping[str, str | Path | None]) -> None:
+    """Refuse, before a long run, files that could not be written after it; nothing is changed or left behind.
+
+    Where the file's folder is not there yet, what counts is whether the folder above could hold it.
+
+    Args:
+        targets: by the option that names it, the file; None and ``-`` (standard output) need no check.
+
+    Raises:
+        UsageError: one cannot be written, and why.
+    """
+    for option, target in targets.items():
+        if target in (None, "-"):
+            continue
+        try:
+            _probe(Path(str(target)))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UsageError(f"{option} {target}: cannot be written: {reason}") from error
+
+
+def _probe(path: Path) -> None:
+    """Raise the OSError that writing ``path`` would raise, as far as can be known without writing it."""
+    path = path.resolve() if path.is_symlink() else path
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():  # a device or a pipe: opening it may block
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    beside = folder / _beside(path.name)
+    beside.open("xb").close()
+    beside.unlink()
 
 
 def atomic_write(path: Path, data: bytes | str) -> None:

@@ -167,12 +167,20 @@ def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys
     assert not OUT.exists()
 
 
-def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(option, capsys):
     Path("file").write_text("")
-    assert go(LEAVES, "--json", "file/report.json") == 2
+    assert go(LEAVES, option, "file/report") == 2
+    assert f"{option} file/report: cannot be written: Not a directory" in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
+    assert go(LEAVES, "--json", "/dev/full") == 2
     captured = capsys.readouterr()
     assert "12 passed" in captured.out
-    assert "cannot write file/report.json" in captured.err
+    assert "cannot write /dev/full" in captured.err
 
 
 def test_a_results_log_that_cannot_be_written_is_an_error(capsys):

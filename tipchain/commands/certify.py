@@ -7,6 +7,7 @@ import sys
 
 from tipchain.commands.locate import add_source_arguments, read_request, write_document
 from tipchain.errors import UsageError
+from tipchain.runs import check_writable
 
 MOST = 24
 TIMEOUT_S = 7200.0
@@ -31,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.most < 1:
         raise UsageError(f"--most must be at least 1, found {args.most}")
+    check_writable({"--json": args.json})
     request = read_request(args, causes=False)
     done = launch({**request, "certify": args.most}, timeout_s=args.timeout)
     print(fold(done.text, terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)

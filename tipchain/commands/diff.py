@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.errors import UsageError
 from tipchain.outcome import Outcome, exit_code
+from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
     from tipchain.parity.judge import Verdict
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.parity.verdict_json import render_verdicts
 
     tolerance = _tolerance(args)
+    check_writable({"--json": args.json, "--log": args.log})
     reference, port = load_record(args.reference), load_record(args.port)
     verdicts = compare(reference.arrays, port.arrays, tolerance)
     warnings = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from tipchain.errors import OutputError, UsageError
 from tipchain.modes import Mode
-from tipchain.runs import MODE_VARIABLE
+from tipchain.runs import MODE_VARIABLE, check_writable
 
 SHOWN = 12
 """Layers that are listed at most."""
@@ -76,6 +76,7 @@ def show(args: argparse.Namespace, *, causes: bool) -> int:
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
 
+    check_writable({"--json": args.json, "--html": args.html})
     request = read_request(args, causes=causes)
     done = launch(request, timeout_s=args.timeout)
     stream = sys.stderr if args.json == "-" else sys.stdout

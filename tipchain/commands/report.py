@@ -22,13 +22,16 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_targets(args: argparse.Namespace) -> None:
-    """Refuse, before anything runs, reports that cannot both be written.
+    """Refuse, before anything runs, reports that cannot be written.
 
     Raises:
-        UsageError: both formats want standard output.
+        UsageError: both formats want standard output, or a file cannot be written.
     """
+    from tipchain.runs import check_writable
+
     if args.json == args.junit == "-":
         raise UsageError("--json and --junit cannot both go to standard output")
+    check_writable({"--json": args.json, "--junit": args.junit})
 
 
 def run(args: argparse.Namespace) -> int:
