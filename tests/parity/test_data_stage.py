@@ -66,7 +66,7 @@ FIRST_OF = {
     "classes in another order": (lambda: record(labels=np.r_[1, 0, 2:10][LABELS]), "label: expected 0, actual 1: classes are numbered otherwise throughout (0 is 1, 1 is 0)"),
     "reversed order": (lambda: record(IMAGES[::-1], LABELS[::-1], NAMES[::-1]), "first at sample 0 (val/0/0.png): order: the port has the reference's sample 19 (val/9/19.png) here: the whole set is in reverse order"),
     "begun later": (lambda: record(IMAGES[LATER], LABELS[LATER], [NAMES[n] for n in LATER]), "the reference's sample 1 (val/0/1.png) here: the port begins 1 later"),
-    "two exchanged": (lambda: record(IMAGES[[0, 2, 1, *range(3, 20)]], LABELS[[0, 2, 1, *range(3, 20)]], [NAMES[n] for n in (0, 2, 1, *range(3, 20))]), "first at sample 1 (val/0/1.png): order: the port has the reference's sample 2 (val/1/2.png) here: the same files in another order"),
+    "two exchanged": (lambda: record(IMAGES[[0, 2, 1, *range(3, 20)]], LABELS[[0, 2, 1, *range(3, 20)]], [NAMES[n] for n in (0, 2, 1, *range(3, 20))]), "first at sample 1 (val/0/1.png): order: the port has the reference's sample 2 (val/1/2.png) here: the same samples in another order"),
     "pixels of another": (lambda: record(IMAGES[[0, 1, 5, *range(3, 20)]]), "first at sample 2 (val/1/2.png): order: the port has the pixels of the reference's sample 5 (val/2/5.png) here"),
     "another file": (lambda: record(files=[*NAMES[:5], "val/2/new.png", *NAMES[6:]]), "first at sample 5 (val/2/5.png): file: expected val/2/5.png, actual val/2/new.png"),
     "label and channels": (lambda: record(changed(0, IMAGES[:, ::-1]), LABELS + 1), "label: expected 0, actual 1: all class numbers are shifted by +1; channel order: reversed"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging.base import Dumps, Rules, details
 from tipchain.parity.judging.sample_causes import explain_sample
+from tipchain.parity.pieces.data_labels import explain_labels
+from tipchain.parity.pieces.data_order import explain_order
 from tipchain.parity.record import Record
 from tipchain.parity.tolerance import Tolerance
 
@@ -159,16 +161,14 @@ def _same(expected: Array, actual: Array) -> bool:
 
 
 def _shift(left: Sequence[Sample], right: Sequence[Sample]) -> str:
-    """Say whether the whole order is that of the reference, reversed or shifted."""
-    names, found = [one.file for one in left], [one.file for one in right]
-    if found == names[::-1]:
-        return ": the whole set is in reverse order"
-    for count in (1, 2, 3):
-        if len(found) > 2 * count and found[:-count] == names[count : len(found)]:
-            return f": the port begins {count} later"
-        if len(found) > 2 * count and found[count:] == names[: len(found) - count]:
-            return f": the port begins {count} earlier"
-    return ": the same files in another order" if sorted(names) == sorted(found) else ""
+    """Say whether the whole order is that of the reference, reversed, shifted, or with samples missing."""
+    numbers: dict[str, int] = {}
+    for number, one in enumerate(left):
+        numbers.setdefault(one.file, number)
+    if len(numbers) < len(left):
+        return ""
+    cause = explain_order([numbers.get(one.file) for one in right], len(left))
+    return "" if cause is None else cause.message.removeprefix("order")
 
 
 def _label(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
@@ -178,25 +178,11 @@ def _label(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
         return "label: one side has none"
     said = f"label: expected {expected.tolist()}, actual {actual.tolist()}"
     if expected.shape != actual.shape:
-        return f"{said}: shapes {expected.shape} and {actual.shape}"
-    classes = [[int(one.label) for one in side if _is_class(one.label)] for side in (left, right)]
-    pairs = list(zip(*classes, strict=False))
-    if len(classes[0]) < len(left) or len(classes[1]) < len(right):
-        return said
-    return said + _renumbering(pairs)
-
-
-def _is_class(label: Array) -> bool:
-    return label is not None and bool(label.ndim == 0 and label.dtype.kind in "iu")
-
-
-def _renumbering(pairs: Sequence[tuple[int, int]]) -> str:
-    """Say whether class numbers are all shifted alike, or exchanged consistently."""
-    mapping: Mapping[int, int] = dict(pairs)
-    if len(mapping) < 2 or set(mapping.items()) != set(pairs) or len(set(mapping.values())) < len(mapping):
-        return ""
-    shifts = {actual - expected for expected, actual in mapping.items()}
-    if len(shifts) == 1:
-        return f": all class numbers are shifted by {shifts.pop():+d}"
-    moved = [f"{expected} is {actual}" for expected, actual in sorted(mapping.items()) if expected != actual]
-    return f": classes are numbered otherwise throughout ({', '.join(moved[:4])}{', …' if len(moved) > 4 else ''})"
+        said = f"{said}: shapes {expected.shape} and {actual.shape}"
+    pairs = [
+        (e.label, a.label)
+        for e, a in zip(left, right, strict=False)
+        if e.label is not None and a.label is not None
+    ]
+    cause = explain_labels([e for e, _ in pairs], [a for _, a in pairs])
+    return said if cause is None else f"{said}{cause.message.removeprefix('label')}"

@@ -1,0 +1,172 @@
+"""Hypotheses about the values of images of one shape: scale, mean and std, whole numbers, a narrower type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tipchain.parity.pieces.data_arrays import (
+    Array,
+    Arrays,
+    Cause,
+    apart,
+    apply,
+    channel_axis,
+    fit,
+    rows_of,
+    size_of,
+)
+from tipchain.parity.pieces.data_constants import OPPOSITE, name_both
+
+BYTE = 255.0
+REVERSED = "normalization-order"
+"""The code of mean and std that stand in the opposite order of channels."""
+TIGHT = 1e-3
+"""Relative error up to which a fitted factor is a round one."""
+
+
+def value_steps(
+    expected: Arrays, actual: Arrays, bound: float, *, affine_only: bool = False
+) -> Iterator[tuple[Cause, float]]:
+    """Yield what may have been done to the values, with the root mean square that it leaves.
+
+    Args:
+        expected: the reference's arrays.
+        actual: the port's, of equal shapes.
+        bound: what leaves more is none.
+        affine_only: leave out what only the values themselves show.
+    """
+    if any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return
+    if not affine_only:
+        yield from (one for one in _rounded(expected, actual) if one[1] <= bound)
+    e, a = rows_of(expected, None), rows_of(actual, None)
+    factor, shift = fit(e, a)
+    left = apart([factor[0] * e + shift[0]], [a])
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=0), left
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    if axis is None or len({one.shape[axis] for one in expected}) != 1 or expected[0].shape[axis] < 2:
+        return
+    e, a = rows_of(expected, axis), rows_of(actual, axis)
+    factor, shift = fit(e, a)
+    moved = [apply(one, axis, factor, shift) for one in expected]
+    left = apart(moved, actual)
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=len(factor)), left
+
+
+def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+    """Yield conversions that lose something."""
+    whole = all((one == np.rint(one)).all() for one in actual)
+    levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
+    if whole:
+        for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
+            cause = Cause(
+                code="dtype", message=f"dtype: the port {name} to whole numbers", fix=levels, explained=None
+            )
+            yield cause, apart([change(one) for one in expected], actual)
+        if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
+            for change in (np.trunc, np.floor, np.rint):
+                cause = Cause(
+                    code="uint8-overflow", message="dtype: the port's values wrap around in uint8 (modulo 256)",
+                    fix="convert to float32 before arithmetic: uint8 wraps around at 256", explained=None,
+                )  # fmt: skip
+                yield cause, apart([change(one) % 256 for one in expected], actual)
+    (low, high), beyond = _ends(actual), _ends(expected)
+    if low < high and (beyond[0] < low or beyond[1] > high):
+        cause = Cause(code="clipped", message=f"values: the port clips them to {low:.4g}..{high:.4g}",
+                      fix="do not clip what the reference does not", explained=None)  # fmt: skip
+        yield cause, apart([one.clip(low, high) for one in expected], actual)
+    half = (
+        [one.astype(np.float16).astype(np.float64) for one in expected]
+        if max(map(abs, beyond)) < 6e4
+        else None
+    )
+    if half is not None:
+        cause = Cause(code="dtype", message="dtype: the port's values went through float16",
+                      fix="keep the image in float32", explained=None)  # fmt: skip
+        yield cause, apart(half, actual)
+
+
+def _ends(arrays: Arrays) -> tuple[float, float]:
+    return min(float(one.min()) for one in arrays), max(float(one.max()) for one in arrays)
+
+
+def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
+    """Return the cause of ``actual = factor * expected + shift``."""
+    spread = size_of([actual])
+    if (np.abs(factor) < 1e-12).all():
+        return Cause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
+    alike = bool(np.ptp(factor) <= TIGHT * np.abs(factor).max())
+    if alike and np.abs(shift).max() <= TIGHT * spread:
+        return _scale(float(factor.mean()))
+    if alike and channels == 1 and abs(factor[0] + 1) < TIGHT:
+        return Cause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
+                     fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
+    each = 3 if channels == 0 else channels
+    both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
+    named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
+    kept = _kept(factor) if channels else 0.0
+    if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
+        fix = "give mean and std in the order of the image's channels"
+        return Cause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
+    fix = (
+        _fix(both[0].mean, both[0].std, both[0].name)
+        if both
+        else "normalize with the reference's mean and std"
+    )
+    if not both and kept:
+        named = (
+            ": is a division by 255 missing before the normalization?"
+            if kept > 1
+            else ": is it divided by 255 twice before the normalization?"
+        )
+        fix = "divide by 255 once, before the normalization"
+    return Cause(
+        code="scale" if (both and _only_bytes(both[1].name)) or (not both and kept) else "normalization",
+        message=_line(factor, shift) + named, fix=fix, explained=None,
+    )  # fmt: skip
+
+
+def _only_bytes(name: str) -> bool:
+    return name.endswith(("of pixels in 0..255", "divided by 255 twice"))
+
+
+def _kept(factor: Array) -> float:
+    """Return 255 or 1/255 where that is the factor of every channel, else 0."""
+    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < TIGHT), 0.0)
+
+
+def _scale(scale: float) -> Cause:
+    fix = "scale the image as the reference does"
+    words = f"scale: {scale:.6g} times the reference's"
+    if abs(scale / BYTE - 1) < TIGHT:
+        words, fix = (
+            "scale: 255 times the reference's: is a division by 255 missing?",
+            "divide the image by 255",
+        )
+    elif abs(scale * BYTE - 1) < TIGHT:
+        words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
+        fix = "divide the image by 255 once only: ToTensor does it too"
+    return Cause(code="scale", message=words, fix=fix, explained=None)
+
+
+def _line(factor: Array, shift: Array) -> str:
+    if len(factor) == 1:
+        pairs = f"{factor[0]:.4g} * expected {shift[0]:+.4g}"
+    else:
+        pairs = ", ".join(
+            f"channel {n}: {a:.4g} * expected {b:+.4g}"
+            for n, (a, b) in enumerate(zip(factor, shift, strict=True))
+        )
+    return f"{'mean' if np.abs(factor - 1).max() <= TIGHT else 'mean/std'}: actual = {pairs}"
+
+
+def _fix(mean: Array, std: Array, name: str) -> str:
+    if name.startswith("none"):
+        return "remove the port's normalization: the reference has none"
+    shown = ["[" + ", ".join(f"{one:.4g}" for one in values) + "]" for values in (mean, std)]
+    return f"pass mean={shown[0]}, std={shown[1]} (of pixels in 0..1) to the port's Normalize"
