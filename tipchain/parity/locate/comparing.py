@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.differences import Axes, arrange, relative
-from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.trace import Value
 
 Array = npt.NDArray[Any]
@@ -50,7 +50,7 @@ class Comparer:
         """Return the order of ``one``'s axes that ``other`` has; None where it has another shape or kind."""
         if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
             return None
-        return arrange(self._store.get(one.stored), self._store.get(other.stored))
+        return self._order(one, other)
 
     def apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
@@ -64,10 +64,20 @@ class Comparer:
         """Return how far two tensors are apart; each pair is compared once."""
         key = id(one), id(other), axes, False
         if key not in self._known:
-            expected, actual = self._store.get(one.stored), self._store.get(other.stored)
-            order = axes if axes is not None else arrange(expected, actual)
-            self._known[key] = inf if order is None else relative(expected.transpose(order), actual)
+            order = axes if axes is not None else self._order(one, other)
+            self._known[key] = inf if order is None else self._relative(one.stored, other.stored, order)
         return self._known[key]
+
+    def _order(self, one: Value, other: Value) -> Axes | None:
+        if one.shape == other.shape:
+            return tuple(range(len(one.shape)))
+        return arrange(self._store.get(one.stored), self._store.get(other.stored))
+
+    def _relative(self, one: Stored, other: Stored, axes: Axes) -> float:
+        """Return how far two arrays are apart; of one that is held as the other that is known already."""
+        if other.twin is one and axes == tuple(range(len(one.shape))):
+            return other.apart
+        return relative(self._store.get(one).transpose(axes), self._store.get(other)) + other.apart
 
     def gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
         """Return how far the gradients of two tensors are apart; each pair is compared once."""
@@ -75,8 +85,7 @@ class Comparer:
             return 0.0 if one.gradient is other.gradient else inf
         key = id(one), id(other), axes, True
         if key not in self._known:
-            expected = self._store.get(one.gradient).transpose(axes)
-            self._known[key] = relative(expected, self._store.get(other.gradient))
+            self._known[key] = self._relative(one.gradient, other.gradient, axes)
         return self._known[key]
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.parity.locate.comparing import Link, back
+from tipchain.parity.locate.comparing import back
 from tipchain.parity.locate.differences import relative, rms
-from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import PairReplays
-from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import NOTHING, Measured, measure
 
 Array = npt.NDArray[Any]
@@ -20,25 +18,16 @@ ALONE = 1e-2
 error in the most ill-conditioned of layers is less."""
 
 
-def input_gradients(
-    store: Store,
-    pair: CallPair,
-    links: Sequence[Link],
-    replays: PairReplays,
-    *,
-    known: float | None,
-    double: bool,
-) -> Iterator[Measured]:
+def input_gradients(replays: PairReplays, *, known: float | None, double: bool) -> Iterator[Measured]:
     """Measure the gradients of a layer's inputs.
 
     ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
     """
-    slow, fast = replays.reference32, replays.port32
+    fed, slow, fast = replays.fed, replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
     moved = None if double else replays.moved
-    for link in links:
-        gradient = pair.reference.inputs[link.ours].gradient
-        truth = None if gradient is None else store.get(gradient)
+    for link in fed.inputs:
+        truth = fed.gradients[link.ours]
         own = None if slow is None else slow.inputs[link.ours]
         if truth is None or (own is not None and not relative(truth, own) <= ALONE):
             truth = None  # other code takes the tensor too, and adds to its gradient
@@ -50,7 +39,7 @@ def input_gradients(
         if truth is None or (port is None and port64 is None):
             continue
         yield measure(
-            f"gradient of input {pair.port.input_names[link.theirs]}", truth, own,
+            f"gradient of input {fed.pair.port.input_names[link.theirs]}", truth, own,
             None if port is None else back(port, link.axes),
             known if port64 is None else back(port64, link.axes),
             None if moved is None else moved.inputs[link.ours],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.comparing import Comparer, Link, back
 from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.feeding import Fed, feed, first_sample
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.gradient_glue import first_changed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
@@ -22,6 +24,8 @@ from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
+    EXACT,
+    FAULTS,
     NOTHING,
     Closeness,
     Direction,
@@ -73,12 +77,14 @@ class PairJudge:
     seed: int
     exact: bool = True
     _noise: float = AGREE
-    _gradients: dict[int, float] = field(default_factory=dict)
+    _gradients: dict[int, float | None] = field(default_factory=dict)
     _shared: list[tuple[float, float]] = field(default_factory=list)
+    _calls: tuple[Counter[int], ...] = ()
     compare: Comparer = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
+        self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
@@ -142,39 +148,11 @@ class PairJudge:
             if call is not None:
                 reason = f"does by itself what {call.path} does after its counterpart"
                 return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        given = [self.store.get(value.stored) for value in pair.reference.inputs]
-        theirs = self._given(pair, inputs, given)
-        if theirs is None:
+        fed = feed(self.store, pair, inputs, outputs)
+        if fed is None:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        truths = self._truths(pair) if self._turns(pair) == 1 else None
-        replays = PairReplays(self.models, pair, (given, theirs), self._cotangents(pair, outputs), self.seed)
-        measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
-        closer = PairReplays(
-            self.models,
-            replace(pair, whole=False),
-            (given, theirs),
-            self._cotangents(pair, outputs),
-            self.seed,
-        )
-        if pair.whole and _slightly(measured):
-            replays = closer
-            measured = self._outputs(pair, outputs, replays, whole=inherited <= self._noise)
-        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
-            measured = self._outputs(
-                pair, outputs, replays, whole=False
-            )  # it may have been given most of that
-        forward = self._decide(pair, "forward", inherited, measured)
-        if not forward.at_fault:
-            exact = max((one.exact or 0.0 for one in measured), default=0.0)
-            self._noise = max(self._noise, SPREAD * exact, SPREAD * inherited * (inherited <= self._noise))
-        if not replays.backward:
-            return [forward]
-        known = self._gradients_known(pair, inputs, outputs)
-        found = self._measure_gradients(pair, inputs, (replays, closer), truths, known)
-        if known is not None and classify(found)[0] is Closeness.DIFFERS:
-            found = self._measure_gradients(pair, inputs, (replays, closer), truths, None)
-        inherited = max(
+        apart = max(
             (
                 self.compare.gradients_apart(
                     pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
@@ -183,7 +161,62 @@ class PairJudge:
             ),
             default=0.0,
         )
-        return [forward, self._decide(pair, "backward", inherited, found)] if found else [forward]
+        found = self._on_sample(fed, inherited) or self._in_full(fed, inherited)
+        directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
+        return [
+            self._decide(pair, direction, before, measured)
+            for (direction, before), measured in zip(directions, found, strict=True)
+            if measured or direction == "forward"
+        ]
+
+    def _on_sample(self, fed: Fed, inherited: float) -> tuple[list[Measured], list[Measured]] | None:
+        """Measure how close float32 comes on the first sample, where both runs agree in float64 on all of them.
+
+        None where that does not tell enough.
+        """
+        pair = fed.pair
+        known = self._gradients_known(pair, fed.inputs, fed.outputs)
+        apart = self.compare.apart(pair.reference.outputs, pair.port.outputs, fed.outputs)
+        if pair.whole or known is None or max(inherited, apart) > EXACT:
+            return None
+        part = first_sample(fed, self._size(pair))
+        if part is None:
+            return None
+        replays = PairReplays(self.models, part, self.seed)
+        forward = self._outputs(part, replays, whole=True)
+        if not all(one.reference is not None and one.reference <= COARSELY for one in forward):
+            return None  # a sample's result depends on the others
+        backward = list(input_gradients(replays, known=known, double=True)) if part.backward else []
+        exact = self._gradients[pair.port.number]
+        if exact is not None:
+            what = "gradients of parameters"
+            backward.append(Measured(exact=exact, port=None, reference=None, bitwise=False, what=what))
+        worst = classify([*forward, *backward])[0]
+        return (forward, backward) if worst in (Closeness.BITWISE, Closeness.ROUNDING) else None
+
+    def _in_full(self, fed: Fed, inherited: float) -> tuple[list[Measured], list[Measured]]:
+        """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
+        pair = fed.pair
+        truths = self._truths(pair) if self._turns(pair) == 1 else None
+        replays = PairReplays(self.models, fed, self.seed)
+        measured = self._outputs(fed, replays, whole=inherited <= self._noise)
+        closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
+        if pair.whole and _slightly(measured):
+            replays = closer
+            measured = self._outputs(fed, replays, whole=inherited <= self._noise)
+        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
+            measured = self._outputs(fed, replays, whole=False)  # it may have been given most of that
+        forward = classify(measured)[0]
+        if forward not in FAULTS:
+            exact = max((one.exact or 0.0 for one in measured), default=0.0)
+            self._noise = max(self._noise, SPREAD * exact, SPREAD * inherited * (inherited <= self._noise))
+        if not fed.backward:
+            return measured, []
+        known = self._gradients_known(pair, fed.inputs, fed.outputs)
+        found = self._measure_gradients((replays, closer), truths, known)
+        if known is not None and classify(found)[0] is Closeness.DIFFERS:
+            found = self._measure_gradients((replays, closer), truths, None)
+        return measured, found
 
     def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self._noise
@@ -203,12 +236,10 @@ class PairJudge:
         largest = max((size for _, size in self._shared), default=0.0)
         return all(apart <= SAME * max(size, NOTHING * largest) for apart, size in self._shared)
 
-    def _outputs(
-        self, pair: CallPair, links: Sequence[Link], replays: PairReplays, *, whole: bool
-    ) -> list[Measured]:
+    def _outputs(self, fed: Fed, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
-        found = []
-        for link in links:
+        found, pair = [], fed.pair
+        for link in fed.outputs:
             exact: Array | float | None
             if whole or replays.port64 is None:
                 exact = self.compare.between(
@@ -222,7 +253,7 @@ class PairJudge:
             found.append(
                 measure(
                     f"output {pair.port.output_names[link.theirs]}",
-                    self.store.get(pair.reference.outputs[link.ours].stored),
+                    fed.results[link.ours],
                     None if slow is None else slow.outputs[link.ours],
                     None if fast is None else back(fast.outputs[link.theirs], link.axes),
                     exact,
@@ -308,17 +339,19 @@ class PairJudge:
         )  # fmt: skip
 
     def _measure_gradients(
-        self, pair: CallPair, inputs: Sequence[Link], replays: tuple[PairReplays, PairReplays],
-        truths: Mapping[str, Array] | None, known: float | None,
-    ) -> list[Measured]:  # fmt: skip
+        self,
+        replays: tuple[PairReplays, PairReplays],
+        truths: Mapping[str, Array] | None,
+        known: float | None,
+    ) -> list[Measured]:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
 
         def measured(one: PairReplays) -> list[Measured]:
-            found = list(input_gradients(self.store, pair, inputs, one, known=known, double=self.exact))
+            found = list(input_gradients(one, known=known, double=self.exact))
             return [*found, *parameter_gradients(one, truths, known=known, double=self.exact)]
 
         found = measured(replays[0])
-        return measured(replays[1]) if pair.whole and _slightly(found) else found
+        return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
 
     def _gradients_known(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]
@@ -335,28 +368,33 @@ class PairJudge:
             )
             for link in links
         ]
-        largest = max([*around, self._gradients[pair.port.number]])
+        largest = max([*around, self._gradients[pair.port.number] or 0.0])
         return largest if self.exact and largest <= AGREE else None
 
     def _turns(self, pair: CallPair) -> int:
         """Return how many calls the layers of a pair have, the larger number."""
-        return max(
-            sum(call.layer is layer for call in run.trace.calls)
-            for run, layer in zip(self.runs, (pair.reference.layer, pair.port.layer), strict=True)
-        )
+        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
+        return max(counted[id(call.layer)] for counted, call in calls)
+
+    def _size(self, pair: CallPair) -> int:
+        """Return how many elements the port's layer has in its parameters."""
+        return sum(prod(one.shape) for _, one in self.models[1].side.parameters(pair.port.layer))
 
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
 
-    def _parameters_apart(self, pair: CallPair) -> float:
-        """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest."""
+    def _parameters_apart(self, pair: CallPair) -> float | None:
+        """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest.
+
+        None where there are none, or the port ran in float32.
+        """
         found = [
             one.side.parameter_gradients(call.layer)
             for one, call in zip(self.models, (pair.reference, pair.port), strict=True)
         ]
-        if not self.exact or found[0] is None or found[1] is None:
-            return 0.0
+        if not self.exact or not found[0] or found[1] is None:
+            return None
         largest = 0.0
         for name, one in found[0].items():
             other = found[1].get(name)
@@ -367,28 +405,6 @@ class PairJudge:
             self._shared.append((apart, size))
             largest = max(largest, apart / size if size else (inf if apart else 0.0))
         return largest
-
-    def _given(self, pair: CallPair, links: Sequence[Link], given: Sequence[Array]) -> list[Array] | None:
-        """Return what the port's layer is to be given: the reference's tensors, its own where there is no other."""
-        by_number = {link.theirs: given[link.ours].transpose(link.axes) for link in links}
-        if pair.reference.inputs and pair.port.inputs and not links:
-            return None
-        return [
-            by_number[number] if number in by_number else self.store.get(value.stored)
-            for number, value in enumerate(pair.port.inputs)
-        ]
-
-    def _cotangents(
-        self, pair: CallPair, links: Sequence[Link]
-    ) -> tuple[list[Array | None], list[Array | None]]:
-        ours: list[Array | None] = [None] * len(pair.reference.outputs)
-        theirs: list[Array | None] = [None] * len(pair.port.outputs)
-        for link in links:
-            gradient = pair.reference.outputs[link.ours].gradient
-            if gradient is not None:
-                ours[link.ours] = self.store.get(gradient)
-                theirs[link.theirs] = self.store.get(gradient).transpose(link.axes)
-        return ours, theirs
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import PairJudge
-from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Models
 from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
 
 ALIKE = 1e-6
@@ -75,7 +76,7 @@ class Locator:
 
     def locate(
         self, reference: Any, port: Any, inputs: Inputs, losses: tuple[Loss | None, Loss | None] = (None, None),
-        names: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None, pairs: Sequence[LayerPair] | None = None,
     ) -> Located:  # fmt: skip
         """Compare two models layer by layer; neither is changed.
 
@@ -85,32 +86,32 @@ class Locator:
             inputs: what both are called with.
             losses: what backward starts from.
             names: Paddle's path by torch's where names and structure cannot tell.
+            pairs: the layers that belong together, if that is known; else they are paired.
 
         Raises:
             Exception: what the reference raises in float64, or the port in float32.
         """
-        models, runs = zip(
-            *(
-                self._run(side, model, inputs, loss)
-                for side, model, loss in zip(self.sides, (reference, port), losses, strict=True)
-            ),
-            strict=True,
-        )
-        matching = match_calls(runs[0].trace, runs[1].trace, pair_layers(reference, port, names), self._close)
+        layers = pair_layers(reference, port, names) if pairs is None else pairs
+        ours, reference_run = self._run(self.sides[0], reference, inputs, losses[0])
+        known = Twins(reference_run.trace, self.store)
+        theirs, port_run = self._run(self.sides[1], port, inputs, losses[1], known)
+        matching = match_calls(reference_run.trace, port_run.trace, layers, self._close)
         judge = PairJudge(
-            models=(models[0], models[1]), runs=(runs[0], runs[1]), matching=matching, store=self.store, seed=self.seed,
-            exact=models[1].double is not None,
+            models=(ours, theirs), runs=(reference_run, port_run), matching=matching, store=self.store, seed=self.seed,
+            exact=theirs.double is not None,
         )  # fmt: skip
         verdicts = judge.judge()
         return Located(
             matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-            reference=runs[0], port=runs[1], outputs=judge.outputs_apart(), models=(models[0], models[1]),
+            reference=reference_run, port=port_run, outputs=judge.outputs_apart(), models=(ours, theirs),
         )  # fmt: skip
 
-    def _run(self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None) -> tuple[Models, Run]:
+    def _run(
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None
+    ) -> tuple[Models, Run]:
         """Run a copy of a model in float64, or, of the port's, in float32 if it does not run so."""
         single = Copies(side, model, self.training)
-        options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward}
+        options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward, "known": known}
         try:
             double = side.copied(model, double=True, training=self.training)
             run = run_model(side, double, inputs, self.store, double=True, **options)
@@ -132,7 +133,8 @@ class Locator:
         return self._sketch(one).close(self._sketch(other), ALIKE)
 
     def _sketch(self, value: Value) -> Sketch:
-        found = self._sketches.get(id(value))
+        stored = value.stored.twin or value.stored
+        found = self._sketches.get(id(stored))
         if found is None:
-            found = self._sketches[id(value)] = Sketch(self.store.get(value.stored))
+            found = self._sketches[id(stored)] = Sketch(self.store.get(stored))
         return found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.replay import Replayed, replay
 from tipchain.parity.locate.sides import LiveSide
 
@@ -31,23 +31,12 @@ class PairReplays:
 
     Args:
         models: torch's and Paddle's.
-        pair: the pair.
-        given: the reference's tensors in float64, in the order of axes of each side.
-        cotangents: what backward starts from, likewise, for the outputs of each.
+        fed: what the layers are given, in float64.
         seed: of random numbers.
     """
 
-    def __init__(
-        self, models: tuple[Models, Models], pair: CallPair, given: tuple[Sequence[Array], Sequence[Array]],
-        cotangents: tuple[Sequence[Array | None], Sequence[Array | None]], seed: int,
-    ) -> None:  # fmt: skip
-        self._models, self._pair, self._seed = models, pair, seed
-        self._given, self._cotangents = given, cotangents
-
-    @property
-    def backward(self) -> bool:
-        """Whether there is anything for backward to start from."""
-        return any(one is not None for one in self._cotangents[0])
+    def __init__(self, models: tuple[Models, Models], fed: Fed, seed: int) -> None:
+        self.fed, self._models, self._seed = fed, models, seed
 
     @cached_property
     def moved(self) -> Replayed | None:
@@ -57,33 +46,33 @@ class PairReplays:
             one + np.spacing(np.abs(one).astype(np.float32)) * generator.choice((-1.0, 1.0), one.shape)
             if one.dtype.kind == "f"
             else one
-            for one in self._given[0]
+            for one in self.fed.given[0]
         ]
         return self._run(0, given, double=True)
 
     @cached_property
     def reference32(self) -> Replayed | None:
         """The reference's layer in float32; None of a container."""
-        return None if self._pair.whole else self._run(0, self._given[0], double=False)
+        return None if self.fed.pair.whole else self._run(0, self.fed.given[0], double=False)
 
     @cached_property
     def port32(self) -> Replayed | None:
         """The port's layer in float32; None of a container that runs in float64."""
         exact = self._models[1].double is not None
-        return None if self._pair.whole and exact else self._run(1, self._given[1], double=False)
+        return None if self.fed.pair.whole and exact else self._run(1, self.fed.given[1], double=False)
 
     @cached_property
     def reference64(self) -> Replayed | None:
         """The reference's layer in float64, for gradients that its run does not tell."""
-        return self._run(0, self._given[0], double=True)
+        return self._run(0, self.fed.given[0], double=True)
 
     @cached_property
     def port64(self) -> Replayed | None:
         """The port's layer in float64, if it runs so."""
-        return self._run(1, self._given[1], double=True)
+        return self._run(1, self.fed.given[1], double=True)
 
     def _run(self, number: int, given: Sequence[Array], *, double: bool) -> Replayed | None:
-        models, call = self._models[number], (self._pair.reference, self._pair.port)[number]
+        models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
         layers = models.double if double else models.single
         if layers is None:
             return None
@@ -92,9 +81,10 @@ class PairReplays:
             layers[call.path],
             call,
             given,
-            self._cotangents[number],
+            self.fed.cotangents[number],
             double=double,
             seed=self._seed,
+            frozen=self.fed.frozen,
         )
 
 

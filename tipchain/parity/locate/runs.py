@@ -15,7 +15,7 @@ from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import take_out
-from tipchain.parity.locate.trace import Trace, Tracer
+from tipchain.parity.locate.trace import Known, Trace, Tracer
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
@@ -79,7 +79,6 @@ class Run:
         output_names: where they stood in the output.
         structure: the output with `Hole` in place of tensors.
         loss: the loss; None without one.
-        gradients: each parameter's gradient by the framework's own name; empty without backward.
     """
 
     trace: Trace
@@ -87,12 +86,11 @@ class Run:
     output_names: tuple[str, ...]
     structure: Any
     loss: float | None
-    gradients: Mapping[str, Array]
 
 
 def run_model(
     side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
-    backward: bool = True,
+    backward: bool = True, known: Known | None = None,
 ) -> Run:  # fmt: skip
     """Run a model forward and backward, and record every call.
 
@@ -107,11 +105,12 @@ def run_model(
         loss: ``(output, labels) -> scalar``.
         seed: of every random number.
         backward: whether to run backward.
+        known: what the other model's run holds, if that was before.
     """
     bound = bind(model, inputs)
     side.seed(seed)
     with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store)
+        tracer = Tracer(side, model, store, known)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
@@ -119,16 +118,10 @@ def run_model(
             if loss is not None:
                 value = loss(output, labels_of(side, bound, double=double))
             if backward:
-                parameters = side.parameters(model)
                 _backward(side, value, tensors, seed)
-        gradients = (
-            {name: side.array(one.grad) for name, one in parameters if one.grad is not None}
-            if backward
-            else {}
-        )
         return Run(
             trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names), structure=structure,
-            loss=None if value is None else float(side.array(value).reshape(())), gradients=gradients,
+            loss=None if value is None else float(side.array(value).reshape(())),
         )  # fmt: skip
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-LIMIT = 512 * 2**20
+LIMIT = 2**30
 """Bytes that a store keeps in memory."""
 
 
@@ -23,12 +23,16 @@ class Stored:
         dtype: its dtype.
         kept: the array, or None if it is in the file.
         offset: where it begins there, in bytes.
+        twin: what this is held as, since it is so close to it; None if it is held by itself.
+        apart: how far it is from its twin, relative RMS.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     kept: Array | None
     offset: int
+    twin: Stored | None = None
+    apart: float = 0.0
 
 
 class Store:
@@ -45,6 +49,10 @@ class Store:
         """Give up the arrays."""
         if self._file is not None:
             self._file.close()
+
+    def put_as(self, twin: Stored, apart: float) -> Stored:
+        """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
+        return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
 
     def put(self, array: Array) -> Stored:
         """Take an array, which must not change afterwards.

@@ -36,11 +36,24 @@ class Side(Protocol):
     def array(self, tensor: Any) -> Array:
         """Return a copy of a tensor's values."""
 
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, which may change when the tensor is written to."""
+
     def version(self, tensor: Any) -> int:
         """Return a number that changes whenever the tensor is written to."""
 
     def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+
+
+class Known(Protocol):
+    """The tensors of another run, which need not be held twice."""
+
+    def of(self, array: Array) -> tuple[Value, Stored] | None:
+        """Return the value that holds the same, and the array as it is held then; None if there is none."""
+
+    def gradient(self, value: Value, array: Array) -> Stored | None:
+        """Return a gradient as it is held if it is the same as that of ``value``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,11 +64,13 @@ class Value:
         stored: its values at that time.
         made_by: the number of the call that gave it first; None if code between the layers made it, or it was an input.
         gradient: the gradient of the loss with respect to it, once backward has run.
+        twin: the other run's value that it is held as, None if it is held by itself.
     """
 
     stored: Stored
     made_by: int | None = None
     gradient: Stored | None = None
+    twin: Value | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,10 +131,17 @@ class Trace:
 
 
 class Tracer:
-    """Records the calls of one model while its context is open; call the model once inside."""
+    """Records the calls of one model while its context is open; call the model once inside.
 
-    def __init__(self, side: Side, model: Any, store: Store) -> None:
-        self._side, self._store = side, store
+    Args:
+        side: the model's framework.
+        model: the model.
+        store: where values go.
+        known: the other model's, if that ran before.
+    """
+
+    def __init__(self, side: Side, model: Any, store: Store, known: Known | None = None) -> None:
+        self._side, self._store, self._other = side, store, known
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
         self._calls: list[Call] = []
@@ -176,10 +198,17 @@ class Tracer:
         known = self._known.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]
-        value = Value(self._store.put(self._side.array(tensor)))
+        twin = None if self._other is None else self._other.of(self._side.view(tensor))
+        if twin is None:
+            value = Value(self._store.put(self._side.array(tensor)))
+        else:
+            value = Value(twin[1], twin=twin[0])
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
         return value
 
     def _keep(self, value: Value, gradient: Any) -> None:
-        value.gradient = self._store.put(self._side.array(gradient))
+        found = None
+        if self._other is not None and value.twin is not None:
+            found = self._other.gradient(value.twin, self._side.view(gradient))
+        value.gradient = found or self._store.put(self._side.array(gradient))

@@ -55,6 +55,10 @@ ORDER = (
 )
 
 
+FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
+"""What a layer that is wrong is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerVerdict:
     """One call of a layer, or of the code of a container, held against the reference's.
@@ -92,7 +96,7 @@ class LayerVerdict:
     @property
     def at_fault(self) -> bool:
         """Whether the layer itself is wrong."""
-        return self.closeness in (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
+        return self.closeness in FAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +139,10 @@ def measure(
             float64, its error may be as large as that too.
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
-    same = reference is not None and port is not None and np.array_equal(reference, port, equal_nan=True)
+    singles = reference, port
     if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
         truth, reference, port = _sample(truth, truth), _sample(reference, truth), _sample(port, truth)
+    same = _equal(reference, port) and _equal(*singles)
     size = max(rms(truth), least)
 
     def error(array: Array | None) -> float | None:
@@ -153,6 +158,10 @@ def measure(
         rounded = max(rounded or 0.0, shaken)
     known = exact if isinstance(exact, float) or exact is None else error(exact)
     return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
 
 
 @overload
