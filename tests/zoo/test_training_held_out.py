@@ -16,11 +16,14 @@ from zoo.training_held_out import EQUAL, HELD_OUT, align  # noqa: E402
 
 pytestmark = [
     pytest.mark.frameworks,
-    pytest.mark.nightly,
     pytest.mark.filterwarnings("ignore"),  # of schedules that are stepped without their optimizer
 ]
 
 
+FAST = "adamw-by-hand", "clips-each", "plateau", "noam"
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", HELD_OUT)
 def test_the_cause_comes_first(name):
     fault = HELD_OUT[name]
@@ -32,7 +35,9 @@ def test_the_cause_comes_first(name):
     assert told[0][1] in fault.codes, told
 
 
-@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.parametrize(
+    "name", [one if one in FAST else pytest.param(one, marks=pytest.mark.nightly) for one in EQUAL]
+)
 def test_what_is_equal_passes(name):
     report = align(EQUAL[name])
     assert report.passed, (report.reasons, report.diagnoses)

@@ -227,7 +227,23 @@ class _TorchLamb(TO.Optimizer):
 def _clipped(parameters: Any, limit: float) -> Any:
     given = list(parameters)
     made = TO.AdamW(given, lr=RATE)
-    made.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_norm_(given, limit))
+
+    def clip(*_: Any) -> None:
+        torch.nn.utils.clip_grad_norm_(given, limit)
+
+    made.register_step_pre_hook(clip)
+    return made
+
+
+def _each_clipped(parameters: Any) -> Any:
+    given = list(parameters)
+    made = TO.SGD(given, lr=RATE)
+
+    def clip(*_: Any) -> None:
+        for one in given:
+            torch.nn.utils.clip_grad_norm_([one], 0.1)
+
+    made.register_step_pre_hook(clip)
     return made
 
 
@@ -350,8 +366,7 @@ def _their_warm(steps: int, start: float, main: Callable[[], Any]) -> Callable[.
 
 def _noam(warmup: int, size: int = 64) -> Callable[[int], float]:
     def share(step: int) -> float:
-        at = max(step, 1)
-        return size**-0.5 * min(at**-0.5, at * warmup**-1.5)
+        return 0.0 if not step else size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
     return share
 
@@ -678,6 +693,7 @@ EQUAL: Mapping[str, HeldOut] = {
     "clips-adamw": _update(
         partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
     ),
+    "clips-each": _update(_each_clipped, _theirs("SGD", grad_clip=paddle.nn.ClipGradByNorm(0.1))),
     "adadelta": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.9, epsilon=1e-6)),
     "noam": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 30, RATE)),
     "restarts": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 2)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.pieces.schedulers import stepper
+from tipchain.parity.pieces.trained import any_precision
 
 Array = npt.NDArray[Any]
 Built = tuple[Any, Any]
@@ -175,6 +177,7 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
     start = _state(recipe, number, model)
     losses, rates = [], []
     inputs = bind(model, recipe.inputs)
+    advance = stepper(scheduler)
     for step in range(recipe.iterations):
         side.seed(recipe.seed + step)
         with side.dropout(Masks(recipe.seed, step)), side.recording(gradient=True):
@@ -182,11 +185,10 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
             losses.append(float(side.array(value).reshape(())))
             rates.append(side.learning_rate(optimizer))
             side.backward(value)
-        with _rates_times(optimizer, rate):
+        with _rates_times(optimizer, rate), any_precision(side.framework.paddle) if number else nullcontext():  # type: ignore[attr-defined]
             optimizer.step()
         side.clear_gradients(model)
-        if scheduler is not None:
-            scheduler.step()
+        advance(step + 1)
     return Trained(losses=losses, rates=rates, state=_state(recipe, number, model), start=start)
 
 

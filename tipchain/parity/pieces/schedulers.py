@@ -141,7 +141,7 @@ def _length(schedule: Any) -> tuple[int, bool]:
 
 def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
     """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
-    advance = _advance(schedule)
+    advance = stepper(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
     momentum, stopped = [_momentum(trained)], ""
     with suppress(TypeError):  # an optimizer that asks for a closure
@@ -158,7 +158,8 @@ def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
     return _Curves(rates=rates, momentum=np.array(momentum), steps=len(rows), stopped=stopped)
 
 
-def _advance(schedule: Any) -> Callable[[int], Any]:
+def stepper(schedule: Any) -> Callable[[int], Any]:
+    """Return what moves a schedule on, called with the number of the step; one that asks for a metric is given one."""
     if schedule is None:
         return lambda _: None
     asked = inspect.signature(schedule.step).parameters

@@ -117,7 +117,7 @@ class PaddleTrained:
 
     def step(self) -> None:
         """Update, then clear the gradients."""
-        with _any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
+        with any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
             self.optimizer.step()
         self.optimizer.clear_grad()
 
@@ -155,7 +155,7 @@ class PaddleTrained:
 
 
 @contextmanager
-def _any_precision(paddle: Any) -> Iterator[None]:
+def any_precision(paddle: Any) -> Iterator[None]:
     """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
     clip = paddle.nn.clip
     usual = clip.clip_by_norm

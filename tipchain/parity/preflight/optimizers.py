@@ -66,7 +66,9 @@ def check_optimizers(
     if None not in types and types[0] != types[1]:
         return [_other_type(torch_optimizer, paddle_optimizer, str(types[0]))]
     matched, lone = _match(torch_optimizer, paddle_optimizer, known)
-    found = [*lone, *_rates(matched, paddle_optimizer), *_decays(matched)]
+    found = [*lone, *_rates(matched, paddle_optimizer)]
+    if None not in types:  # a user's own optimizer says nothing about how it decays
+        found += _decays(matched)
     for code in _codes(types[0], matched):
         found += _settings(code, matched, types[0] or "", paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
