@@ -276,7 +276,7 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "adamw-for-adam": _update(_ours("Adam"), _theirs("AdamW"), "weight-decay", "weight-decay-form"),
     "adam-epsilon-large": _update(_ours("Adam"), _theirs("Adam", epsilon=1e-3), "epsilon"),
     "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "amsgrad"),
-    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "algorithm"),
+    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "optimizer-type"),
     "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), *BETAS),
     "adagrad-rate-decay": _update(
         _ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "learning-rate-decay"
@@ -295,8 +295,8 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "momentum-decay"),
     "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), *BETAS),
     "radam-beta2": _update(_ours("RAdam"), _theirs("RAdam", beta2=0.99), *BETAS),
-    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "algorithm"),
-    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "algorithm"),
+    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "optimizer-type"),
+    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "optimizer-type"),
     "lamb-decay": _update(
         lambda parameters: _TorchLamb(parameters, 0.1), _theirs("Lamb", lamb_weight_decay=0.01), *DECAY
     ),
@@ -307,7 +307,8 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
         _ours("SGD", momentum=0.9, nesterov=True, weight_decay=0.01), _theirs("Momentum", momentum=0.9, weight_decay=0.01),
         "nesterov",
     ),
-    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), "dampening", "momentum-start"),
+    # From zero on, a momentum that averages is one of a tenth of the rate.
+    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), "dampening", "momentum-start", "learning-rate"),
     "gradients-of-a-quarter": _update(
         _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05),
         "gradient-scale", "accumulated-gradients",

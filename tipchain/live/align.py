@@ -177,7 +177,7 @@ class _Work:
             stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
             layers=self.layers,
             first_divergence=next((one for one in self.layers if one.at_fault), None) or self._first_constructed(),
-            findings=self.findings, diagnoses=self.diagnoses, unmatched=self.unmatched, numbers=self.numbers,
+            findings=self.findings, diagnoses=sorted(self.diagnoses, key=lambda one: one.code == UNKNOWN), unmatched=self.unmatched, numbers=self.numbers,
             curves=self.curves, histograms=self.histograms, versions=versions(), command=self._call(),
         )  # fmt: skip
 

@@ -175,7 +175,7 @@ FAULTS = {
     "beta1": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, beta1=0.95, parameters=p), ["beta1"]),
     "beta2": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, beta2=0.99, parameters=p), ["beta2"]),
     "amsgrad": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, amsgrad=True, parameters=p), ["amsgrad"]),
-    "another algorithm": (ADAM[0], lambda p, k: k.theirs.SGD(0.1, parameters=p), ["algorithm"]),
+    "another algorithm": (ADAM[0], lambda p, k: k.theirs.SGD(0.1, parameters=p), ["optimizer-type"]),
     "clip by value": (
         ADAM[0], lambda p, k: k.theirs.Adam(1e-3, parameters=p, grad_clip=k.paddle.nn.ClipGradByValue(1.0)),
         ["gradient-clipping"],
@@ -372,6 +372,54 @@ def test_gradients_that_are_never_cleared(pieces, kits):
 
     found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1), lambda p, _: Kept(0.1, parameters=p))
     assert codes(found) == ["accumulated-gradients"]
+    assert "are cleared never, the reference's after each step" in found.diagnoses[0].message
+
+
+def test_gradients_that_are_cleared_every_other_step(pieces, kits):
+    class Late(kits.theirs.Momentum):
+        times = 0
+
+        def clear_grad(self, set_to_zero=True):
+            self.times += 1
+            if self.times % 2 == 0:
+                super().clear_grad(set_to_zero)
+
+    found = run(pieces, kits, SGD[0], lambda p, _: Late(0.1, 0.9, parameters=p))
+    assert codes(found) == ["accumulated-gradients"]
+    assert "are cleared every 2 steps" in found.diagnoses[0].message
+
+
+def test_gradients_of_another_size(pieces, kits):
+    def rule(p, g, state, rate):
+        state["m"] = 0.9 * state["m"] + 0.25 * g + 0.05 * p
+        return rate * state["m"]
+
+    own = own_optimizer(kits, rule)
+    found = run(
+        pieces,
+        kits,
+        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.05),
+        lambda p, _: own(p, 0.1),
+    )
+    assert codes(found) == ["gradient-scale"]
+    assert "0.25 times those that it was given, the reference's 1 times" in found.diagnoses[0].message
+
+
+def test_a_decay_that_the_rate_does_not_multiply(pieces, kits):
+    own = own_optimizer(kits, lambda p, g, state, rate: adam_rule(p, g, state, rate) + 0.05 * p)
+    found = run(
+        pieces, kits, lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.05), lambda p, _: own(p, 1e-3)
+    )
+    assert codes(found) == ["weight-decay-form"]
+    assert "not multiplied by the learning rate" in found.diagnoses[0].message
+
+
+def test_what_an_argument_sets_comes_before_what_a_formula_fixes(pieces, kits):
+    found = run(
+        pieces, kits, lambda p, k: k.ours.RMSprop(p, lr=1e-3, alpha=0.9, centered=True),
+        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.9, epsilon=1e-8, parameters=p),
+    )  # fmt: skip
+    assert codes(found) == ["centered", "epsilon-placement"]
 
 
 def test_a_reference_written_by_hand_is_recognized_by_its_updates(pieces, kits):

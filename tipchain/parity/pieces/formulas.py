@@ -26,7 +26,8 @@ class Formula:
         algorithm: ``sgd``, ``adam``, ``rmsprop``, ``adagrad``, ``adadelta`` or ``adamax``.
         lr: learning rate.
         decay: weight decay's coefficient.
-        form: ``l2`` (added to the gradient), ``l1`` (its sign is), ``decoupled`` (taken off the parameter).
+        form: ``l2`` (added to the gradient), ``l1`` (its sign is), ``decoupled`` (taken off the parameter),
+            ``free`` (the same, not multiplied by the learning rate).
         momentum: of sgd and rmsprop.
         dampening: of sgd: the share of the gradient that does not enter the momentum.
         first: whether the momentum starts as the first gradient (``gradient``) or is dampened from zero (``zero``).
@@ -42,7 +43,8 @@ class Formula:
         centered: rmsprop's variance in place of the second moment.
         initial: adagrad's accumulator at the start.
         rate_decay: adagrad's decay of the rate.
-        accumulates: gradients are never cleared.
+        kept: steps after which gradients are cleared; 0: never.
+        scale: factor of the gradients, before anything else is done with them.
         maximize: steps go uphill.
         clip: ``""``, ``value``, ``norm`` of each gradient, ``global`` norm of all, ``group``: that of
             each parameter group.
@@ -68,7 +70,8 @@ class Formula:
     centered: bool = False
     initial: float = 0.0
     rate_decay: float = 0.0
-    accumulates: bool = False
+    kept: int = 1
+    scale: float = 1.0
     maximize: bool = False
     clip: str = ""
     limit: float = 0.0
@@ -86,7 +89,7 @@ KNOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """What each algorithm has of its own."""
-COMMON = ("lr", "decay", "form", "maximize", "clip", "limit", "frozen", "accumulates")
+COMMON = ("lr", "decay", "form", "maximize", "clip", "limit", "frozen", "kept", "scale")
 """What all have."""
 
 
@@ -125,7 +128,8 @@ def simulate(formula: Formula, course: Course) -> Array:
     rule = _RULES[formula.algorithm](formula, value.shape)
     with np.errstate(all="ignore"):
         for step, raw in enumerate(course.gradients):
-            total = total + raw if formula.accumulates else raw
+            fresh = step % formula.kept == 0 if formula.kept else step == 0
+            total = formula.scale * raw if fresh else total + formula.scale * raw
             gradient = _clipped(formula, total, course, step) * (-1.0 if formula.maximize else 1.0)
             rate = formula.lr * float(course.shares[step]) / (1 + step * formula.rate_decay)
             if formula.form == "l1":
@@ -135,6 +139,8 @@ def simulate(formula: Formula, course: Course) -> Array:
             update = -rule.move(gradient, rate)
             if formula.form == "decoupled":
                 update = update - rate * formula.decay * value
+            elif formula.form == "free":
+                update = update - formula.decay * value
             updates.append(update)
             value = value + update
     return np.array(updates)

@@ -21,12 +21,14 @@ SURE = 0.9999
 REPRODUCES = 1e-4
 """Relative difference up to which a formula is what an optimizer does; Paddle keeps some knobs in float32."""
 ELEMENTS = 128
-FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "accumulates", "frozen")
+FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "frozen")
+KEPT = (0, 2, 3, 4)
+"""Steps after which a loop may clear its gradients; 0: never."""
 CLIPS = ("global", "group", "norm", "value")
-FORMS = ("l2", "decoupled", "l1")
+FORMS = ("l2", "decoupled", "l1", "free")
 SPANS: Mapping[str, tuple[float, float]] = {
     "lr": (1e-8, 1e3), "decay": (1e-8, 1e1), "epsilon": (1e-20, 1e1), "initial": (1e-8, 1e2), "limit": (1e-6, 1e6),
-    "rate_decay": (1e-6, 1e1),
+    "rate_decay": (1e-6, 1e1), "scale": (1e-4, 1e4),
 }  # fmt: skip
 """Knobs that are looked for on a logarithmic scale, and where."""
 SHARES = ("momentum", "dampening", "beta1", "beta2")
@@ -172,6 +174,7 @@ def flag_changes(formula: Formula) -> Iterator[Change]:
     """Yield what may be switched."""
     known = {*KNOBS[formula.algorithm], *COMMON}
     yield from ({name: not getattr(formula, name)} for name in FLAGS if name in known)
+    yield from ({"kept": steps} for steps in KEPT if steps != formula.kept)
     if formula.decay:
         yield {"decay": 0.0}
         yield from ({"form": form} for form in FORMS if form != formula.form)

@@ -17,6 +17,8 @@ from tipchain.parity.pieces.settings import paddle_formula, torch_formula
 from tipchain.parity.pieces.trained import Trained
 
 OPTIMIZER = "optimizer"
+FORMULA = ("place", "rate_inside", "first")
+"""Knobs that a framework's own formula fixes: no argument sets them."""
 GIVE_UP = 3
 """Parameters without a cause after which no other is looked at."""
 LOOKED_AT = 24
@@ -74,13 +76,15 @@ def causes(
     if not found:
         return (_unknown(courses, failing),)
     told = _grouped(found)
-    ordered = sorted(told, key=lambda one: -len(told[one]))
-    diagnoses = [_diagnosis(one, told[one], found, courses, failing, sides) for one in ordered]
-    return (
-        tuple(sorted(diagnoses, key=lambda one: -(one.explained or 0.0)))
-        if len(diagnoses) > 1
-        else tuple(diagnoses)
-    )
+    by_name = {course.name: course for course in courses}
+    # First what an argument of the port sets, then what takes away most by itself, then what is about most parameters.
+    ordered = sorted(
+        told,
+        key=lambda one: (
+            one.knob in FORMULA, -round(_explained(one, told[one], found, by_name), 3), -len(told[one]),
+        ),
+    )  # fmt: skip
+    return tuple(_diagnosis(one, told[one], found, courses, failing, sides) for one in ordered)
 
 
 def _spread(courses: Sequence[Course]) -> list[Course]:

@@ -10,9 +10,9 @@ CODES: Mapping[str, str] = {
     "dampening": "dampening", "first": "momentum-start", "nesterov": "nesterov", "rate_inside": "rate-inside-momentum",
     "beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon", "place": "epsilon-placement",
     "correction": "bias-correction", "amsgrad": "amsgrad", "centered": "centered", "initial": "initial-accumulator",
-    "rate_decay": "learning-rate-decay", "accumulates": "accumulated-gradients", "maximize": "maximize",
+    "rate_decay": "learning-rate-decay", "kept": "accumulated-gradients", "scale": "gradient-scale", "maximize": "maximize",
     "clip": "gradient-clipping", "limit": "gradient-clipping", "frozen": "frozen-parameters",
-    "algorithm": "algorithm",
+    "algorithm": "optimizer-type",
 }  # fmt: skip
 PLACES = {
     "outside": "outside the root (sqrt(v) + eps)", "inside": "inside the root (sqrt(v + eps))",
@@ -22,6 +22,7 @@ FORMS = {
     "l2": "coupled (L2, added to the gradient)",
     "l1": "L1 (its sign is added)",
     "decoupled": "decoupled (AdamW's)",
+    "free": "decoupled and not multiplied by the learning rate",
 }
 CLIPS = {
     "": "no clipping",
@@ -37,6 +38,8 @@ PLAIN: Mapping[str, str] = {
     "place": "the port adds epsilon {actual}, the reference {expected}",
     "clip": "the port's optimizer clips gradients: {actual}; the reference's: {expected}",
     "algorithm": "the port's updates are those of {actual}, the reference's of {expected}",
+    "kept": "the port's gradients are cleared {actual}, the reference's {expected}: until then they add up",
+    "scale": "the port's gradients are {actual:.6g} times those that it was given, the reference's {expected:.6g} times",
     "first": "the port's momentum starts as {actual}, the reference's as {expected}",
 }
 SWITCHES: Mapping[str, tuple[str, str]] = {
@@ -47,10 +50,6 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
     "maximize": (
         "the port's steps go uphill, the reference's downhill",
         "the port's steps go downhill, the reference's uphill",
-    ),
-    "accumulates": (
-        "the port's gradients add up from step to step: they are never cleared",
-        "the reference's gradients add up from step to step, the port's do not",
     ),
     "correction": (
         "the port corrects the moments' bias, the reference does not",
@@ -73,7 +72,8 @@ FIXES: Mapping[str, str] = {
     "algorithm": "use the optimizer of the reference: {}",
     "frozen": "set stop_gradient of these parameters as the reference sets requires_grad, and hand the others to the optimizer",
     "maximize": "let steps go the way that the reference's go",
-    "accumulates": "clear the gradients after each step, as the reference does",
+    "scale": "divide (or multiply) the gradients and the loss as the reference does",
+    "kept": "clear the gradients after each step, as the reference does",
     "correction": "correct the moments' bias as the reference does",
     "initial": "pass initial_accumulator_value={}",
     "beta2": "pass beta2={} (rho of RMSProp and Adadelta)",
@@ -90,7 +90,8 @@ def message_of(knob: str, expected: Any, actual: Any, form: str) -> str:
     if knob in PLAIN:
         tables: Mapping[str, Mapping[str, str]] = {"form": FORMS, "place": PLACES, "first": STARTS}
         table = tables.get(knob, {})
-        return PLAIN[knob].format(actual=table.get(actual, actual), expected=table.get(expected, expected))
+        told = (_cleared(one) if knob == "kept" else table.get(one, one) for one in (actual, expected))
+        return PLAIN[knob].format(**dict(zip(("actual", "expected"), told, strict=True)))
     if isinstance(actual, bool):
         return f"the port {'uses' if actual else 'does not use'} {knob}, the reference {'does' if expected else 'does not'}"
     if knob == "lr":
@@ -100,6 +101,10 @@ def message_of(knob: str, expected: Any, actual: Any, form: str) -> str:
         kind = {"l1": " (L1)", "decoupled": " (decoupled)"}.get(form, "")
         return f"the port's weight decay is {actual:.6g}{kind}, the reference's {expected:.6g}"
     return f"the port's {NAMES.get(knob, knob)} is {actual:.6g}, the reference's {expected:.6g}"
+
+
+def _cleared(steps: int) -> str:
+    return {0: "never", 1: "after each step"}.get(steps, f"every {steps} steps")
 
 
 def fix_of(knob: str, expected: Any) -> str:
