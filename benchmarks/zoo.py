@@ -1,12 +1,12 @@
 """What `tipchain.align` finds: ports with one known fault each, and pairs that are equal.
 
-The pairs are those of `tests/zoo`. For each fault: whether it was caught, whether the guilty layer was named exactly, and
+The pairs are those of `tests/zoo`; `--part held-out` takes the second list, `tests/zoo/held_out`. For each fault: whether it was caught, whether the guilty layer was named exactly, and
 whether the cause stood first; for each clean pair: whether it passed, and how many layers were called faulty. Beside it,
 on the same pairs, the rule of reprod_log: mean absolute difference of outputs and losses of both models in float32, at most
 1e-6. With `--padiff FOLDER`, PaDiff 0.2.0 too, strict with an absolute tolerance of 1e-4; the folder is what
 `pip install --no-deps --target FOLDER padiff==0.2.0` makes.
 
-    OMP_NUM_THREADS=1 python benchmarks/zoo.py [--only NAME ...] [--part faults|clean|vision] [--json FILE] [--padiff FOLDER]
+    OMP_NUM_THREADS=1 python benchmarks/zoo.py [--only NAME ...] [--part faults|clean|vision|held-out] [--json FILE] [--padiff FOLDER]
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STEPS = 5
 Case = tuple[str, str, Callable[[], Any], Any]
 """A pair's name, its list, what makes it, and its fault."""
 GOALS = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
-FAULTS, CLEAN, VISION = "faults", "clean", "vision"
+FAULTS, CLEAN, VISION, HELD_OUT = "faults", "clean", "vision", "held-out"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +54,7 @@ class Result:
     Attributes:
         id: its name.
         part: of which list it is.
+        faulty: a fault was planted.
         passed: the report's verdict; None where it raised.
         place: the layer it names, by the port's path; None where it names none.
         cause: the code of the first diagnosis.
@@ -69,6 +70,7 @@ class Result:
 
     id: str
     part: str
+    faulty: bool = False
     passed: bool | None = None
     place: str | None = None
     cause: str | None = None
@@ -113,7 +115,7 @@ def judge(result: Result, make: Callable[[], Any], fault: Any | None) -> Any:
         result.place = None if cause is None else cause.port_path
     if fault is not None:
         result.layer = not report.passed and result.place in fault.where
-        result.first = not report.passed and result.cause in fault.codes
+        result.first = not report.passed and fault.is_named(cause)
         result.expected = {"where": fault.where, "codes": fault.codes}
     wrong = {
         name: report.reasons.get(name, "")
@@ -231,7 +233,7 @@ def _named(model: Any, side: Any, inputs: Any) -> dict[str, Any]:
 def run_case(case: Case) -> Result:
     """Return what comes of one pair."""
     name, part, make, fault = case
-    result = Result(id=name, part=part)
+    result = Result(id=name, part=part, faulty=fault is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pair = judge(result, make, fault)
@@ -268,11 +270,19 @@ def cases(parts: list[str]) -> Iterator[Case]:
         if part in parts:
             for name, make in found.items():
                 yield name, part, make, None
+    if HELD_OUT in parts:
+        from zoo.held_out.clean import SECOND_CLEAN
+        from zoo.held_out.faults import SECOND_FAULTS, planted_second
+
+        for one in SECOND_FAULTS:
+            yield one.id, HELD_OUT, partial(planted_second, one), one
+        for name, make in SECOND_CLEAN.items():
+            yield name, HELD_OUT, make, None
 
 
 def line(result: Result) -> str:
     """Return one pair's line."""
-    if result.part == FAULTS:
+    if result.faulty:
         marks = "".join(
             "+" if good else "-" for good in (result.passed is False, bool(result.layer), bool(result.first))
         )
@@ -289,8 +299,8 @@ def line(result: Result) -> str:
 
 def summary(results: list[Result], *, padiff: bool) -> tuple[Mapping[str, Any], bool]:
     """Return the figures of all pairs, and whether the goals are met."""
-    faulty = [one for one in results if one.part == FAULTS]
-    clean = [one for one in results if one.part != FAULTS]
+    faulty = [one for one in results if one.faulty]
+    clean = [one for one in results if not one.faulty]
     figures: dict[str, Any] = {"faults": len(faulty), "clean pairs": len(clean)}
     met = True
     if faulty:
@@ -324,7 +334,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="pairs whose names contain one of these")
-    parser.add_argument("--part", action="append", choices=(FAULTS, CLEAN, VISION), help="default: all three")
+    parser.add_argument(
+        "--part", action="append", choices=(FAULTS, CLEAN, VISION, HELD_OUT), help="default: the first three"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every result there")
     parser.add_argument("--padiff", type=Path, metavar="FOLDER", help="where PaDiff 0.2.0 is installed")
     args = parser.parse_args()
@@ -339,7 +351,12 @@ def main() -> int:
             results.append(run_case(case))
         except Exception:  # noqa: BLE001  (a pair that cannot be built is told, and the rest goes on)
             results.append(
-                Result(id=case[0], part=case[1], note=traceback.format_exc(limit=-1).splitlines()[-1])
+                Result(
+                    id=case[0],
+                    part=case[1],
+                    faulty=case[3] is not None,
+                    note=traceback.format_exc(limit=-1).splitlines()[-1],
+                )
             )
         print(line(results[-1]), flush=True)
     if args.padiff is not None:  # last: what it changes in both frameworks stays changed

@@ -299,6 +299,10 @@ class Fault:
     scheduler: str = ""
     part: str = "layer"
 
+    def is_named(self, diagnosis: Any) -> bool:
+        """Tell whether a diagnosis names the cause."""
+        return diagnosis is not None and diagnosis.code in self.codes
+
 
 def planted(fault: Fault, seed: int = 0) -> Pair:
     """Return the pair of a fault, its port changed."""

@@ -50,7 +50,7 @@ def found(fault):
     return {
         "caught": not report.passed,
         "layer": not report.passed and place in fault.where,
-        "cause": cause is not None and cause.code in fault.codes,
+        "cause": fault.is_named(cause),
     }
 
 

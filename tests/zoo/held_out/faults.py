@@ -43,6 +43,11 @@ class Expected:
     scheduler: str = ""
     part: str = "layer"
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The words, by the name that the first zoo has for them."""
+        return self.words
+
     def is_named(self, diagnosis: Any) -> bool:
         """Tell whether a diagnosis names the cause."""
         if diagnosis is None or diagnosis.code == "unknown":
@@ -90,7 +95,7 @@ def _in(
 
 
 def _one(
-    id: str,
+    name: str,
     family: str,
     path: str,
     words: tuple[str, ...],
@@ -99,13 +104,13 @@ def _one(
     also: tuple[str, ...] = (),
     **options: Any,
 ) -> Expected:
-    return Expected(id=id, family=family, where=(path, *also), words=words, plant=(plant,), **options)
+    return Expected(id=name, family=family, where=(path, *also), words=words, plant=(plant,), **options)
 
 
 def _training(
-    id: str, part: str, words: tuple[str, ...], family: str = "shuffle", **options: Any
+    name: str, part: str, words: tuple[str, ...], family: str = "shuffle", **options: Any
 ) -> Expected:
-    return Expected(id=id, family=family, where=(part,), words=words, part=part, mode=TRAIN, **options)
+    return Expected(id=name, family=family, where=(part,), words=words, part=part, mode=TRAIN, **options)
 
 
 def _transposed(matrix: Any) -> Any:
