@@ -27,6 +27,7 @@ from tipchain.parity.pieces.data_arrays import (
     size,
     size_of,
 )
+from tipchain.parity.pieces.data_constants import OPPOSITE
 from tipchain.parity.pieces.data_shapes import explain_shapes
 from tipchain.parity.pieces.data_values import REVERSED, value_steps
 from tipchain.parity.pieces.knobs import EXPLAINS
@@ -123,7 +124,9 @@ def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
                 before = f"{step.cause.message}, before the normalization"
                 yield (replace(step.cause, message=before),), left
             else:
-                yield (step.cause, cause), left
+                # Of images with exchanged channels the constants are named as they stand, not as they were exchanged.
+                named = replace(cause, message=cause.message.replace(OPPOSITE, ""))
+                yield (step.cause, named if step.cause.code == "channel-order" else cause), left
     yield from _moved(expected, actual, bound, (), near=True)
     yield from _padded(expected, actual)
     for step in turned:

@@ -109,6 +109,33 @@ def _longer(
     return Cause(code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0)  # fmt: skip
 
 
+def explain_counts(
+    counts: tuple[int | None, int | None], read: tuple[int, int], batches: tuple[int | None, int | None]
+) -> Cause:
+    """Return the cause of sources of which one goes on where the other ends, all before that being equal.
+
+    Args:
+        counts: samples of the reference and of the port, None where it is not known.
+        read: samples that were read.
+        batches: samples of a batch, where known.
+    """
+    ours, theirs = counts
+    said = ", ".join(
+        f"{known or f'more than {seen}'} {word}"
+        for known, seen, word in zip(counts, read, ("expected", "actual"), strict=True)
+    )
+    if ours is not None and theirs is not None:
+        port = theirs < ours
+        less, more, batch = (theirs, ours, batches[1]) if port else (ours, theirs, batches[0])
+        if batch and less == more // batch * batch:
+            which = "port" if port else "reference"
+            return Cause(code="drop-last", message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
+                         fix=f"pass drop_last={not port} to the port's DataLoader", explained=1.0)  # fmt: skip
+    more_there = ours is not None and (theirs is None or theirs > ours)
+    return Cause(code="extra-samples" if more_there else "missing-samples", message=f"order: samples: {said}",
+                 fix="read the reference's list of samples", explained=1.0)  # fmt: skip
+
+
 def some(numbers: Sequence[int]) -> str:
     """Return sample numbers in words, the first few of many."""
     shown = ", ".join(str(number) for number in numbers[:SHOWN])

@@ -17,6 +17,7 @@ from tipchain.errors import UsageError, WeightsError
 from tipchain.parity.locate.layer_pairs import pair_layers
 from tipchain.parity.locate.sides import LiveSide, name_alike
 from tipchain.parity.pieces.builders import Builder, call_builder, roles
+from tipchain.parity.pieces.shrinking import shrink
 from tipchain.parity.pieces.trained import PaddleTrained, TorchTrained, Trained, held_parameters
 
 Array = npt.NDArray[Any]
@@ -33,12 +34,16 @@ class Opened:
         names: torch's names of the parameters that both have.
         left_out: those that could not be matched.
         rate_given: why both have one learning rate whatever the builders say, or "".
+        elements: of all parameters that both have.
+        whole: no parameter was cut down.
     """
 
     sides: tuple[Trained, Trained]
     names: tuple[str, ...]
     left_out: tuple[str, ...]
     rate_given: str = ""
+    elements: int = 0
+    whole: bool = True
 
 
 def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
@@ -73,9 +78,11 @@ def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tupl
 def open_both(
     sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None] | None, names: Mapping[str, str] | None,
-    *, double: bool = True,
+    *, double: bool = True, whole: bool = True,
 ) -> Opened:  # fmt: skip
     """Copy both models, in float64 if ``double``, build the optimizers over the copies, and give both the reference's parameters.
+
+    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built.
 
     Raises:
         UsageError: no parameter of both could be matched, or a builder whose optimizer holds none of those that it
@@ -94,12 +101,17 @@ def open_both(
     if schedule is not None or _scheduled(theirs):
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
-    other = PaddleTrained(sides[1], theirs, slots)
+    kept = slots if whole else shrink(one.parameters, ours, slots, sides[1].framework.paddle)  # type: ignore[attr-defined]
+    other = PaddleTrained(sides[1], theirs, kept)
     if given:
         _same_rate(one, other)
     for name in slots:
         other.assign(name, one.values(name))
-    return Opened(sides=(one, other), names=tuple(slots), left_out=tuple(left), rate_given=given)
+    return Opened(
+        sides=(one, other), names=tuple(slots), left_out=tuple(left), rate_given=given,
+        elements=sum(int(np.prod(slot.shape)) for slot in kept.values()),
+        whole=all(kept[name] is slot for name, slot in slots.items()),
+    )  # fmt: skip
 
 
 def build_both(

@@ -36,7 +36,7 @@ SINGLE_APART = 2e-3
 SINGLE_ROUNDING = 2.0**-20
 """The same in float32."""
 LARGE = 4_000_000
-"""Parameters in all beyond which fewer updates are compared, for each takes a second."""
+"""Elements in all beyond which fewer updates are compared, for each takes a second."""
 FEW = 5
 KEPT = 512
 """Elements of a parameter whose course is kept for finding causes."""
@@ -60,6 +60,26 @@ class _Watched:
     moved: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What became of all updates."""
+
+    opened: Opened
+    watched: Mapping[str, _Watched]
+    norms: Sequence[float]
+    double: bool
+
+    @property
+    def failing(self) -> list[str]:
+        """The parameters whose updates are apart."""
+        return [name for name, kept in self.watched.items() if kept.worst > _limit(double=self.double)]
+
+    @property
+    def moved(self) -> bool:
+        """Whether any update moved anything."""
+        return any(kept.moved for kept in self.watched.values())
+
+
 def check_optimizers(
     sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
     iterations: int = 5, names: Mapping[str, str] | None = None, seed: int = 0,
@@ -67,7 +87,8 @@ def check_optimizers(
 ) -> PieceCheck:  # fmt: skip
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
 
-    Models are copied, neither is changed. Builders are called with what their parameters' names ask for: a list of
+    Models are copied, neither is changed; of large parameters only some elements are updated, as long as those agree
+    (see `tipchain.parity.pieces.shrinking`). Builders are called with what their parameters' names ask for: a list of
     parameters (or the first that has no telling name), ``model``, and a learning rate where they must have one. With
     schedules, or where Paddle's optimizer holds one, both sides have the reference's rate: `check_schedulers` compares
     what becomes of it. Clipping in the reference's training loop is not seen, only what its optimizer does.
@@ -77,7 +98,7 @@ def check_optimizers(
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
         builders: torch's and Paddle's optimizer.
-        iterations: updates at least; never fewer than eight, or five of a model with more than four million parameters.
+        iterations: updates at least; never fewer than eight, or five of a model of which more than four million elements are updated.
         names: Paddle's name by torch's where names and structure cannot tell.
         seed: of the gradients.
         schedulers: the builders of schedules, where Paddle's optimizer is given one.
@@ -88,13 +109,23 @@ def check_optimizers(
         matched, or no update moves anything; ``left_out`` lists parameters that could not be matched.
     """
 
-    def attempt(*, double: bool) -> PieceCheck:
-        opened = open_both(sides, (reference, port), builders, schedulers, names, double=double)
-        least = len(SIZES) if sum(one.numel() for one in reference.parameters()) <= LARGE else FEW
+    def run(*, double: bool, whole: bool) -> _Ran:
+        opened = open_both(sides, (reference, port), builders, schedulers, names, double=double, whole=whole)
+        least = len(SIZES) if opened.elements <= LARGE else FEW
         watched, norms = _run(opened, max(iterations, least), seed, gradients or {}, double=double)
-        return _judge(opened, watched, norms, double=double)
+        return _Ran(opened, watched, norms, double)
+
+    def attempt(*, double: bool) -> PieceCheck:
+        return _judge(run(double=double, whole=True))
 
     try:
+        if not gradients:
+            with suppress(
+                Exception
+            ):  # an optimizer that keeps tensors of the parameters' sizes from the start
+                ran = run(double=True, whole=False)
+                if ran.opened.whole or (ran.moved and not ran.failing):
+                    return _judge(ran)
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return attempt(double=True)
         return attempt(double=False)
@@ -181,10 +212,8 @@ def _limit(*, double: bool) -> float:
     return APART if double else SINGLE_APART
 
 
-def _judge(
-    opened: Opened, watched: Mapping[str, _Watched], norms: Sequence[float], *, double: bool
-) -> PieceCheck:
-    failing = [name for name, kept in watched.items() if kept.worst > _limit(double=double)]
+def _judge(ran: _Ran) -> PieceCheck:
+    opened, watched, norms, failing = ran.opened, ran.watched, ran.norms, ran.failing
     numbers = {
         "parameters": float(len(watched)), "parameters_apart": float(len(failing)), "updates": float(len(norms)),
         "largest_update_difference": max(kept.worst for kept in watched.values()),
@@ -196,12 +225,12 @@ def _judge(
     }  # fmt: skip
     common: dict[str, Any] = {"numbers": numbers, "curves": curves, "left_out": opened.left_out}
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
-    if not any(kept.moved for kept in watched.values()):
+    if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"
         return PieceCheck(outcome=Outcome.ERROR, reason=reason, **common)
     if not failing:
         given = f"; {opened.rate_given}" if opened.rate_given else ""
-        given += "" if double else "; in float32, for one side does not run in float64"
+        given += "" if ran.double else "; in float32, for one side does not run in float64"
         reason = (
             f"{len(norms)} updates of {len(watched)} parameters agree to {numbers['largest_update_difference']:.1e} of "
             f"their size{given}{left}"
