@@ -31,10 +31,16 @@ def alarms(project: TinyProject, seed: int) -> dict[str, str]:
     return {one["subject"]: one["reason"] for one in verdicts if one["outcome"] in ("FAIL", "ERROR")}
 
 
-def test_the_tiny_case_passes_with_another_seed(tmp_path):
+@pytest.mark.parametrize(
+    "stages", ["[forward, loss, backward]", pytest.param("", marks=pytest.mark.nightly)], ids=["some", "all"]
+)
+def test_the_tiny_case_passes_with_another_seed(tmp_path, stages):
     project = make_tiny_project(tmp_path)
     modes = "learning_rate: 1.0e-4, modes: [eval, train]}"
     project.edit("case.yaml", "learning_rate: 1.0e-4}", modes)
+    if stages:
+        listed = next(line for line in project.case.read_text().splitlines() if line.startswith("stages:"))
+        project.edit("case.yaml", listed, f"stages: {stages}")
     assert alarms(project, 1) == {}
 
 
