@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.parity.pieces.metric_ways import accuracies
+
 Array = Any
 SIZES = (8, 8, 3)
 """Samples of the batches."""
@@ -57,28 +59,9 @@ def make_probe(classes: int) -> Probe:
 
 def other_ways(classes: int) -> dict[str, float]:
     """Return what each way of counting gives for the probe, in percent, by words for it."""
-    probe = make_probe(classes)
-    ranks = (probe.logits > probe.logits[np.arange(len(probe.label)), probe.label][:, None]).sum(axis=1)
-    batches = np.split(np.arange(len(ranks)), np.cumsum(SIZES)[:-1])
-    found: dict[str, float] = {}
-    for k in range(1, min(MOST, classes) + 1):
-        hits = ranks < k
-        found[f"the top-{k} accuracy"] = float(hits.mean())
-        found[f"the mean of the batches' top-{k} accuracies"] = float(
-            np.mean([hits[batch].mean() for batch in batches])
-        )
-    hits = ranks < 1
-    each = [hits[probe.label == number].mean() for number in np.unique(probe.label)]
-    found["the mean of the classes' accuracies"] = float(np.mean(each))
-    found[f"the mean over all {classes} classes, those without samples as 0"] = float(np.sum(each) / classes)
-    found["the mean of the batches' mean class accuracies"] = float(
-        np.mean([_class_mean(hits[batch], probe.label[batch]) for batch in batches])
-    )
-    return {words: 100 * share for words, share in found.items()}
-
-
-def _class_mean(hits: Array, label: Array) -> float:
-    return float(np.mean([hits[label == number].mean() for number in np.unique(label)]))
+    batches = make_probe(classes).batches()
+    values = {way.words: way.value(batches) for way in accuracies(classes, MOST)}
+    return {words: 100 * share for words, share in values.items() if share is not None}
 
 
 def recognize(value: float, classes: int) -> str:

@@ -66,6 +66,7 @@ def check_data(
     return _judge(
         _Pairing(opened, read, samples, transforms),
         path,
+        seed,
         lambda: check_data(sides, _inner(opened), seed=seed, path=path),
     )
 
@@ -96,7 +97,7 @@ def _open(given: Any, samples: Sequence[Any] | None, sides: Sequence[LiveSide], 
     return transformed(given, samples, sides, side)
 
 
-def _seed(sides: Sequence[LiveSide], seed: int) -> None:
+def _seed(sides: Sequence[Any], seed: int) -> None:
     for side in sides:
         side.seed(seed)
 
@@ -140,8 +141,9 @@ class _Pairing:
         """Samples of each side, None where it is not known."""
         return self.read[0].total, self.read[1].total
 
-    def random(self) -> list[bool]:
-        """Tell of each side whether it gives something else when it is read once more."""
+    def random(self, seed: int) -> list[bool]:
+        """Tell of each side whether it gives something else when it is read once more, after another seed."""
+        _seed(self.opened[0].tensors, seed + 1)
         if self.transforms is not None and self.raws is not None:
             again = [
                 transformed(one, list(self.raws)[:AGAIN], source.tensors, source.side).read().samples
@@ -155,7 +157,7 @@ class _Pairing:
         ]
 
 
-def _judge(pairing: _Pairing, path: str, inside: Callable[[], PieceCheck]) -> PieceCheck:
+def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCheck]) -> PieceCheck:
     ours, theirs = pairing.ours, pairing.theirs
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
     try:
@@ -168,7 +170,7 @@ def _judge(pairing: _Pairing, path: str, inside: Callable[[], PieceCheck]) -> Pi
     counts = pairing.counts
     if not off and (counts[0] == counts[1] or None in counts) and _as_many(pairing):
         return PieceCheck(outcome=Outcome.PASS, reason=_equal(pairing), numbers=numbers)
-    random = pairing.random()
+    random = pairing.random(seed)
     places = places_of(ours, theirs, fields)
     if any(random):
         found = _judge_random(pairing, random, places, path, inside)

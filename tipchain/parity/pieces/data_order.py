@@ -72,7 +72,10 @@ def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: in
     if tail:
         said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
         return Cause(
-            code="drop-last", message=f"order: {said}", fix="read to the end: drop_last=False", explained=1.0
+            code="missing-samples",
+            message=f"order: {said}",
+            fix="read to the end: drop_last=False",
+            explained=1.0,
         )
     if list(missing) == list(range(len(missing))):
         said = f"the port begins {len(missing)} later: {said}"

@@ -148,10 +148,11 @@ def _labels(problem: Problem) -> Iterator[Guess]:
                         _hardened(labels)))  # fmt: skip
         changes += _transformed(labels)
     for code, words, fix, changed in changes:
-        found = problem.run(0, problem.outputs, np.ascontiguousarray(changed))
-        if found is not None:
-            yield Guess(code=code, message=f"the port's loss {words}", fix=fix, found=found,
-                        evidence="the reference's loss of such labels is the port's")  # fmt: skip
+        for side in (1, 0):
+            found = problem.run(1 - side, problem.outputs, np.ascontiguousarray(changed))
+            if found is not None:
+                yield Guess(code=code, message=f"the {WHO[side]}'s loss {words}", fix=fix, side=side, found=found,
+                            evidence=f"the {WHO[1 - side]}'s loss of such labels is the {WHO[side]}'s")  # fmt: skip
 
 
 def _hardened(labels: Array) -> Array:
@@ -161,7 +162,10 @@ def _hardened(labels: Array) -> Array:
 
 def _transformed(labels: Array) -> Iterator[tuple[str, str, str, Array]]:
     with np.errstate(all="ignore"):
-        for name, changed in (("log", np.log(labels)), ("exp", np.exp(labels)), ("1 -", 1 - labels)):
+        for name, changed in (
+            ("log", np.log(labels)), ("exp", np.exp(labels)), ("1 -", 1 - labels), ("2 x - 1 of", 2 * labels - 1),
+            ("(x + 1) / 2 of", (labels + 1) / 2),
+        ):
             if np.isfinite(changed).all():
                 yield (
                     "label-form",

@@ -139,7 +139,16 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
                 if not factor
                 else f"weighs output {number} {factor:.6g} times as much"
             )
-    if words:
+    if words and "missing-term" in codes and abs(problem.actual.value - problem.expected.value) <= CLOSE * abs(
+        problem.expected.value
+    ):
+        yield Guess(
+            code="cut-gradient", message=f"the port's loss has the reference's value, but its gradient {' and '.join(words)}",
+            fix="compute this part from the output tensor itself: no detach(), numpy() or stop_gradient",
+            evidence="the reference's value with the gradient of the other outputs is the port's",
+            found=Evaluated(value=problem.expected.value, gradients=tuple(found)), gradient_only=True,
+        )  # fmt: skip
+    elif words:
         yield Guess(
             code="missing-term" if "missing-term" in codes else "term-weight",
             message=f"the port's loss {' and '.join(words)}", fix="weigh the outputs' losses as the reference does",

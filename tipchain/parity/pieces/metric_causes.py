@@ -1,0 +1,339 @@
+"""Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.pieces.metric_probes import Probe
+from tipchain.parity.pieces.metric_values import Batch, Meter, Values, join
+from tipchain.parity.pieces.metric_ways import UNITS, Way, differences, ways
+
+Array = npt.NDArray[Any]
+METRIC = "metric"
+CHUNKS = 16
+"""Batches of up to so many samples that a callable may have made by itself are tried."""
+CODES = {
+    "metric": "other-metric", "k": "top-k", "average": "class-average", "over": "batch-average", "threshold": "threshold",
+    "axis": "argmax-axis", "unit": "unit",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """Two metrics and what they say.
+
+    Attributes:
+        meters: the reference's and the port's.
+        probes: what both were called with.
+        values: what they said, by probe.
+    """
+
+    meters: tuple[Meter, Meter]
+    probes: Sequence[Probe]
+    values: Sequence[tuple[Values, Values]]
+
+    def vectors(self, name: str, other: str) -> tuple[Array, Array]:
+        """Return one value of both sides over all probes; NaN where there is none."""
+        return (
+            np.array([one.get(name, np.nan) for one, _ in self.values]),
+            np.array([two.get(other, np.nan) for _, two in self.values]),
+        )
+
+
+def why(case: Case, name: str, other: str) -> list[Diagnosis]:
+    """Return what makes one value of the port's metric of the reference's; one of code ``unknown`` where nothing does."""
+    ours, theirs = case.vectors(name, other)
+    which = f"{name}: " if name else ""
+    found = ways_apart(case, ours, theirs)
+    if (
+        len(found) != 1
+    ):  # one thing called otherwise explains more than two ways of counting that only look alike
+        found = _related(case, ours, theirs) or _called_otherwise(case, name, other, ours, theirs) or found
+    if not found:
+        values = f"reference {_shown(ours)}, port {_shown(theirs)}"
+        found = [Diagnosis(
+            code="unknown", port_path=METRIC, message="the metrics differ, the cause is unknown",
+            evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference", explained=None,
+            fix="compare the two metrics' code and arguments",
+        )]  # fmt: skip
+    return [replace(one, message=f"{which}{one.message}") for one in found]
+
+
+def _explained(expected: Array, actual: Array, predicted: Array) -> float:
+    """Return the share of the difference that is gone if ``predicted`` stands in place of what was expected."""
+    known = np.isfinite(expected) & np.isfinite(actual)
+    if (
+        not known.any()
+        or not np.isfinite(predicted[known]).all()
+        or not np.array_equal(np.isnan(predicted), np.isnan(actual))
+    ):
+        return 0.0
+    off, left = np.abs(expected - actual)[known], np.abs(predicted - actual)[known]
+    left = np.where(left <= 1e-5 * np.abs(actual[known]) + 1e-6, 0.0, left)
+    return float(max(0.0, 1 - left.sum() / off.sum())) if off.sum() else 0.0
+
+
+def ways_apart(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize both sides' ways of counting, and name what sets them apart."""
+    known = [[way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs)]
+    pairs = [(differences(one, other), one, other) for one in known[0] for other in known[1]]
+    if not pairs:
+        return []
+    names, one, other = min(pairs, key=lambda pair: (len(pair[0]), _oddity(pair[1]) + _oddity(pair[2])))
+    if "metric" in names:  # of another metric the rest is another too
+        names = [one for one in names if one in ("metric", "over", "unit")]
+    evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
+    return [
+        Diagnosis(code=_code(name, one, other), port_path=METRIC, message=f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
+                  evidence=evidence, explained=1.0, fix=_fix(name, one))
+        for name in names
+    ]  # fmt: skip
+
+
+def _table(case: Case) -> list[tuple[Way, Array]]:
+    """Return every way with what it gives over the probes, NaN where it cannot be counted so."""
+    plain = [
+        probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes
+    ]
+    classes = next(
+        (batches[0][0].shape[1] for batches in plain if batches is not None and batches[0][0].ndim > 1), 2
+    )
+    table = []
+    for way in ways(classes):
+        given = [
+            None if batches is None else way.value([_squeezed(one) for one in batches]) for batches in plain
+        ]
+        values = np.array([np.nan if one is None else one for one in given], dtype=float)
+        if np.isnan(values).all():
+            continue
+        for unit in UNITS:
+            if unit and way.metric in ("mse", "rmse", "mae"):
+                continue
+            shares = {
+                "": values,
+                "percent": 100 * values,
+                "error": 1 - values,
+                "percent error": 100 * (1 - values),
+            }[unit]
+            table.append((replace(way, unit=unit), shares))
+    return table
+
+
+def are_arrays(batch: Batch) -> bool:
+    """Tell whether outputs and labels are single arrays."""
+    return all(isinstance(one, np.ndarray) for one in batch)
+
+
+def _squeezed(batch: Batch) -> Batch:
+    outputs, labels = batch
+    column = labels.ndim == 2 and labels.shape[1] == 1 and outputs.ndim == 2 and outputs.shape[1] > 1
+    return outputs, labels[:, 0] if column else labels
+
+
+def _fits(values: Array, wanted: Array) -> bool:
+    known = np.isfinite(values)
+    if known.sum() < min(2, len(values)):
+        return False
+    return bool((np.abs(values - wanted)[known] <= 1e-5 * np.abs(wanted[known]) + 1e-6).all())
+
+
+def _oddity(way: Way) -> int:
+    """Return how unusual a way is, to choose among several that give the same."""
+    odd = {"accuracy": 0, "f1": 1, "precision": 2, "recall": 2, "iou": 2}.get(way.metric, 1)
+    return odd + (way.average == "all classes") + (way.threshold == 0.5)
+
+
+def _code(name: str, one: Way, other: Way) -> str:
+    if name != "unit":
+        return CODES[name]
+    kinds = {unit.partition(" ")[0] for unit in (one.unit, other.unit)}
+    return (
+        "error-rate"
+        if "error" in one.unit + other.unit and ("percent" in one.unit) == ("percent" in other.unit) and kinds
+        else "percentage"
+    )
+
+
+def _what(name: str, one: Way, other: Way) -> str:
+    return {
+        "metric": "another metric", "k": f"top-{other.k} in place of top-{one.k}", "average": "another average over classes",
+        "over": "the mean of batches against that of samples", "threshold": "another threshold",
+        "axis": "the largest is looked for along another axis", "unit": "another unit",
+    }[name]  # fmt: skip
+
+
+def _fix(name: str, one: Way) -> str:
+    names = {
+        "classes": "macro",
+        "all classes": "macro, classes without samples as 0",
+        "": "none, over samples",
+    }
+    if name == "over":
+        return (
+            "sum hits and samples over all batches and divide once at the end" if one.over == "samples"
+            else "average the values of the batches, as the reference does"
+        )  # fmt: skip
+    return {
+        "metric": f"compute {one.words}", "k": f"pass topk=({one.k},)", "average": f"average as the reference does: {names.get(one.average, one.average)}",
+        "threshold": f"use the reference's threshold: {'the largest output' if one.threshold is None else f'outputs above {one.threshold:g}'}",
+        "axis": f"pass axis={one.axis}", "unit": f"return {one.words}",
+    }[name]  # fmt: skip
+
+
+def _related(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize values that are a plain function of the reference's, whatever that counts."""
+    guesses: list[tuple[str, str, str, Array]] = [
+        ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
+        ("percentage", "the port's value is a fraction, the reference's a percentage", "multiply by 100", ours / 100),
+        ("error-rate", "the port's value is 1 minus the reference's", "return 1 - value", 1 - ours),
+        ("error-rate", "the port's value is 100 minus the reference's", "return 100 - value", 100 - ours),
+        ("sign", "the port's value has the opposite sign", "change the sign", -ours),
+        ("root", "the port's value is the square root of the reference's", "do not take the root", np.sqrt(np.abs(ours))),
+        ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
+    ]  # fmt: skip
+    return _first(case, ours, theirs, iter(guesses))
+
+
+def _called_otherwise(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Call the reference with something changed: batch by batch, other outputs, other labels."""
+    return _first(case, ours, theirs, _guesses(case, name)) or _counted_by_port(case, other, ours, theirs)
+
+
+def _guesses(case: Case, name: str) -> Iterator[tuple[str, str, str, Array]]:
+    """Yield code, message and fix of calling the reference otherwise, with the values that come of it."""
+    for size in range(CHUNKS + 1):
+        means = _by_batches(case, name, size)
+        if means is not None:
+            which = f"batches of {size}" if size else "each batch"
+            message = f"the port's value is the mean of the reference's values of {which}"
+            yield (
+                "batch-average",
+                message,
+                "sum hits and samples over all batches and divide once at the end",
+                means,
+            )
+    for code, message, fix, change in CHANGES:
+        values = _rerun(case, name, change)
+        if values is not None:
+            yield code, message, fix, values
+    for label in _labels(case):
+        values = _rerun(case, name, partial(without, label=label))
+        if values is not None:
+            message = f"the port leaves out samples of label {label}, the reference counts them"
+            yield "ignored-label", message, f"count label {label} too", values
+
+
+def _rerun(case: Case, name: str, change: Callable[[Batch], Sequence[Batch]]) -> Array | None:
+    """Return what the reference says of changed batches, None where it does not take them."""
+    found = []
+    for probe in case.probes:
+        batches = [made for one in probe.batches for made in change(one)]
+        try:
+            found.append(case.meters[0].values(batches).get(name, np.nan))
+        except Exception:  # noqa: BLE001  (a metric that cannot take it: the hypothesis does not apply)
+            return None
+    return np.array(found)
+
+
+def _first(
+    case: Case, ours: Array, theirs: Array, guesses: Iterator[tuple[str, str, str, Array]]
+) -> list[Diagnosis]:
+    for code, message, fix, values in guesses:
+        share = _explained(ours, theirs, values)
+        if share >= EXPLAINS:
+            evidence = f"tried on {len(case.probes)} sets of outputs: {share:.2%} of the difference is gone"
+            return [
+                Diagnosis(
+                    code=code, port_path=METRIC, message=message, evidence=evidence, explained=share, fix=fix
+                )
+            ]
+    return []
+
+
+def _by_batches(case: Case, name: str, size: int) -> Array | None:
+    """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
+    found = []
+    for probe in case.probes:
+        batches: Sequence[Batch] = probe.batches
+        if size:
+            if not all(are_arrays(one) for one in batches):
+                return None
+            outputs, labels = join(batches)
+            batches = [
+                (outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)
+            ]
+        try:
+            found.append(float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches])))
+        except Exception:  # noqa: BLE001  (as above)
+            return None
+    return np.array(found)
+
+
+def _softmax(x: Array) -> Array:
+    made: Array = np.exp(x - x.max(axis=1, keepdims=True)) if x.ndim > 1 else x
+    return (made / made.sum(axis=1, keepdims=True)).astype(x.dtype) if x.ndim > 1 else x
+
+
+CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = (
+    ("softmax", "the port takes the softmax of the outputs first", "give the metric the raw outputs", lambda one: [(_softmax(one[0]), one[1])]),
+    ("sigmoid", "the port takes the sigmoid of the outputs first", "give the metric the raw outputs",
+     lambda one: [((1 / (1 + np.exp(-one[0].astype(np.float64)))).astype(one[0].dtype), one[1])]),
+    ("argmin", "the port ranks outputs upside down", "take the largest outputs, not the smallest", lambda one: [(-one[0], one[1])]),
+    ("label-shift", "the port's labels are one larger", "compare with the labels as they are", lambda one: [(one[0], one[1] + 1)]),
+    ("label-shift", "the port's labels are one smaller", "compare with the labels as they are", lambda one: [(one[0], one[1] - 1)]),
+)  # fmt: skip
+
+
+def _labels(case: Case) -> list[int]:
+    """Return the labels of the probes, few of them."""
+    found: set[int] = set()
+    for probe in case.probes:
+        for _, labels in probe.batches:
+            if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+                found |= {int(one) for one in np.unique(labels)[:20]}
+    return sorted(found)[:20]
+
+
+def without(batch: Batch, label: int) -> Sequence[Batch]:
+    """Return a batch without its samples (or places) of one label; nothing where no other is left."""
+    outputs, labels = batch
+    if not are_arrays(batch):
+        return [batch]
+    if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
+        flat = np.moveaxis(outputs, 1, -1).reshape(-1, outputs.shape[1])
+        keep = labels.reshape(-1) != label
+        return [(flat[keep], labels.reshape(-1)[keep])]
+    keep = (labels != label).reshape(len(labels), -1).all(axis=1)
+    return [(outputs[keep], labels[keep])] if keep.any() else []
+
+
+def _counted_by_port(case: Case, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a label that the reference leaves out and the port counts: without it the port gives the reference's value."""
+    for label in _labels(case):
+        found = []
+        for probe in case.probes:
+            batches = [made for one in probe.batches for made in without(one, label)]
+            try:
+                found.append(case.meters[1].values(batches).get(other, np.nan) if batches else np.nan)
+            except Exception:  # noqa: BLE001  (as above)
+                found.append(np.nan)
+        share = _explained(theirs, ours, np.array(found))
+        if share >= EXPLAINS:
+            return [Diagnosis(
+                code="ignored-label", port_path=METRIC, message=f"the port counts samples of label {label}, the reference leaves them out",
+                evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone", explained=share,
+                fix=f"leave out samples of label {label}: ignore_index={label}",
+            )]  # fmt: skip
+    return []
+
+
+def _shown(values: Array) -> str:
+    return ", ".join(f"{one:.6g}" for one in values[:4]) + (", …" if len(values) > 4 else "")
