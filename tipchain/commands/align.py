@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
 
 
-LOCATABLE = frozenset(("forward", "metric", "loss", "backward", "train"))
-"""Stages whose failure may lie in a layer, the loss or the optimizer."""
+LOCATABLE = frozenset(("forward", "data", "metric", "loss", "backward", "train_data", "train"))
+"""Stages whose failure may lie in a layer, the loss, the optimizer, the data or the metric."""
 LOCATE_TIMEOUT_S = 900.0
 
 
@@ -111,7 +111,7 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
         stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
         report = run_request(request, out, stream, show_metrics=show_metrics)
         if not args.no_locate and _is_locatable(request, report):
-            _locate(args, request, out, stream)
+            _locate(args, request, out, stream, _failed(report))
     except OSError as error:
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
@@ -121,13 +121,19 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
 
 def _is_locatable(request: Request, report: RunReport) -> bool:
     """Tell whether a stage failed that runs the model, and both sides were run here."""
-    failed = {
+    return bool(_failed(report) & LOCATABLE) and not request.dumps and len(request.sides) == 2
+
+
+def _failed(report: RunReport) -> set[str]:
+    """Return the stages of which a verdict is FAIL."""
+    return {
         verdict.subject.partition("/")[0] for verdict in report.verdicts if verdict.outcome is Outcome.FAIL
     }
-    return bool(failed & LOCATABLE) and not request.dumps and len(request.sides) == 2
 
 
-def _locate(args: argparse.Namespace, request: Request, out: Path, stream: TextIO) -> None:
+def _locate(
+    args: argparse.Namespace, request: Request, out: Path, stream: TextIO, failed: Collection[str]
+) -> None:
     """Look for the layer at fault and its cause in live models, and write down what was found."""
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
@@ -136,7 +142,7 @@ def _locate(args: argparse.Namespace, request: Request, out: Path, stream: TextI
     print("== where and why", file=stream, flush=True)
     asked = {
         "case": str(request.case.path.resolve()), "mode": request.mode.value, "reseed": args.seed,
-        "data_path": str(request.data_path) if request.data_path else "",
+        "data_path": str(request.data_path) if request.data_path else "", "only": sorted(failed),
     }  # fmt: skip
     try:
         text = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S).text

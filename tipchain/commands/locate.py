@@ -21,6 +21,19 @@ TIMEOUT_S = 1800.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_source_arguments(parser, TIMEOUT_S)
+    for name, what in (
+        ("data", "data: data sets, loaders or iterables, or what returns them"),
+        ("metrics", "metrics, called with outputs and labels"),
+    ):
+        parser.add_argument(
+            f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
+        )
+    parser.add_argument(
+        "--samples",
+        type=Path,
+        metavar="FILE",
+        help=".npz of raw samples; --data then names transforms of one",
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
 
 
@@ -131,14 +144,26 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
         names = str(
             read_names(args.names).file
         )  # a file that is no map of names needs no model to be refused
+    feeding = _read_feeding(args)
     if args.case is not None:
         case = str(from_root(args.case))
         return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers")}
     return {
-        "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given,
+        "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
         "names": names, "options": {**options, "seed": args.seed},
     }  # fmt: skip
+
+
+def _read_feeding(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the command was told of data and metrics; `tipchain certify` is told nothing of them."""
+    found = {name: getattr(args, name, None) for name in ("data", "metrics", "samples")}
+    given = [f"--{name}" for name, value in found.items() if value is not None]
+    if given and args.case is not None:
+        raise UsageError(f"{', '.join(given)}: a case names its own data and metrics")
+    if found["samples"] is not None and found["data"] is None:
+        raise UsageError("--samples goes with --data: two transforms")
+    return {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
 
 def list_layers(document: Mapping[str, Any]) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError, class_and_line
+from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
@@ -22,7 +23,7 @@ from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
 from tipchain.parity.locate.matching import hands_on
-from tipchain.parity.locate.runs import Inputs, Loss, read_inputs
+from tipchain.parity.locate.runs import Inputs, Loss, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
@@ -36,7 +37,9 @@ from tipchain.parity.pieces.schedulers import check_schedulers
 from tipchain.parity.preflight.front import check as check_construction
 
 Builder = Callable[..., Any]
-STAGES = ("preflight", "forward", "loss", "backward", "optimizer", "schedule", "train")
+STAGES = (
+    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train",
+)  # fmt: skip
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
@@ -59,6 +62,9 @@ def align(
     names: Mapping[str, str] | None = None,
     seed: int = 0,
     causes: bool = True,
+    data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
+    samples: Sequence[Any] | None = None,
+    metrics: tuple[Any, Any] | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
@@ -80,6 +86,12 @@ def align(
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
+        data: the reference's and the port's data, compared sample by sample: iterables of samples or batches, data sets,
+            loaders, or callables without arguments that return one; with ``samples`` transforms of one raw sample. A mapping
+            holds such pairs for the stages ``"data"`` and ``"train_data"``.
+        samples: raw samples (uint8 images ``[h, w, c]``, say) that both transforms are given.
+        metrics: the reference's and the port's: callables ``(outputs, labels)`` that return a number, or numbers by name,
+            of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
 
     Returns:
         The report; what could not be found out is an ERROR of its stage.
@@ -88,18 +100,20 @@ def align(
         UsageError: inputs that are no arrays, or none; an odd number of iterations; ``names`` that the models lack.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    given = read_inputs(inputs)
+    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
     check_names(names or {}, reference, port)
     work = _Work(
         sides=(TorchSide(), PaddleSide()), models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
-        causes=causes,
+        causes=causes, fed=fed,
     )  # fmt: skip
     store = Store()
     try:
+        work.check_data()
         work.run(store)
+        work.check_metrics()
     finally:
         store.close()
     return work.report()
@@ -120,6 +134,7 @@ class _Work:
     names: dict[str, str]
     seed: int
     causes: bool
+    fed: Fed
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
@@ -129,6 +144,11 @@ class _Work:
     numbers: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
     histograms: list[Histogram] = field(default_factory=list)
+
+    def check_data(self) -> None:
+        """Compare the data, which needs no model."""
+        for name, check in self.fed.check_data(self.sides, self.seed):
+            self._take(name, check)
 
     def run(self, store: Store) -> None:
         """Go through the stages; one that raises is an ERROR, and the others go on without it."""
@@ -187,6 +207,9 @@ class _Work:
             "loss": self.loss,
             "optimizers": self.optimizers,
             "schedulers": self.schedulers,
+            "data": self.fed.data,
+            "samples": self.fed.samples is not None,
+            "metrics": self.fed.metrics,
             "names": self.names,
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
@@ -293,6 +316,19 @@ class _Work:
             "loss",
             check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others),
         )
+
+    def _measure(self, located: Located | None) -> None:
+        if self.fed.metrics is not None:
+            self._stage("metric", self._check_metrics, located)
+
+    def _check_metrics(self, located: Located | None) -> None:
+        run = None if located is None else located.reference
+        outputs = (
+            None
+            if run is None
+            else put_back(run.structure, [as_float(one, double=False) for one in run.outputs])
+        )
+        self._take("metric", self.fed.check_metrics(self.sides, outputs, self.inputs.labels))
 
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
         found = check_optimizers(

@@ -20,9 +20,11 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
         return
     for name in ("reference", "port", "inputs"):
         yield from (f"--{name}", asked[name])
-    for name in ("loss", "optimizers", "schedulers"):
+    for name in ("loss", "optimizers", "schedulers", "data", "metrics"):
         if asked.get(name):
             yield from (f"--{name}", *asked[name])
+    if asked.get("samples"):
+        yield from ("--samples", asked["samples"])
 
 
 def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:

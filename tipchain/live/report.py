@@ -24,7 +24,8 @@ class AlignmentReport:
     """Everything `tipchain.align` found.
 
     Attributes:
-        stages: the outcome of each: ``preflight``, ``forward``, ``loss``, ``backward``, ``train``.
+        stages: the outcome of each: ``data``, ``train_data``, ``preflight``, ``forward``, ``metric``, ``loss``, ``backward``,
+            ``optimizer``, ``schedule``, ``train``; of those that were asked for.
         reasons: why, by stage.
         layers: a verdict per call of a matched layer, forward then backward.
         first_divergence: the first that is at fault, in the order in which the port runs.

@@ -17,7 +17,8 @@ def main(request: str) -> int:
     """Align what the JSON file ``request`` asks for, and write the report where it says.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
-    ``optimizers`` and ``schedulers``; ``names``, a YAML file of names; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
+    ``optimizers``, ``schedulers``, ``data``, ``samples`` and ``metrics``; ``only``, the stages of data and metrics that are
+    wanted of a case; ``names``, a YAML file of names; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
     `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
@@ -27,6 +28,7 @@ def main(request: str) -> int:
     from tipchain.conversion.given_names import read_names
     from tipchain.live.align import align
     from tipchain.live.command import command_line
+    from tipchain.live.feeding import feed_callables, feed_case
     from tipchain.live.sources import open_callables, open_case
 
     names = read_names(Path(asked["names"])) if asked.get("names") else None
@@ -39,12 +41,18 @@ def main(request: str) -> int:
             data_path=data_path,
             names=names,
         )
+        if not asked.get("certify"):
+            given |= feed_case(
+                Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path,
+                only=asked.get("only"),
+            )  # fmt: skip
     else:
         pairs: dict[str, Any] = {
             name: tuple(asked[name]) if asked.get(name) else None
             for name in ("loss", "optimizers", "schedulers")
         }
         given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), names=names, **pairs)
+        given |= feed_callables(asked)
     given.update(asked.get("options", {}))
     if asked.get("certify"):
         from tipchain.live.certify import certify
