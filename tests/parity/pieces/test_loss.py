@@ -18,6 +18,7 @@ SHARES = RANDOM.random((8, 5)).astype(np.float32)
 CHANCES = SHARES / SHARES.sum(axis=1, keepdims=True)
 MAPS = RANDOM.standard_normal((2, 5, 4, 4)).astype(np.float32)
 PLACES = RANDOM.integers(0, 5, (2, 4, 4))
+BITS = (SHARES < 0.4).astype(np.float32)
 WEIGHTS = [0.5, 1.0, 2.0, 1.0, 3.0]
 
 
@@ -44,6 +45,14 @@ def their_ce(k, **options):
         return k.their_loss.cross_entropy(o, y, **given)
 
     return loss
+
+
+def focal(functional, output, bits):
+    """Return torch's focal loss of alpha 0.25 and gamma 2."""
+    chance = output.sigmoid()
+    right = chance * bits + (1 - chance) * (1 - bits)
+    entropy = functional.binary_cross_entropy_with_logits(output, bits, reduction="none")
+    return ((0.25 * bits + 0.75 * (1 - bits)) * (1 - right) ** 2 * entropy).mean()
 
 
 def both(ours, theirs, first, second):
@@ -241,6 +250,44 @@ FAULTS = {
         labels=CHANCES,
     ),
     "no gradient": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o.detach(), y), "cut-gradient"),
+    "no gradient of one output": lambda k: Case(
+        both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.4 * their_ce(k)(o[1].detach(), y),
+        "cut-gradient", (LOGITS, OTHER),
+    ),
+    "no root": lambda k: Case(
+        lambda o, y: k.our_loss.mse_loss(o, y).sqrt(), k.their_loss.mse_loss, "missing-sqrt", labels=TARGETS
+    ),
+    "margin": lambda k: Case(
+        lambda o, _: k.our_loss.triplet_margin_loss(*o, margin=0.37),
+        lambda o, _: k.their_loss.triplet_margin_loss(*o, margin=1.0), "margin", (LOGITS, OTHER, TARGETS),
+    ),
+    "triplets in another order": lambda k: Case(
+        lambda o, _: k.our_loss.triplet_margin_loss(*o),
+        lambda o, _: k.their_loss.triplet_margin_loss(o[0], o[2], o[1]), "output-order", (LOGITS, OTHER, TARGETS),
+    ),
+    "margin of classes": lambda k: Case(
+        k.our_loss.multi_margin_loss, lambda o, y: k.their_loss.multi_margin_loss(o, y, margin=0.5), "margin"
+    ),
+    "focus": lambda k: Case(
+        our_ce(k),
+        lambda o, y: -((1 - (p := k.their_loss.softmax(o).take_along_axis(y.unsqueeze(1), 1))) ** 2 * p.log()).mean(),
+        "focal-gamma",
+    ),
+    "share of positive ones": lambda k: Case(
+        lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
+        "focal-alpha", labels=BITS,
+    ),
+    "bits for signs": lambda k: Case(
+        lambda o, y: k.our_loss.soft_margin_loss(o, 2 * y - 1), k.their_loss.soft_margin_loss, "label-form", labels=BITS
+    ),
+    "no logarithm": lambda k: Case(
+        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.softmax(o), y), "missing-log"
+    ),
+    "a sigmoid for each class": lambda k: Case(
+        our_ce(k),
+        lambda o, y: k.their_loss.binary_cross_entropy_with_logits(o, k.their_loss.one_hot(y, 5).astype(o.dtype)),
+        "loss-type",
+    ),
 }  # fmt: skip
 
 
@@ -265,6 +312,9 @@ def test_what_differs_is_named(pieces, kits, name):
     ("auxiliary weight", "weighs output 1 0.75 times as much"),
     ("no penalty", "lacks a term in the squares of the outputs"),
     ("beta", "the port's beta is 1, the reference's 0.5"),
+    ("margin", "the port's margin is 1, the reference's 0.37"),
+    ("triplets in another order", "of output 0, output 2, output 1"),
+    ("share of positive ones", "the port's alpha is 0.6, the reference's 0.25"),
     ("weights' divisor", "1.375 times the reference's: one divides by the sum of the weights"),
 ])  # fmt: skip
 def test_values_stand_in_the_message(pieces, kits, name, words):
@@ -274,11 +324,11 @@ def test_values_stand_in_the_message(pieces, kits, name, words):
 
 
 def test_what_nothing_explains_is_unknown(pieces, kits):
-    def focal(o, y):
+    def odd(o, y):
         right = kits.their_loss.softmax(o).take_along_axis(y.unsqueeze(1), 1)
-        return -((1 - right) ** 2 * right.log()).mean()
+        return -(kits.paddle.cos(right) * right.log()).mean()
 
-    found = pieces.loss(our_ce(kits), focal, LOGITS, LABELS)
+    found = pieces.loss(our_ce(kits), odd, LOGITS, LABELS)
     assert codes(found) == ["unknown"]
     assert found.diagnoses[0].explained is None
 

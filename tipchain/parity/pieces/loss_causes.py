@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.pieces.loss_families import families
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
 from tipchain.parity.pieces.loss_reruns import reruns
 from tipchain.parity.pieces.loss_settings import settings
-from tipchain.parity.pieces.loss_terms import factors, terms
+from tipchain.parity.pieces.loss_terms import factors, functions, terms
 
 Array = npt.NDArray[Any]
 LOSS = "loss"
@@ -25,7 +26,14 @@ FLOOR = 64.0
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
     best: tuple[float, Guess] | None = None
-    for guess in chain(settings(problem), factors(problem), reruns(problem), terms(problem)):
+    for guess in chain(
+        settings(problem),
+        factors(problem),
+        functions(problem),
+        families(problem),
+        reruns(problem),
+        terms(problem),
+    ):
         share = problem.explained(guess)
         if share >= 1 - 1e-5:
             return (_told(guess, share),)

@@ -163,7 +163,10 @@ def _hardened(labels: Array) -> Array:
 def _transformed(labels: Array) -> Iterator[tuple[str, str, str, Array]]:
     with np.errstate(all="ignore"):
         for name, changed in (
-            ("log", np.log(labels)), ("exp", np.exp(labels)), ("1 -", 1 - labels), ("2 x - 1 of", 2 * labels - 1),
+            ("log", np.log(labels)),
+            ("exp", np.exp(labels)),
+            ("1 -", 1 - labels),
+            ("2 x - 1 of", 2 * labels - 1),
             ("(x + 1) / 2 of", (labels + 1) / 2),
         ):
             if np.isfinite(changed).all():

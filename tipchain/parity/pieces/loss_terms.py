@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import log
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,29 @@ def _counts(problem: Problem) -> dict[str, int]:
     return {name: int(count) for name, count in found.items()}
 
 
+FUNCTIONS: Mapping[str, tuple[str, Callable[[float], float], Callable[[float], float]]] = {
+    "missing-sqrt": ("is the square of the reference's: no root is taken", lambda x: x**2, lambda x: 2 * x),
+    "extra-sqrt": ("is the root of the reference's", lambda x: x**0.5, lambda x: 0.5 * x**-0.5),
+    "missing-log": ("is the exponential of the reference's: no logarithm is taken", exp, exp),
+    "extra-log": ("is the logarithm of the reference's", log, lambda x: 1 / x),
+    "one-minus": ("is 1 less the reference's", lambda x: 1 - x, lambda _: -1.0),
+}
+"""What one loss may be of the other: what is said of it, the function and its derivative."""
+
+
+def functions(problem: Problem) -> Iterator[Guess]:
+    """Yield a function of the whole reference's loss that the port's may be."""
+    for code, (words, function, slope) in FUNCTIONS.items():
+        with suppress(ValueError, ZeroDivisionError, OverflowError):
+            value, factor = function(problem.expected.value), slope(problem.expected.value)
+            if isinstance(value, float) and isinstance(factor, float):
+                gradients = problem.expected.scaled(factor).gradients
+                yield Guess(
+                    code=code, message=f"the port's loss {words}", fix="take the same function of the mean as the reference does",
+                    evidence="this function of the reference's loss is the port's", found=Evaluated(value=value, gradients=gradients),
+                )  # fmt: skip
+
+
 def terms(problem: Problem) -> Iterator[Guess]:
     """Yield terms that one side has and the other lacks, and weights of outputs that differ."""
     yield from _constants(problem)
@@ -139,8 +163,10 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
                 if not factor
                 else f"weighs output {number} {factor:.6g} times as much"
             )
-    if words and "missing-term" in codes and abs(problem.actual.value - problem.expected.value) <= CLOSE * abs(
-        problem.expected.value
+    if (
+        words
+        and "missing-term" in codes
+        and abs(problem.actual.value - problem.expected.value) <= CLOSE * abs(problem.expected.value)
     ):
         yield Guess(
             code="cut-gradient", message=f"the port's loss has the reference's value, but its gradient {' and '.join(words)}",
