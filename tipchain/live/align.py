@@ -45,6 +45,8 @@ UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
+DESCRIBING = frozenset({"scaled-gradient"})
+"""Causes that say what is seen: a difference of the same layer's construction says why, and comes first."""
 MOST_DIAGNOSED = 5
 """Faults whose causes are looked for; those after them are listed without."""
 
@@ -113,7 +115,6 @@ def align(
     try:
         work.check_data()
         work.run(store)
-        work.check_metrics()
     finally:
         store.close()
     return work.report()
@@ -358,7 +359,8 @@ class _Work:
                 for one in map(of_finding, self._grave(verdict.port_path))
                 if (one.code, one.port_path) not in told
             ]
-            found += [*known, *said] or causes
+            shallow = bool(known) and known[0].code in DESCRIBING
+            found += [*said, *known] if shallow else [*known, *said] or causes
         return found
 
     def _explain_construction(self) -> list[Diagnosis]:
