@@ -1,4 +1,4 @@
-"""The order of things as the cause: axes, lists and indices; and masks and factors that are missing."""
+"""The order of things as the cause: axes and lists; and factors that are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tipchain.parity.diagnose.acts import in_order as reordered
 from tipchain.parity.diagnose.acts import instead, on_input, then, then_first, with_argument
-from tipchain.parity.diagnose.asking import first_tensor, is_mask, is_tensor, paddle_of
+from tipchain.parity.diagnose.asking import first_tensor, is_tensor
 from tipchain.parity.diagnose.functions import called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, known_numbers
 from tipchain.parity.diagnose.piece import Piece
@@ -60,41 +60,6 @@ def _picked(order: Sequence[int], results: Any) -> Any:
     return [results[number] for number in order]
 
 
-def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield indexing with another number: the last for the first, one further."""
-    if op.name != "getitem" or len(op.args) < 2:
-        return
-    items = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
-    where = place_of(op, piece)
-    for place, item in enumerate(items):
-        if isinstance(item, int):
-            changed: list[Any] = [one for one in (0, -1, item + 1, item - 1, 1, 2) if one != item]
-        elif isinstance(item, slice) and (item.start is not None or item.stop is not None):
-            changed = [_shifted(item, by) for by in (1, -1)]
-        elif isinstance(item, slice) and item.step == -1:
-            changed = [slice(None)]
-        else:
-            continue
-        for value in changed:
-            new = (*items[:place], value, *items[place + 1 :])
-            act = with_argument(1, new)
-            code = "wrong-index" if isinstance(item, int) else "off-by-one"
-            yield Hypothesis(
-                code=code, acts={op.number: act}, cost=1.1, message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
-                fix=f"write {_told(value)} for {_told(item)}{where}: `{op.line}`",
-            )  # fmt: skip
-
-
-def _shifted(item: slice, by: int) -> slice:
-    return slice((item.start or 0) + by, None if item.stop is None else item.stop + by, item.step)
-
-
-def _told(item: Any) -> str:
-    if isinstance(item, slice):
-        return ":".join("" if one is None else str(one) for one in (item.start, item.stop))
-    return str(item)
-
-
 def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     """Yield another order of axes in front of, inside or after a call that changes shapes."""
     where = place_of(op, piece)
@@ -106,7 +71,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             else "flatten-order"
         )
         for order in islice(permutations(range(len(given.shape))), 1, MOST_ORDERS):
-            before = _transposed_before(order, list(first.shape))
+            before = _transposed_before(order)
             yield Hypothesis(
                 code=code, acts={op.number: before}, message=f"the axes are in another order in front of `{op.name}`{where}",
                 fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`", cost=1.1,
@@ -130,10 +95,14 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
                 )  # fmt: skip
 
 
-def _transposed_before(order: Sequence[int], shape: list[int]) -> Act:
-    return lambda original, args, kwargs: original(
-        args[0].transpose(list(order)), *args[1:], **kwargs
-    ).reshape(shape)
+def _transposed_before(order: Sequence[int]) -> Act:
+    """Return a call of its argument transposed, its result in the shape that it would have had."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        shape = original(*args, **kwargs).shape
+        return original(args[0].transpose(list(order)), *args[1:], **kwargs).reshape(shape)
+
+    return act
 
 
 def _divided(sizes: list[int], back: list[int], tensor: Any) -> Any:
@@ -146,52 +115,6 @@ def _turned(order: list[int], tensor: Any) -> Any:
 
 def _times(factor: float, tensor: Any) -> Any:
     return tensor * factor
-
-
-def by_masks(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
-    """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
-    if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
-        return
-    paddle, where, shape = paddle_of(piece), place_of(op, piece), list(first.shape)
-    masks: list[tuple[str, str, Any]] = []
-    if len(shape) >= 2 and shape[-1] == shape[-2]:
-        seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
-        masks.append(("causal-mask", "what comes later", seen))
-    for name, tensor in available:
-        if "float" not in str(tensor.dtype):
-            flags = tensor if "bool" in str(tensor.dtype) else tensor != 0
-            for fitted in _fitted(flags, shape):
-                masks += [("missing-mask", f"where {name} is zero", fitted), ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted))]  # fmt: skip
-    for code, told, seen in masks[:MOST_TENSORS]:
-        act = on_input(partial(_hidden, paddle, seen))
-        yield Hypothesis(
-            code=code, acts={op.number: act}, message=f"it does not mask {told} in front of softmax{where}",
-            fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
-        )  # fmt: skip
-    for name, tensor in available:
-        if is_mask(tensor, piece) and "float" in str(tensor.dtype):
-            plus = on_input(tensor.add)
-            yield Hypothesis(
-                code="missing-mask", acts={op.number: plus}, message=f"it does not add the mask {name} in front of softmax{where}",
-                fix=f"add {name} in front of softmax{where}: `{op.line}`",
-            )  # fmt: skip
-
-
-def _hidden(paddle: Any, seen: Any, scores: Any) -> Any:
-    hidden = paddle.full(scores.shape, -1e30, dtype=scores.dtype)
-    return paddle.where(paddle.broadcast_to(seen, scores.shape), scores, hidden)
-
-
-def _fitted(flags: Any, shape: Sequence[int]) -> Iterator[Any]:
-    """Yield a mask as it fits to scores: by keys where it has one axis for them."""
-    sizes = list(flags.shape)
-    rank = len(shape)
-    if sizes == [shape[0], shape[-1]] and rank > 2:
-        yield flags.reshape([shape[0], *[1] * (rank - 2), shape[-1]])
-    elif rank >= len(sizes) and all(
-        a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)
-    ):
-        yield flags
 
 
 def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:

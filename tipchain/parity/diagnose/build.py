@@ -60,6 +60,11 @@ def _build(
         consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
         atomic=judged | _innermost(layers[1], sides[1]), judged=judged, paths=(calls[0].path, calls[1].path),
         links=tuple((number, other) for number, other, _ in links),
+        mended=tuple(
+            (number, other)
+            for number, other, axes in links
+            if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME
+        ),
     )  # fmt: skip
 
 

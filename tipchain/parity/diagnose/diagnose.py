@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from tipchain.parity.diagnose.build import pieces
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_function_arguments
 from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials
+from tipchain.parity.diagnose.masks import by_wrong_masks
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.precision import lower_precision
 from tipchain.parity.diagnose.program import LAYER, Op, floats_of
+from tipchain.parity.diagnose.selections import counted
 from tipchain.parity.diagnose.several import (
     at_input,
     at_output,
@@ -30,8 +33,15 @@ from tipchain.parity.diagnose.several import (
     moves,
     norms,
 )
-from tipchain.parity.diagnose.steps import by_step, exchanged
+from tipchain.parity.diagnose.steps import arrangements, by_step, exchanged
 from tipchain.parity.diagnose.tensors import by_tensors
+from tipchain.parity.diagnose.terms import (
+    by_named_functions,
+    by_terms,
+    missing_arguments,
+    placed_otherwise,
+    rolls,
+)
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
@@ -86,7 +96,7 @@ def _diagnose(
     with piece.open():
         trials = Trials(piece, most)
         if max(trials.before) <= FLOOR or (trials.before[0] <= FLOOR and piece.consumer is None):
-            return None
+            return [told for told in map(partial(_given_otherwise, piece), piece.mended) if told] or None
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
         if piece.backward:
             direct = told_by_gradients(piece, trials.base)
@@ -96,6 +106,21 @@ def _diagnose(
         return [_told(one, trials, verdict) for one in trials.found()[:TOLD]] or [
             _untold(verdict, piece, trials)
         ]
+
+
+def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
+    """Return the cause where a piece is right as soon as it is given the reference's flags or whole numbers."""
+    ours, theirs = piece.inputs[0][mended[0]], piece.calls[1].input_names[mended[1]]
+    if ours.dtype.kind == "f":
+        return None  # what comes from before is no cause of its own
+    flags = ours.dtype.kind == "b"
+    what = "mask" if flags else "tensor of whole numbers"
+    return Diagnosis(
+        code="wrong-mask" if flags else "wrong-input", port_path=piece.paths[1],
+        message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
+        evidence=f"with the reference's {what} the error is gone", explained=1.0,
+        fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
+    )  # fmt: skip
 
 
 def made_by(ops: Sequence[Op], side: LiveSide) -> int:
@@ -124,21 +149,29 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     elif not any(op.name == LAYER and not op.path for op in ops):
         yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
     order = in_order(ops, piece) if ops else []
+    yield missing_arguments(piece)
     yield norms(piece, ops)
+    yield placed_otherwise(piece, ops)
+    yield rolls(piece, ops)
     for op in ops:  # few, and seldom by chance
         yield by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor))
     for op in ops:
         yield exchanged(op, piece, ops)
+        yield counted(op, piece, ops)
+        yield by_wrong_masks(op, piece)
     for start in range(0, len(order), 2):
         for op in order[start : start + 2]:
             yield everywhere(_quick(op, piece), op, ops)
         for op in order[start : start + 2]:
             yield everywhere(by_step(op, piece, available_before(op, ops, piece)), op, ops)
             yield by_layer(op, piece, ops)
+            yield by_terms(op, piece, ops)
+            yield by_named_functions(op, piece, ops)
         if not start:
             yield moves(piece, ops)
             yield at_input(piece)
             yield at_output(piece, trials.base.outputs)
+            yield arrangements(order, ops, piece)
     yield by_own_forward(piece)
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from tipchain.parity.diagnose.piece import Piece
-from tipchain.parity.diagnose.program import Op, floats_of, numpy_of
+from tipchain.parity.diagnose.program import LAYER, Op, floats_of, numpy_of, tensors_of
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.structures import take_out
 
+NEAR = 3
+"""How far cleared calls may be from the first doubtful one to be looked at with it."""
 ALIKE = 1e-9
 """How close sketches are of tensors that are the same in float64."""
 
@@ -20,29 +22,39 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     """Return the calls, those near the first doubtful one first.
 
     A call is cleared where the reference has a tensor of the same values, in whatever order, and so is all that it
-    rests on.
+    rests on. What nothing wrong rests on, and what is cleared and far from the first doubtful one, comes last.
     """
     is_tensor = piece.sides[1].is_tensor
     makers: dict[int, int] = {}
     rests: list[set[int]] = []
+    directs: list[set[int]] = []
     known: list[bool] = []
     for index, op in enumerate(ops):
-        given = floats_of((op.args, dict(op.kwargs)), is_tensor)
+        given = tensors_of((op.args, dict(op.kwargs)), is_tensor)
         direct = {makers[id(one)] for one in given if id(one) in makers}
+        directs.append(direct)
         rests.append(direct.union(*(rests[one] for one in direct)))
         made = floats_of(op.result, is_tensor)
         known.append(bool(made) and all(_known(one, piece) for one in made))
-        for one in made:
+        for one in tensors_of(op.result, is_tensor):
             makers.setdefault(id(one), index)
     cleared = {index for index, good in enumerate(known) if good}
     cleared = cleared.union(*(rests[index] for index in cleared))
-    doubtful = next((index for index in range(len(ops)) if index not in cleared), len(ops) - 1)
     last = piece.consumer_call if piece.consumer_call >= 0 else len(ops)
-    return sorted(ops, key=lambda op: (op.number >= last, abs(_index(ops, op) - doubtful + 0.25), op.number))
+    end = next((index for index, op in enumerate(ops) if op.number == last), len(ops) - 1)
+    wanted = rests[end] | {end} if piece.consumer_call >= 0 else set(range(len(ops)))
+    cleared |= {index for index, op in enumerate(ops) if op.name == LAYER and op.path in piece.judged}
+    suspects = [index for index in range(len(ops)) if index not in cleared and index in wanted]
+    makes = [index for index in suspects if floats_of(ops[index].result, is_tensor)]
+    doubtful = next(iter(makes or suspects), end)
+    given = directs[doubtful] if ops else set()
 
+    def place(index: int) -> tuple[bool, bool, float, int]:
+        apart = 1.0 if index in given else abs(index - doubtful + 0.25)
+        aside = index not in wanted or (index in cleared and apart > NEAR)
+        return ops[index].number >= last, aside, apart, index
 
-def _index(ops: Sequence[Op], op: Op) -> int:
-    return next(index for index, one in enumerate(ops) if one is op)
+    return [ops[index] for index in sorted(range(len(ops)), key=place)]
 
 
 def _known(tensor: Any, piece: Piece) -> bool:
@@ -74,9 +86,9 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
             f"what goes into `{earlier.path or earlier.line or earlier.name}`",
         )
     take(take_out((op.args, dict(op.kwargs)), is_tensor)[1], "what goes in")
-    shapes = [list(one.shape) for _, one in found]
+    taken = [(list(one.shape), one) for _, one in found]
     for number, array in enumerate(piece.inputs[1]):
-        held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, (_, one) in zip(shapes, found, strict=True))  # fmt: skip
+        held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)  # fmt: skip
         if not held:
             found.append(
                 (f"input {piece.calls[1].input_names[number]}", piece.sides[1].tensor(array, gradient=False))

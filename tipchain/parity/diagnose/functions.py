@@ -15,6 +15,7 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Op
 
 _FLAGS = (True, False)
+MOST_EPSILON = 0.01
 _SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.0)
 _AXES = (-1, 1, 0, 2, 3)
 ACTIVATIONS = frozenset(
@@ -77,6 +78,13 @@ LAYER_ACTIVATIONS = frozenset(
         "RReLU",
     ]
 )
+
+
+RARE: Mapping[str, frozenset[str]] = {
+    "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}), "exp": frozenset({"exp"}),
+    "abs": frozenset({"abs", "absolute"}), "square": frozenset({"square", "pow"}),
+}  # fmt: skip
+"""Functions that are tried only where the reference calls something of the kind, by torch's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +217,7 @@ def activations(paddle: Any, *, rank: int, everything: bool = True) -> Iterator[
 
 def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call with each of its arguments changed; numbers that the reference's code has come first."""
-    for argument in ARGUMENTS.get(op.name, ()):
+    for argument in (*ARGUMENTS.get(op.name, ()), *_small(op)):
         if op.name == "avg_pool1d" and argument.code in (
             "exclusive",
             "ceil-mode",
@@ -240,6 +248,14 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )  # fmt: skip
 
 
+def _small(op: Op) -> Sequence[Argument]:
+    """Return the constant that a call adds, where it is as small as those that keep roots and divisions finite."""
+    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+    if not isinstance(value, float) or not 0 < value <= MOST_EPSILON:
+        return ()
+    return (Argument(code="epsilon", name="y", place=1, usual=EPSILONS),)
+
+
 _TORCH_NAMES = {
     "hardsigmoid": ("hardsigmoid",), "concat": ("cat", "concat"), "astype": ("to", "type"),
     "interpolate": ("interpolate", "upsample"), "upsample": ("interpolate", "upsample"),
@@ -264,7 +280,9 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
     for name, written, function in activations(paddle, rank=len(first.shape)):
-        rare = 0.5 if name in ("normalize", "exp", "abs", "square") else 0.0
+        rare = 0.5 if name in RARE else 0.0
+        if rare and not RARE[name] & set(piece.truth.names):
+            continue
         confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
         extra = 0.0 if confirmed else 0.3
         if is_one:

@@ -105,6 +105,7 @@ class Piece:
         seed: of random numbers.
         paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
+        mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         judged: paths of the port's layers inside that were found to do what the reference's do.
     """
 
@@ -118,6 +119,7 @@ class Piece:
     seed: int
     paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
+    mended: tuple[tuple[int, int], ...] = ()
     judged: frozenset[str] = frozenset()
     runs: int = 0
     truth: Truth = field(init=False)

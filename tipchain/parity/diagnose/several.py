@@ -18,7 +18,9 @@ from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
 MOST_MOVES = 60
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
 EVERYWHERE = frozenset({"head-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
-                        "negative-slope", "epsilon", "missing-activation"})  # fmt: skip
+                        "negative-slope", "epsilon", "missing-activation", "interpolation-mode", "align-corners", "align-mode",
+                        "padding-mode", "pooling", "reduction", "softmax-axis", "causal-mask", "mask-inverted", "extra-activation",
+                        "extra-step", "sign", "other-operation", "shift", "split-order", "slope", "alpha", "norm-p"})  # fmt: skip
 """Causes that a helper's code has wherever it is called."""
 
 
@@ -154,9 +156,11 @@ def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> I
 
 
 def _alike(one: Op, other: Op) -> bool:
-    if one.name == LAYER:
-        return False
+    if LAYER in (one.name, other.name):
+        return one.name == other.name and one.layer is other.layer
     if one.name == other.name and one.place == other.place and bool(one.place):
+        return True
+    if one.name == other.name and one.kwargs and _settings(one) == _settings(other):
         return True
     axes = [op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other)]
     return (
@@ -166,6 +170,11 @@ def _alike(one: Op, other: Op) -> bool:
         and type(axes[0]) is type(axes[1])
         and axes[0] == axes[1]
     )
+
+
+def _settings(op: Op) -> list[tuple[str, str]]:
+    """Return what a call is given by name, as text, except tensors."""
+    return sorted((name, repr(value)) for name, value in op.kwargs.items() if not hasattr(value, "shape"))
 
 
 def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:

@@ -20,20 +20,22 @@ from tipchain.parity.diagnose.arrangements import (
     MOST_TENSORS,
     by_axes,
     by_counted,
-    by_indices,
-    by_masks,
     by_scales,
 )
 from tipchain.parity.diagnose.asking import first_tensor, is_mask, is_tensor, paddle_of
 from tipchain.parity.diagnose.functions import called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis
+from tipchain.parity.diagnose.masks import by_masks
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of, tensors_of
+from tipchain.parity.diagnose.selections import by_indices, by_selections
+from tipchain.parity.diagnose.several import everywhere
 
 BINARY = frozenset(
     {"add", "subtract", "multiply", "divide", "matmul", "maximum", "minimum", "rsub", "rdiv", "pow"}
 )
 REDUCTIONS = frozenset({"mean", "sum", "max", "min", "logsumexp"})
+TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
 POOLS = frozenset(
     {f"{kind}_pool{dims}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for dims in (1, 2, 3)}
 )
@@ -55,6 +57,7 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Itera
     yield from _left_out(op, piece, first)
     yield from _other_operation(op, piece)
     yield from by_indices(op, piece)
+    yield from by_selections(op, piece)
     yield from by_masks(op, piece, first, available)
     yield from _operands(op, piece, available)
     yield from _residual(op, piece, first, available)
@@ -71,8 +74,13 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     telling = is_tensor(piece)
     if op.name not in BINARY:
         skip: Act = lambda _, args, kwargs: floats_of((args, kwargs), telling)[0]  # noqa: E731
+        does = (
+            f"it transposes by {called(op)}{where}, which"
+            if op.name in TRANSPOSING
+            else f"its {called(op)}{where}"
+        )
         yield Hypothesis(
-            code=_extra_code(op), acts={op.number: skip}, cost=1.1, message=f"its {called(op)}{where} is not in the reference",
+            code=_extra_code(op), acts={op.number: skip}, cost=1.1, message=f"{does} is not in the reference",
             fix=f"remove {called(op)}{where}: `{op.line}`",
         )  # fmt: skip
     else:
@@ -96,6 +104,8 @@ def _extra_code(op: Op) -> str:
                        ("where", "extra-mask"), ("masked_fill", "extra-mask"), ("roll", "order"), ("flip", "order")):  # fmt: skip
         if word in kind:
             return code
+    if kind in TRANSPOSING:
+        return "axis-order"
     return "extra-step" if op.layer is None else "extra-layer"
 
 
@@ -166,7 +176,7 @@ def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
                     fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
                 )  # fmt: skip
     if op.name in REDUCTIONS:
-        for name in ("mean", "sum", "max", "min"):
+        for name in ("mean", "sum", "max", "min", "logsumexp"):
             if name != op.name:
                 reduce = called_as(getattr(paddle, name))
                 code = "reduction" if {name, op.name} == {"sum", "mean"} else "pooling"
@@ -220,12 +230,27 @@ def _pool_name(kind: str) -> str:
     return ""
 
 
+def arrangements(order: Sequence[Op], ops: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
+    """Yield other orders of axes of all reshapes: a tensor in another order has the values that the reference has.
+
+    Such a call looks as if it were right by its values.
+    """
+    seen: set[str] = set()
+    for op in order:
+        made = floats_of(op.result, is_tensor(piece))
+        if op.name in ("reshape", "flatten") and made and op.place not in seen:
+            seen.add(op.place)
+            yield from everywhere(by_axes(op, piece, made[0]), op, ops)
+
+
 def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield this call's result exchanged with that of another of the same kind, given the same."""
     given = first_tensor(op, piece)
     for other in ops:
-        same = other.number > op.number and other.name == op.name and first_tensor(other, piece) is given
-        if not same or op.name not in (LAYER, "getitem", "linear", "matmul"):
+        if other.number <= op.number or other.name != op.name:
+            continue
+        same = op.name in (LAYER, "getitem", "linear", "matmul") and first_tensor(other, piece) is given
+        if not same and op.name not in ("concat", "roll", "flip", "pad"):
             continue
         pair = tensors_of(op.result, is_tensor(piece)), tensors_of(other.result, is_tensor(piece))
         if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:

@@ -256,7 +256,7 @@ class PaddleSide:
                 layer.training, layer.dropout = True, 0.0
             elif isinstance(layer, self.paddle.nn.MultiHeadAttention):
                 layer.dropout = 0.0
-        return made.to(dtype="float64") if double else made
+        return _doubled(made) if double else made
 
     def precision(self, *, double: bool) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
@@ -340,6 +340,20 @@ def name_alike(layer: Any, made: Any) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
+
+
+def _doubled(layer: Any) -> Any:
+    """Cast a Paddle layer to float64, but no whole numbers and flags, which `Layer.to` casts too."""
+    kept = [
+        (one, name, tensor.clone())
+        for one in layer.sublayers(include_self=True)
+        for name, tensor in one.named_buffers(include_sublayers=False)
+        if not tensor.is_floating_point()
+    ]
+    layer.to(dtype="float64")
+    for one, name, tensor in kept:
+        setattr(one, name, tensor)
+    return layer
 
 
 def _removing(*hooks: Any) -> Callable[[], None]:

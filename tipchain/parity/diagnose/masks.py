@@ -1,0 +1,102 @@
+"""Masks as the cause: missing, hiding the opposite, or too weak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from tipchain.parity.diagnose.acts import on_input, with_argument
+from tipchain.parity.diagnose.arrangements import MOST_TENSORS
+from tipchain.parity.diagnose.asking import is_mask, is_tensor, paddle_of
+from tipchain.parity.diagnose.functions import place_of
+from tipchain.parity.diagnose.hypotheses import Hypothesis
+from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.program import Op
+
+HIDDEN = -1e30
+"""What is added to scores of what may not be seen."""
+
+
+def by_masks(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+    """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
+    if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
+        return
+    paddle, where, shape = paddle_of(piece), place_of(op, piece), list(first.shape)
+    masks: list[tuple[str, str, Any]] = []
+    if len(shape) >= 2 and shape[-1] == shape[-2]:
+        seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
+        masks.append(("causal-mask", "what comes later", seen))
+    for name, tensor in available:
+        if "float" not in str(tensor.dtype):
+            flags = tensor if "bool" in str(tensor.dtype) else tensor != 0
+            for fitted in _fitted(flags, shape):
+                masks += [("missing-mask", f"where {name} is zero", fitted), ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted))]  # fmt: skip
+    for code, told, seen in masks[:MOST_TENSORS]:
+        act = on_input(partial(_hidden, paddle, seen))
+        yield Hypothesis(
+            code=code, acts={op.number: act}, message=f"it does not mask {told} in front of softmax{where}",
+            fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
+        )  # fmt: skip
+    for name, tensor in available:
+        if is_mask(tensor, piece) and "float" in str(tensor.dtype):
+            plus = on_input(tensor.add)
+            yield Hypothesis(
+                code="missing-mask", acts={op.number: plus}, message=f"it does not add the mask {name} in front of softmax{where}",
+                fix=f"add {name} in front of softmax{where}: `{op.line}`",
+            )  # fmt: skip
+
+
+def _hidden(paddle: Any, seen: Any, scores: Any) -> Any:
+    hidden = paddle.full(scores.shape, HIDDEN, dtype=scores.dtype)
+    return paddle.where(paddle.broadcast_to(seen, scores.shape), scores, hidden)
+
+
+def _fitted(flags: Any, shape: Sequence[int]) -> Iterator[Any]:
+    """Yield a mask as it fits to scores: by keys where it has one axis for them."""
+    sizes = list(flags.shape)
+    rank = len(shape)
+    if sizes == [shape[0], shape[-1]] and rank > 2:
+        yield flags.reshape([shape[0], *[1] * (rank - 2), shape[-1]])
+    elif rank >= len(sizes) and all(
+        a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)
+    ):
+        yield flags
+
+
+def by_wrong_masks(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield masks that are turned round, or hide altogether."""
+    yield from _turned_round(op, piece)
+    yield from _harder(op, piece)
+
+
+def _turned_round(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a choice by the opposite of its condition."""
+    place = {"where": 0, "masked_fill": 1}.get(op.name)
+    if place is None or len(op.args) <= place or "bool" not in str(getattr(op.args[place], "dtype", "")):
+        return
+    where = place_of(op, piece)
+    yield Hypothesis(
+        code="mask-inverted", acts={op.number: with_argument(place, paddle_of(piece).logical_not(op.args[place]))},
+        message=f"the mask of `{op.name}`{where} hides what the reference shows, and shows what it hides",
+        fix=f"pass the opposite of the mask to `{op.name}`{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a sum with a tensor of zeros and one negative number, which is made to hide altogether."""
+    if op.name != "add":
+        return
+    paddle, where = paddle_of(piece), place_of(op, piece)
+    for place, value in enumerate(op.args[:2]):
+        if not is_tensor(piece)(value) or "float" not in str(value.dtype) or is_mask(value, piece):
+            continue
+        least = float(value.min())
+        if least >= 0 or not bool(((value == 0) | (value == least)).all()) or not bool((value == 0).any()):
+            continue
+        hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), value)
+        yield Hypothesis(
+            code="mask-value", acts={op.number: with_argument(place, hard)},
+            message=f"the mask that it adds{where} is {least:g} where it should hide altogether",
+            fix=f"add a mask of -inf, or -1e9, for {least:g}{where}: `{op.line}`",
+        )  # fmt: skip
