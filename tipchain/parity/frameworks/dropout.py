@@ -61,10 +61,15 @@ def replaced(functional: Any, tensor: Callable[[Array], Any], masks: Masks | Non
             setattr(functional, name, original)
 
 
+@functools.cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
 def _replacement(
     name: str, original: Callable[..., Any], tensor: Callable[[Array], Any], masks: Masks | None
 ) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+    signature = _signature(original)
     first = next(iter(signature.parameters))
 
     @functools.wraps(original)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,15 @@ class PaddleFramework:
             tensor = tensor.astype("float32")
         return np.array(tensor.numpy())
 
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        tensor = tensor.detach()
+        kinds = self.paddle.float32, self.paddle.float64, self.paddle.int64, self.paddle.int32
+        if tensor.place.is_cpu_place() and tensor.dtype in kinds:
+            values: Array = np.from_dlpack(tensor)
+            return values
+        return self.array(tensor)
+
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a Paddle tensor."""
         return bool(self.paddle.is_tensor(value))
@@ -184,8 +193,14 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
-    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero."""
+    def gradients(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
+
+        ``shared``: they may be Paddle's own memory, which later gradients are added to.
+        """
+        read = self.view if shared else self.array
         for slot in self._slots(model, names, "parameter"):
             found = [part.tensor.grad for part in slot.parts]
             if any(one is not None for one in found):
@@ -198,6 +213,7 @@ class PaddleFramework:
                             zeros(part.tensor) if one is None else one
                             for part, one in zip(slot.parts, found, strict=True)
                         ],
+                        read,
                     ),
                 )
 
@@ -225,11 +241,12 @@ class PaddleFramework:
         for image, label, files in load_batches(dataset, Fixed()):
             yield image, label, [str(file) for file in files]
 
-    def _whole(self, slot: Slot, tensors: Sequence[Any]) -> Array:
+    def _whole(self, slot: Slot, tensors: Sequence[Any], read: Callable[[Any], Array] | None = None) -> Array:
         """Return torch's array of a slot, given what Paddle keeps in its parts."""
         # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
+        read = read or self.array
         pieces = [
-            self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
+            read(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
             for part, tensor in zip(slot.parts, tensors, strict=True)
         ]
         whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

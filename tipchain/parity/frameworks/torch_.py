@@ -84,7 +84,10 @@ class TorchFramework:
 
     def seed(self, seed: int) -> None:
         """Seed torch's, numpy's and Python's generators."""
-        self.torch.manual_seed(seed)
+        if self.torch.cuda.is_available():
+            self.torch.manual_seed(seed)
+        else:  # which is quick, where manual_seed keeps a traceback for each device there might be
+            self.torch.default_generator.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
         random.seed(seed)
 

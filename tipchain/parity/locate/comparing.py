@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import Axes, arrange, relative
+from tipchain.parity.locate.differences import Axes, arrange, relative, rms
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.trace import Value
 
@@ -32,6 +32,7 @@ class Comparer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[int, int, Axes | None, bool], float] = {}
+        self._sizes: dict[int, float] = {}
 
     def links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
         """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
@@ -74,10 +75,22 @@ class Comparer:
         return arrange(self._store.get(one.stored), self._store.get(other.stored))
 
     def _relative(self, one: Stored, other: Stored, axes: Axes) -> float:
-        """Return how far two arrays are apart; of one that is held as the other that is known already."""
-        if other.twin is one and axes == tuple(range(len(one.shape))):
-            return other.apart
+        """Return how far two arrays are apart, of those that are not held about how far."""
+        if axes == tuple(range(len(one.shape))):
+            if other.twin is one:
+                return other.apart
+            if one.sketch is not None and other.sketch is not None:
+                return one.sketch.projected.relative(other.sketch.projected) + other.apart
         return relative(self._store.get(one).transpose(axes), self._store.get(other)) + other.apart
+
+    def size(self, stored: Stored) -> float:
+        """Return an array's RMS, of one that is not held about that."""
+        held = stored.twin or stored
+        if id(held) not in self._sizes:
+            self._sizes[id(held)] = (
+                rms(self._store.get(held)) if held.sketch is None else held.sketch.projected.rms
+            )
+        return self._sizes[id(held)]
 
     def gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
         """Return how far the gradients of two tensors are apart; each pair is compared once."""

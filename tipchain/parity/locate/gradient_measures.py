@@ -27,7 +27,7 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
     slow64 = None if known is not None else replays.port64
     moved = None if double else replays.moved
     for link in fed.inputs:
-        truth = fed.gradients[link.ours]
+        truth = fed.gradient(link.ours)
         own = None if slow is None else slow.inputs[link.ours]
         if truth is None or (own is not None and not relative(truth, own) <= ALONE):
             truth = None  # other code takes the tensor too, and adds to its gradient

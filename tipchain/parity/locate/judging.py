@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, prod
+from math import inf
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.comparing import Comparer, Link, back
 from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.locate.feeding import Fed, feed, first_sample
+from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.gradient_glue import first_changed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
@@ -33,6 +33,7 @@ from tipchain.parity.locate.verdicts import (
     Measured,
     classify,
     measure,
+    only,
     ratio,
     reason_of,
 )
@@ -81,9 +82,11 @@ class PairJudge:
     _shared: list[tuple[float, float]] = field(default_factory=list)
     _calls: tuple[Counter[int], ...] = ()
     compare: Comparer = field(init=False)
+    _agreeing_pairs: Agreeing = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
+        self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
@@ -148,8 +151,8 @@ class PairJudge:
             if call is not None:
                 reason = f"does by itself what {call.path} does after its counterpart"
                 return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        fed = feed(self.store, pair, inputs, outputs)
-        if fed is None:
+        fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
+        if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         apart = max(
@@ -161,7 +164,7 @@ class PairJudge:
             ),
             default=0.0,
         )
-        found = self._on_sample(fed, inherited) or self._in_full(fed, inherited)
+        found = self._measured(fed, inherited)
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
         return [
             self._decide(pair, direction, before, measured)
@@ -169,43 +172,30 @@ class PairJudge:
             if measured or direction == "forward"
         ]
 
-    def _on_sample(self, fed: Fed, inherited: float) -> tuple[list[Measured], list[Measured]] | None:
-        """Measure how close float32 comes on the first sample, where both runs agree in float64 on all of them.
+    def _measured(self, fed: Fed, inherited: float) -> Found:
+        """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
+        known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
+        apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
+        if known is None or max(inherited, apart) > EXACT:
+            return self._in_full(fed, inherited)
+        gradients = known, self._gradients[fed.pair.port.number]
+        try:
+            return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
+        except NotHeld:
+            return self._agreeing_pairs.in_double(fed, *gradients)
 
-        None where that does not tell enough.
-        """
-        pair = fed.pair
-        known = self._gradients_known(pair, fed.inputs, fed.outputs)
-        apart = self.compare.apart(pair.reference.outputs, pair.port.outputs, fed.outputs)
-        if pair.whole or known is None or max(inherited, apart) > EXACT:
-            return None
-        part = first_sample(fed, self._size(pair))
-        if part is None:
-            return None
-        replays = PairReplays(self.models, part, self.seed)
-        forward = self._outputs(part, replays, whole=True)
-        if not all(one.reference is not None and one.reference <= COARSELY for one in forward):
-            return None  # a sample's result depends on the others
-        backward = list(input_gradients(replays, known=known, double=True)) if part.backward else []
-        exact = self._gradients[pair.port.number]
-        if exact is not None:
-            what = "gradients of parameters"
-            backward.append(Measured(exact=exact, port=None, reference=None, bitwise=False, what=what))
-        worst = classify([*forward, *backward])[0]
-        return (forward, backward) if worst in (Closeness.BITWISE, Closeness.ROUNDING) else None
-
-    def _in_full(self, fed: Fed, inherited: float) -> tuple[list[Measured], list[Measured]]:
+    def _in_full(self, fed: Fed, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
         pair = fed.pair
         truths = self._truths(pair) if self._turns(pair) == 1 else None
         replays = PairReplays(self.models, fed, self.seed)
-        measured = self._outputs(fed, replays, whole=inherited <= self._noise)
+        measured = self._outputs(replays, whole=inherited <= self._noise)
         closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
         if pair.whole and _slightly(measured):
             replays = closer
-            measured = self._outputs(fed, replays, whole=inherited <= self._noise)
+            measured = self._outputs(replays, whole=inherited <= self._noise)
         if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
-            measured = self._outputs(fed, replays, whole=False)  # it may have been given most of that
+            measured = self._outputs(replays, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
             exact = max((one.exact or 0.0 for one in measured), default=0.0)
@@ -224,8 +214,7 @@ class PairJudge:
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
         return all(
-            any(one.gradient is not None and self.store.get(one.gradient).any() for one in call.outputs)
-            for call in (pair.reference, pair.port)
+            any(self._gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port)
         )
 
     def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
@@ -236,30 +225,30 @@ class PairJudge:
         largest = max((size for _, size in self._shared), default=0.0)
         return all(apart <= SAME * max(size, NOTHING * largest) for apart, size in self._shared)
 
-    def _outputs(self, fed: Fed, replays: PairReplays, *, whole: bool) -> list[Measured]:
+    def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
-        found, pair = [], fed.pair
+        found, fed = [], replays.fed
+        ours, theirs = fed.pair.reference.outputs, fed.pair.port.outputs
         for link in fed.outputs:
+            what = f"output {fed.pair.port.output_names[link.theirs]}"
             exact: Array | float | None
             if whole or replays.port64 is None:
-                exact = self.compare.between(
-                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
-                )
+                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.axes)
                 exact = exact if whole and self.exact else None
             else:
                 exact = back(replays.port64.outputs[link.theirs], link.axes)
             slow, fast = replays.reference32, replays.port32
+            if slow is None and fast is None and isinstance(exact, float):
+                found.append(only(what, exact))
+                continue
             moved = None if self.exact else replays.moved
             found.append(
                 measure(
-                    f"output {pair.port.output_names[link.theirs]}",
-                    fed.results[link.ours],
-                    None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else back(fast.outputs[link.theirs], link.axes),
-                    exact,
+                    what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
+                    None if fast is None else back(fast.outputs[link.theirs], link.axes), exact,
                     None if moved is None else moved.outputs[link.ours],
                 )
-            )
+            )  # fmt: skip
         return found
 
     def _decide(
@@ -300,20 +289,16 @@ class PairJudge:
     def _changed_gradient(self, forward: float) -> list[LayerVerdict]:
         """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
         values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
-        scale = max(
-            (rms(self.store.get(one.gradient)) for one in values if one.gradient is not None), default=0.0
-        )
+        scale = max((self._gradient_size(one) for one in values), default=0.0)
 
         def apart(one: Value, other: Value) -> float:
             axes = self.compare.axes(one, other)
-            if axes is None or one.gradient is other.gradient:
+            if axes is None or not scale:
                 return 0.0
-            ours, theirs = (
-                np.zeros(()) if gradient is None else self.store.get(gradient)
-                for gradient in (one.gradient, other.gradient)
-            )
-            ours = ours.transpose(axes) if ours.shape else ours  # without a gradient is as good as zeros
-            return distance(ours, theirs) / max(rms(ours), FAINT * scale) if scale else 0.0
+            size = self._gradient_size(one)
+            if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
+                return max(size, self._gradient_size(other)) / max(size, FAINT * scale)
+            return self.compare.gradients_apart(one, other, axes) * size / max(size, FAINT * scale)
 
         tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
         found = first_changed((self.runs[0].trace, self.runs[1].trace), self._agreeing(), apart, tolerance)
@@ -321,6 +306,9 @@ class PairJudge:
             return []
         what = f"hands another gradient to {found.pair.port.path or 'the model'}"
         return [replace(self._code(found.calls, found.apart, what), direction="backward")]
+
+    def _gradient_size(self, value: Value) -> float:
+        return 0.0 if value.gradient is None else self.compare.size(value.gradient)
 
     def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
         """Yield the outputs of pairs that are the same tensor in both models, the last first."""
@@ -376,10 +364,6 @@ class PairJudge:
         calls = zip(self._calls, (pair.reference, pair.port), strict=True)
         return max(counted[id(call.layer)] for counted, call in calls)
 
-    def _size(self, pair: CallPair) -> int:
-        """Return how many elements the port's layer has in its parameters."""
-        return sum(prod(one.shape) for _, one in self.models[1].side.parameters(pair.port.layer))
-
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
@@ -395,15 +379,18 @@ class PairJudge:
         ]
         if not self.exact or not found[0] or found[1] is None:
             return None
-        largest = 0.0
+        sizes = {name: rms(one) for name, one in found[0].items()}
+        largest, least = 0.0, NOTHING * max(sizes.values())
         for name, one in found[0].items():
             other = found[1].get(name)
             if other is None or one.shape != other.shape:
                 largest = largest if other is None else inf
                 continue
-            apart, size = distance(one, other), rms(one)
-            self._shared.append((apart, size))
-            largest = max(largest, apart / size if size else (inf if apart else 0.0))
+            apart = distance(one, other)
+            self._shared.append((apart, sizes[name]))
+            if apart:
+                size = max(sizes[name], least)
+                largest = max(largest, apart / size if size else inf)
         return largest
 
 

@@ -58,7 +58,9 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
         theirs = paddle_layers(port, names, opened)
     rest = _Rest(ours, theirs)
     rest.take(_by_structure(rest, names, named=True), "name")
-    rest.take(_by_values(rest, reference), "values")
+    state = reference.state_dict()
+    rest.take(_by_equal_values(rest, names, state), "values")
+    rest.take(_by_values(rest, state), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
     order = {layer.path: number for number, layer in enumerate(ours)}
@@ -96,14 +98,42 @@ def _layer_of(unit: Any, layers: Mapping[str, LayerTensors]) -> str:
     return path.rpartition(".")[0] if unit.kind == OWN_KIND and path not in layers else path
 
 
-def _by_values(rest: _Rest, reference: Any) -> Iterator[tuple[str, str]]:
+def _by_equal_values(
+    rest: _Rest, names: Mapping[str, str], state: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield layers that structure pairs and whose parameters are equal and not all constant."""
+    for one, other in _by_structure(rest, names, named=False):
+        slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
+        if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
+            continue
+        arrays = [
+            (array_of(state[mine.name]), _whole(its))
+            for mine, its in zip(*slots, strict=True)
+            if len(its.parts) == 1
+        ]
+        whole = len(arrays) == len(slots[0])
+        telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
+        if whole and telling and all(np.array_equal(*both) for both in arrays):
+            yield one, other
+
+
+def _parameters(layer: LayerTensors) -> list[Slot]:
+    return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
+
+
+def _whole(slot: Slot) -> Array:
+    """Return the values of a slot of Paddle's that has one part, in torch's layout."""
+    array: Array = slot.parts[0].tensor.numpy()
+    return array.T if slot.parts[0].transpose else array.reshape(slot.shape)
+
+
+def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
-    state = reference.state_dict()
     prints: list[dict[Hashable, list[str]]] = []
     for side, layers in enumerate((rest.ours, rest.theirs)):
         found: dict[Hashable, list[str]] = defaultdict(list)
         for path, layer in layers.items():
-            slots = [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
+            slots = _parameters(layer)
             told = {
                 (slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots
             }

@@ -19,10 +19,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Copies of one model's layers in both precisions, by path; ``double`` is None where it does not run in float64."""
+    """Copies of one model's layers, by path.
+
+    Attributes:
+        side: its framework.
+        single: in float32, a fresh copy whenever one is asked for.
+        double: in float64; None where it does not run so.
+    """
 
     side: LiveSide
-    single: Mapping[str, Any]
+    single: Copies
     double: Mapping[str, Any] | None
 
 
@@ -39,6 +45,14 @@ class PairReplays:
         self.fed, self._models, self._seed = fed, models, seed
 
     @cached_property
+    def _given(self) -> tuple[list[Array], list[Array]]:
+        return self.fed.given()
+
+    @cached_property
+    def _cotangents(self) -> tuple[list[Array | None], list[Array | None]]:
+        return self.fed.cotangents()
+
+    @cached_property
     def moved(self) -> Replayed | None:
         """The reference's layer in float64, its inputs a unit in float32's last place up or down by a coin."""
         generator = np.random.default_rng(self._seed)
@@ -46,34 +60,34 @@ class PairReplays:
             one + np.spacing(np.abs(one).astype(np.float32)) * generator.choice((-1.0, 1.0), one.shape)
             if one.dtype.kind == "f"
             else one
-            for one in self.fed.given[0]
+            for one in self._given[0]
         ]
         return self._run(0, given, double=True)
 
     @cached_property
     def reference32(self) -> Replayed | None:
         """The reference's layer in float32; None of a container."""
-        return None if self.fed.pair.whole else self._run(0, self.fed.given[0], double=False)
+        return None if self.fed.pair.whole else self._run(0, self._given[0], double=False)
 
     @cached_property
     def port32(self) -> Replayed | None:
         """The port's layer in float32; None of a container that runs in float64."""
         exact = self._models[1].double is not None
-        return None if self.fed.pair.whole and exact else self._run(1, self.fed.given[1], double=False)
+        return None if self.fed.pair.whole and exact else self._run(1, self._given[1], double=False)
 
     @cached_property
     def reference64(self) -> Replayed | None:
         """The reference's layer in float64, for gradients that its run does not tell."""
-        return self._run(0, self.fed.given[0], double=True)
+        return self._run(0, self._given[0], double=True)
 
     @cached_property
     def port64(self) -> Replayed | None:
         """The port's layer in float64, if it runs so."""
-        return self._run(1, self.fed.given[1], double=True)
+        return self._run(1, self._given[1], double=True)
 
     def _run(self, number: int, given: Sequence[Array], *, double: bool) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
-        layers = models.double if double else models.single
+        layers = models.double if double else models.single.once if self.fed.forward else models.single
         if layers is None:
             return None
         return replay(
@@ -81,10 +95,9 @@ class PairReplays:
             layers[call.path],
             call,
             given,
-            self.fed.cotangents[number],
+            self._cotangents[number],
             double=double,
             seed=self._seed,
-            frozen=self.fed.frozen,
         )
 
 
@@ -105,6 +118,12 @@ class Copies(Mapping[str, Any]):
         return self._side.copied(
             self._layers[path], double=False, training=self._training if self._switch else None
         )
+
+    @cached_property
+    def once(self) -> Mapping[str, Any]:
+        """The layers of one copy, which is made once."""
+        made = self._side.copied(self._layers[""], double=False, training=self._training)
+        return dict(self._side.layers(made))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

@@ -34,7 +34,7 @@ class Replayed:
 
 def replay(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
-    double: bool, seed: int, frozen: bool = False,
+    double: bool, seed: int,
 ) -> Replayed:  # fmt: skip
     """Call a layer as ``call`` did, with other tensors.
 
@@ -46,10 +46,7 @@ def replay(
         cotangents: for each output, what backward starts from; None or nothing: not from that one.
         double: whether ``layer`` is in float64.
         seed: of random numbers and dropout's masks.
-        frozen: the layer's parameters take no gradients, from now on.
     """
-    if frozen:
-        side.freeze(layer)
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
     with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):

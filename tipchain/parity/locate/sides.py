@@ -52,9 +52,6 @@ class LiveSide(Side, Protocol):
     def clear_gradients(self, layer: Any) -> None:
         """Forget the gradients of a layer's parameters."""
 
-    def freeze(self, layer: Any) -> None:
-        """Let a layer's parameters take no gradients."""
-
     def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
         """Return the gradients of a layer's parameters under torch's names and in torch's layout.
 
@@ -155,10 +152,6 @@ class TorchSide:
         """Set the parameters' ``grad`` to None."""
         layer.zero_grad(set_to_none=True)
 
-    def freeze(self, layer: Any) -> None:
-        """Set the parameters' ``requires_grad`` to False."""
-        layer.requires_grad_(False)
-
     def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
         """Return the gradients that there are, not copied."""
         return {name: self.view(one.grad) for name, one in layer.named_parameters() if one.grad is not None}
@@ -211,7 +204,6 @@ class PaddleSide:
     def __init__(self) -> None:
         self.framework = PaddleFramework()
         self.paddle = self.framework.paddle
-        self._shared = self.paddle.float32, self.paddle.float64, self.paddle.int64, self.paddle.int32
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
@@ -281,27 +273,18 @@ class PaddleSide:
         for one in layer.parameters():
             one.clear_gradient(set_to_zero=False)
 
-    def freeze(self, layer: Any) -> None:
-        """Set the parameters' ``stop_gradient`` to True."""
-        for one in layer.parameters():
-            one.stop_gradient = True
-
     def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
-        """Return the gradients that there are, as torch has them."""
+        """Return the gradients that there are, as torch has them, not copied."""
         if all(one.grad is None for one in layer.parameters()):
             return {}
         try:
-            return dict(self.framework.gradients(layer, {}))
+            return dict(self.framework.gradients(layer, {}, shared=True))
         except WeightsError:
             return None
 
     def view(self, tensor: Any) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
-        tensor = tensor.detach()
-        if tensor.place.is_cpu_place() and tensor.dtype in self._shared:
-            values: Array = np.from_dlpack(tensor)
-            return values
-        return self.array(tensor)
+        return self.framework.view(tensor)
 
     def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
         """Run ``paddle.autograd.backward``."""

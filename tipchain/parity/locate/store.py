@@ -1,4 +1,7 @@
-"""Arrays of a trace: in memory up to a limit, beyond it memory-mapped, in a file without a name."""
+"""Arrays of a trace: in memory up to a limit, beyond it memory-mapped, in a file without a name.
+
+Of large arrays a sketch can do, with the first sample in float32: then the whole ones are nowhere.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,59 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.locate.sketches import Projected
+
 Array = npt.NDArray[Any]
 LIMIT = 2**30
 """Bytes that a store keeps in memory."""
+LARGE = 2**16
+"""Elements from which on an array is large."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+SPREAD = 2**16
+"""Elements that errors of float32 are estimated from where float64 has compared them all."""
+
+
+class NotHeld(Exception):  # noqa: N818  (it is no error: whoever asks runs the models again)
+    """A whole array was asked for of which a store has a sketch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sketch:
+    """What is held of a large array.
+
+    Attributes:
+        projected: tells it from others.
+        first: the first sample in float32, the axis of samples kept; None of a gradient.
+        spread: some elements of the first sample in float64 (see `spread`); None of a gradient.
+    """
+
+    projected: Projected
+    first: Array | None = None
+    spread: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Stored:
     """An array that a `Store` holds.
 
     Attributes:
         shape: its shape.
         dtype: its dtype.
-        kept: the array, or None if it is in the file.
+        kept: the array, or None if it is in the file or not held.
         offset: where it begins there, in bytes.
+        axis: the axis of samples; None where there is none.
+        sketch: what is held of it instead of the whole; None where the whole is.
         twin: what this is held as, since it is so close to it; None if it is held by itself.
         apart: how far it is from its twin, relative RMS.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    kept: Array | None
-    offset: int
+    kept: Array | None = None
+    offset: int = 0
+    axis: int | None = None
+    sketch: Sketch | None = None
     twin: Stored | None = None
     apart: float = 0.0
 
@@ -39,10 +73,20 @@ class Store:
     """Arrays in the order they come, those beyond ``limit`` bytes in an unnamed temporary file.
 
     The file is gone with the process, however that ends.
+
+    Args:
+        limit: bytes that are kept in memory.
+
+    Attributes:
+        samples: how many samples a batch has. Of large arrays with so many along an axis a sketch is held; None: all
+            arrays are held.
+        cut: whether there is an array of which only a sketch is held.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit, self.held, self.written = limit, 0, 0
+        self.samples: int | None = None
+        self.cut = False
         self._file: Any = None
 
     def close(self) -> None:
@@ -54,26 +98,84 @@ class Store:
         """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
         return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
 
-    def put(self, array: Array) -> Stored:
-        """Take an array, which must not change afterwards.
+    def put(self, array: Array, *, gradient: bool = False) -> Stored:
+        """Take the values of an array as they are now; ``gradient``: nobody will ask for its first sample.
 
         Raises:
             OSError: the disk that holds temporary files is full.
         """
+        axis = array.shape.index(self.samples) if self.samples in array.shape else None
+        if axis is not None and self.cuts(array):
+            self.cut = True
+            sketch = _gradient_of(array) if gradient else _sketch_of(array, axis)
+            return Stored(shape=array.shape, dtype=array.dtype, axis=axis, sketch=sketch)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
-            return Stored(array.shape, array.dtype, array, 0)
+            return Stored(shape=array.shape, dtype=array.dtype, kept=np.array(array), axis=axis)
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="tipchain-trace-")  # noqa: SIM115  (closed by close)
         offset = self.written
         self._file.seek(offset)
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
-        return Stored(array.shape, array.dtype, None, offset)
+        return Stored(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
+
+    def cuts(self, array: Array) -> bool:
+        """Tell whether only a sketch is held of such an array."""
+        large = array.size >= LARGE and array.dtype.kind == "f"
+        return large and self.samples != 1 and self.samples in array.shape
 
     def get(self, stored: Stored) -> Array:
-        """Return an array; it must not be written to."""
+        """Return an array; it must not be written to.
+
+        Raises:
+            NotHeld: the store has a sketch of it.
+        """
+        if stored.sketch is not None:
+            raise NotHeld
         if stored.kept is not None:
             return stored.kept
         self._file.flush()
         return np.memmap(self._file, stored.dtype, "r", stored.offset, stored.shape)
+
+    def first(self, stored: Stored) -> Array:
+        """Return the first sample, the axis of samples kept, or the whole array where there is none.
+
+        Raises:
+            NotHeld: it is a gradient.
+        """
+        if stored.sketch is None:
+            array = self.get(stored)
+            return array if stored.axis is None else array.take([0], stored.axis)
+        if stored.sketch.first is None:
+            raise NotHeld
+        return stored.sketch.first
+
+    def spread(self, stored: Stored) -> Array:
+        """Return some elements of the first sample.
+
+        Raises:
+            NotHeld: it is a gradient.
+        """
+        if stored.sketch is None:
+            return spread(self.first(stored))
+        if stored.sketch.spread is None:
+            raise NotHeld
+        return stored.sketch.spread
+
+
+def spread(array: Array) -> Array:
+    """Return at most some `SPREAD` elements, evenly spread; all of a smaller array."""
+    flat = array.reshape(-1)
+    return flat if flat.size <= SPREAD else flat[:: flat.size // SPREAD | 1]
+
+
+def _sketch_of(array: Array, axis: int) -> Sketch:
+    part = array[(slice(None),) * axis + (slice(0, 1),)]
+    return Sketch(
+        projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64)
+    )
+
+
+def _gradient_of(array: Array) -> Sketch:
+    return Sketch(projected=Projected(array))

@@ -198,17 +198,15 @@ class Tracer:
         known = self._known.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]
-        twin = None if self._other is None else self._other.of(self._side.view(tensor))
-        if twin is None:
-            value = Value(self._store.put(self._side.array(tensor)))
-        else:
-            value = Value(twin[1], twin=twin[0])
+        array = self._side.view(tensor)
+        twin = None if self._other is None else self._other.of(array)
+        value = Value(self._store.put(array)) if twin is None else Value(twin[1], twin=twin[0])
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
         return value
 
     def _keep(self, value: Value, gradient: Any) -> None:
-        found = None
+        array, found = self._side.view(gradient), None
         if self._other is not None and value.twin is not None:
-            found = self._other.gradient(value.twin, self._side.view(gradient))
-        value.gradient = found or self._store.put(self._side.array(gradient))
+            found = self._other.gradient(value.twin, array)
+        value.gradient = found or self._store.put(array, gradient=True)

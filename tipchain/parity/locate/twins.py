@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.differences import relative
+from tipchain.parity.locate.sketches import Projected
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.trace import Trace, Value
 
@@ -35,25 +39,28 @@ class Twins:
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
-        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array, Value]]] = defaultdict(list)
+        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, Value]]] = defaultdict(list)
         seen: set[int] = set()
         for call in trace.calls:
             for value in (*call.inputs, *call.outputs):
                 if id(value) not in seen:
                     seen.add(id(value))
-                    probe = _probe(store.get(value.stored))
+                    probe = _probe(store.get(value.stored)) if value.stored.sketch is None else None
                     self._found[value.shape, value.dtype.kind].append((probe, value))
 
     def of(self, array: Array) -> tuple[Value, Stored] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        probe = _probe(array)
-        likely = (
-            value
-            for looked, value in self._found.get((array.shape, array.dtype.kind), ())
-            if _close(looked, probe)
-        )
-        for _, value in zip(range(MOST), likely, strict=False):
-            found = self._as(value.stored, array, SAME)
+        known = self._found.get((array.shape, array.dtype.kind), ())
+        if self._store.cuts(array):
+            likely: Iterable[Value] = (value for _, value in known)
+        else:
+            probe = _probe(array)
+            likely = islice(
+                (value for looked, value in known if looked is not None and _close(looked, probe)), MOST
+            )
+        given = Given(array)
+        for value in likely:
+            found = self._as(value.stored, given, SAME)
             if found is not None:
                 return value, found
         return None
@@ -61,17 +68,30 @@ class Twins:
     def gradient(self, value: Value, array: Array) -> Stored | None:
         """Return a gradient as it is held if it is the same as that of ``value``."""
         known = value.gradient
-        if (
-            known is None
-            or known.shape != array.shape
-            or not _close(_probe(self._store.get(known)), _probe(array))
-        ):
+        if known is None or known.shape != array.shape:
             return None
-        return self._as(known, array, GRADIENTS)
+        if known.sketch is None and not _close(_probe(self._store.get(known)), _probe(array)):
+            return None
+        return self._as(known, Given(array), GRADIENTS)
 
-    def _as(self, known: Stored, array: Array, limit: float) -> Stored | None:
-        apart = relative(self._store.get(known), array)
+    def _as(self, known: Stored, given: Given, limit: float) -> Stored | None:
+        if known.sketch is not None:
+            apart = known.sketch.projected.relative(given.projected)
+        else:
+            apart = relative(self._store.get(known), given.array)
         return self._store.put_as(known, apart) if apart <= limit else None
+
+
+class Given:
+    """An array that is projected when that is asked for."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    @cached_property
+    def projected(self) -> Projected:
+        """The array's projections."""
+        return Projected(self.array)
 
 
 def _probe(array: Array) -> Array:

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, log2
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.store import spread
 
 Array = npt.NDArray[Any]
 Direction = Literal["forward", "backward", "construction"]
@@ -21,8 +22,6 @@ EXACT = 1e-10
 """Relative difference in float64 up to which two layers do the same, whatever float32 makes of it."""
 UNIT = 2.0**-24
 """Half a unit in the last place of float32 at 1: the error of a single rounding."""
-SAMPLE = 2**16
-"""Elements that the errors of float32 are estimated from where float64 has compared them all."""
 NOTHING = 1e-6
 """How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
 SINGLE_LIMIT = 16.0
@@ -118,6 +117,11 @@ class Measured:
     what: str
 
 
+def only(what: str, exact: float) -> Measured:
+    """Return what float64 alone tells about a tensor."""
+    return Measured(exact=exact, port=None, reference=None, bitwise=False, what=what)
+
+
 def measure(
     what: str,
     truth: Array,
@@ -139,10 +143,10 @@ def measure(
             float64, its error may be as large as that too.
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
-    singles = reference, port
+    same = _equal(reference, port)
     if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
-        truth, reference, port = _sample(truth, truth), _sample(reference, truth), _sample(port, truth)
-    same = _equal(reference, port) and _equal(*singles)
+        shape = truth.shape
+        truth, reference, port = spread(truth), _spread(reference, shape), _spread(port, shape)
     size = max(rms(truth), least)
 
     def error(array: Array | None) -> float | None:
@@ -160,19 +164,33 @@ def measure(
     return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
 
 
+def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact: float) -> Measured:
+    """Measure a tensor in float32 of which ``truth`` has some elements (see `spread`).
+
+    Args:
+        what: what to call it.
+        truth: the elements, float64.
+        reference: the whole, float32.
+        port: float32, its axes in the reference's order.
+        exact: the error in float64.
+    """
+    same = _equal(reference, port)
+    if reference.shape != port.shape or spread(reference).shape != truth.shape:
+        return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
+    size, errors = rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
+    errors = [one / size if size else (inf if one else 0.0) for one in errors]
+    return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what)
+
+
 def _equal(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
+    if one is None or other is None or not np.array_equal(spread(one), spread(other), equal_nan=True):
+        return False
+    return np.array_equal(one, other) or np.array_equal(one, other, equal_nan=True)
 
 
-@overload
-def _sample(array: Array, whole: Array) -> Array: ...
-@overload
-def _sample(array: None, whole: Array) -> None: ...
-def _sample(array: Array | None, whole: Array) -> Array | None:
-    """Return at most some `SAMPLE` elements, evenly spread; an array of another shape than ``whole`` as it is."""
-    if array is None or array.shape != whole.shape or array.size <= SAMPLE:
-        return array
-    return array.reshape(-1)[:: array.size // SAMPLE | 1]
+def _spread(array: Array | None, shape: tuple[int, ...]) -> Array | None:
+    """Return some elements; an array of another shape as it is."""
+    return array if array is None or array.shape != shape else spread(array)
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
@@ -237,4 +255,6 @@ def reason_of(closeness: Closeness, worst: Measured | None) -> str:
         return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"
     if closeness is Closeness.BITWISE:
         return "the same bits"
+    if worst.port is None:
+        return f"{worst.what} is the same in float64"
     return f"{worst.what} is as close as rounding allows"

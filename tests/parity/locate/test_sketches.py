@@ -1,0 +1,141 @@
+"""Large tensors of which a sketch is held: what is found out from that, and when the whole ones are needed after all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tipchain.parity.locate.sketches import Projected
+from tipchain.parity.locate.store import LARGE, NotHeld, Store, spread
+from tipchain.parity.locate.verdicts import Closeness
+
+LARGE_BATCH = (4, 3, 50, 50)
+"""The convolutions' outputs of this have 73,728 elements."""
+
+
+def random(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("size", [100, 5000, 10**6])
+@pytest.mark.parametrize("where", ["everywhere", "one channel shifted", "one element"])
+def test_a_projection_tells_how_far_two_arrays_are_apart(size, where):
+    expected = random(size, dtype=np.float64)
+    actual = expected.copy()
+    if where == "everywhere":
+        actual += 1e-9 * random(size, seed=1)
+    elif where == "one channel shifted":
+        actual[size // 4 : size // 2] += 1e-9
+    else:
+        actual[size // 3] += 1e-6
+    apart = np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2))
+    assert Projected(expected).relative(Projected(actual)) == pytest.approx(apart, rel=2)
+    assert Projected(expected).relative(Projected(actual)) > apart / 30
+    assert Projected(expected).relative(Projected(expected.copy())) == 0
+    assert Projected(expected).rms == pytest.approx(1, rel=0.4 if size > 1e5 else 2)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_what_is_not_finite_is_infinitely_far_away(odd):
+    expected = random(5000, dtype=np.float64)
+    actual = expected.copy()
+    actual[7] = odd
+    assert Projected(expected).relative(Projected(actual)) == np.inf
+    assert Projected(actual).relative(Projected(actual)) == np.inf
+
+
+def test_of_a_large_array_the_first_sample_is_held():
+    store, array = Store(), random(4, LARGE // 2, dtype=np.float64)
+    store.samples = 4
+    stored = store.put(array)
+    assert store.cut
+    assert np.array_equal(store.first(stored), array[:1].astype(np.float32))
+    assert np.array_equal(store.spread(stored), spread(array[:1]))
+    with pytest.raises(NotHeld):
+        store.get(stored)
+    assert store.held == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples"), [((4, 100), 4), ((5, LARGE), 4), ((1, LARGE), 1), ((4, LARGE), None)]
+)
+def test_other_arrays_are_held_whole(shape, samples):
+    store, array = Store(), random(*shape, dtype=np.float64)
+    store.samples = samples
+    stored, before = store.put(array), array.copy()
+    array[0, 0] += 1
+    assert not store.cut
+    assert np.array_equal(store.get(stored), before), "the values at that time"
+
+
+def test_a_faithful_port_is_judged_from_sketches(live, nets):
+    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "", ""), random(*LARGE_BATCH))
+    store = live.stores[-1]
+    assert store.cut
+    assert store.samples == 4, "nothing was run a second time"
+    assert found.first is None
+    assert {one.closeness for one in found.verdicts} <= {Closeness.BITWISE, Closeness.ROUNDING}
+    forward = {one.port_path: one for one in found.verdicts if one.direction == "forward"}
+    assert forward["0"].ratio is not None
+    assert 0 <= forward["0"].own < 1e-6
+    assert len([one for one in found.verdicts if one.direction == "backward"]) > 15
+
+
+def test_the_same_layer_on_the_same_shapes_is_run_in_float32_once(live, nets):
+    found = live.locate(nets.torch.residual(2), nets.paddle.residual("", ""), random(*LARGE_BATCH))
+    forward = {one.port_path: one for one in found.verdicts if one.direction == "forward"}
+    assert forward["1.c1"].ratio is not None
+    assert forward["2.c1"].ratio is None
+    assert forward["2.c1"].reason == "output 0 is the same in float64"
+    assert forward["2.c1"].own < 1e-12
+
+
+@pytest.mark.parametrize("mode", ["other activation", "no shortcut", "cut gradient"])
+def test_a_fault_is_found_from_whole_tensors(live, nets, mode):
+    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    assert live.stores[-1].samples is None, "they were run again"
+    assert found.first.port_path == "2"
+    assert found.first.closeness is Closeness.DIFFERS
+
+
+def test_a_small_fault_of_a_layer_is_found(live, nets):
+    port = nets.paddle.residual("", "", "")
+    port[2].b2._epsilon = 1.1e-5
+    found = live.locate(nets.torch.residual(3), port, random(*LARGE_BATCH))
+    assert found.first.port_path == "2.b2"
+
+
+def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
+    torch, nn = live.torch, live.paddle.nn
+    reference = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+    port = nn.Sequential(nn.Conv2D(3, 8, 3), nn.BatchNorm2D(8), nn.ReLU())
+    live.equal(reference, port)
+    reference.train()
+    port.train()
+    found = live.locate(reference, port, random(*LARGE_BATCH), equal=False)
+    assert live.stores[-1].samples == 4
+    norm = next(one for one in found.verdicts if one.port_path == "1" and one.direction == "forward")
+    assert norm.closeness is Closeness.ROUNDING
+    assert norm.ratio is None
+    assert norm.own < 1e-10
+
+
+def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
+    torch, nn = live.torch, live.paddle.nn
+
+    class Last(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2D(3, 8, 3, data_format="NHWC")
+            self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
+
+        def forward(self, x):
+            return self.second(self.first(x.transpose([0, 2, 3, 1]))).transpose([0, 3, 1, 2])
+
+    reference = torch.nn.Sequential()
+    reference.add_module("first", torch.nn.Conv2d(3, 8, 3))
+    reference.add_module("second", torch.nn.Conv2d(8, 8, 3))
+    found = live.locate(reference, Last(), random(*LARGE_BATCH))
+    assert live.stores[-1].samples is None
+    assert found.first is None
+    assert {one.port_path for one in found.verdicts if one.own is not None} >= {"first", "second"}

@@ -1,0 +1,106 @@
+"""Layers that agree in both float64 runs: what is left to say is how close float32 comes, and that takes one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call
+from tipchain.parity.locate.verdicts import Closeness, Measured, classify, measure_spread, only
+
+Found = tuple[list[Measured], list[Measured]]
+"""What was measured of the outputs, and of the gradients."""
+LARGE = 2**15
+"""Elements of a layer's inputs, outputs or parameters, from which on float32 is measured on the first sample, forward."""
+ROUGHLY = 1e-3
+"""How close the reference's result for the first sample alone must come to that for the whole batch: where a sample's
+result depends on the others it does not."""
+OWN = ("torch.nn.", "paddle.nn.")
+"""Where the frameworks' own layers are: those of one type, setting and shape compute alike."""
+
+
+class Agreeing:
+    """Measures large layers that agree in float64; the same kernel on equal shapes once.
+
+    Args:
+        models: copies of both.
+        store: where tensors are.
+        compare: what compares them.
+        seed: of random numbers.
+    """
+
+    def __init__(self, models: tuple[Models, Models], store: Store, compare: Comparer, seed: int) -> None:
+        self._models, self._store, self._compare, self._seed = models, store, compare, seed
+        self._seen: set[Hashable] = set()
+
+    def measure(self, fed: Fed, gradients: float, parameters: float | None) -> Found | None:
+        """Measure a pair; None of a small layer, and where one sample does not tell enough.
+
+        Args:
+            fed: what the layers are given.
+            gradients: how far the gradients around it are apart in float64.
+            parameters: how far those of its parameters are; None without any.
+        """
+        pair = fed.pair
+        if pair.whole or not self._large(pair.port):
+            return None
+        kind = self._kind(pair.reference), self._kind(pair.port)
+        if None not in kind and kind in self._seen:
+            return self.in_double(fed, gradients, parameters)
+        replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
+        slow, fast = replays.reference32, replays.port32
+        if slow is None or fast is None:
+            return None
+        forward = [
+            measure_spread(
+                _output(fed, link), self._store.spread(pair.reference.outputs[link.ours].stored),
+                slow.outputs[link.ours], back(fast.outputs[link.theirs], link.axes), self._apart(fed, link),
+            )
+            for link in fed.outputs
+        ]  # fmt: skip
+        alone = all(one.reference is not None and one.reference <= ROUGHLY for one in forward)
+        if not alone or classify(forward)[0] not in (Closeness.BITWISE, Closeness.ROUNDING):
+            return None
+        self._seen.add(kind)
+        return forward, self._backward(fed, gradients, parameters)
+
+    def in_double(self, fed: Fed, gradients: float, parameters: float | None) -> Found:
+        """Return what the float64 runs tell about a pair; see `measure`."""
+        forward = [only(_output(fed, link), self._apart(fed, link)) for link in fed.outputs]
+        return forward, self._backward(fed, gradients, parameters)
+
+    def _backward(self, fed: Fed, gradients: float, parameters: float | None) -> list[Measured]:
+        inputs = fed.pair.reference.inputs
+        found = [
+            only(f"gradient of input {fed.pair.port.input_names[link.theirs]}", gradients)
+            for link in fed.inputs
+            if fed.backward and inputs[link.ours].gradient is not None
+        ]
+        return found if parameters is None else [*found, only("gradients of parameters", parameters)]
+
+    def _apart(self, fed: Fed, link: Link) -> float:
+        ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
+        return self._compare.between(ours, theirs, link.axes)
+
+    def _large(self, call: Call) -> bool:
+        """Tell whether a call of the port's has many elements."""
+        tensors = call.inputs, call.outputs, [one for _, one in self._models[1].side.parameters(call.layer)]
+        return any(sum(int(prod(one.shape)) for one in some) >= LARGE for some in tensors)
+
+    def _kind(self, call: Call) -> Hashable | None:
+        """Return what makes a framework's own layer compute as it does; None of any other layer."""
+        layer: Any = call.layer
+        if not type(layer).__module__.startswith(OWN) or call.children:
+            return None
+        shapes = tuple(value.shape for value in call.inputs)
+        return type(layer), repr(layer), layer.training, shapes, repr(call.arguments)
+
+
+def _output(fed: Fed, link: Link) -> str:
+    return f"output {fed.pair.port.output_names[link.theirs]}"
