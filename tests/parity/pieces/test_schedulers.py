@@ -31,6 +31,9 @@ OURS = {
     "warm-up": lambda o, k: warm(k, o, 5, 0.1, lambda one: k.our_lr.CosineAnnealingLR(one, 100)),
     "plateau": lambda o, k: k.our_lr.ReduceLROnPlateau(o, factor=0.5, patience=3),
     "lambda": lambda o, k: k.our_lr.LambdaLR(o, lambda t: max(0.0, 1 - t / 100)),
+    "restarts": lambda o, k: k.our_lr.CosineAnnealingWarmRestarts(o, 10, 2),
+    "inverse time": lambda o, k: k.our_lr.LambdaLR(o, lambda t: 1 / (1 + 0.1 * t)),
+    "noam": lambda o, k: k.our_lr.LambdaLR(o, lambda t: t and 64**-0.5 * min(t**-0.5, t * 30**-1.5)),
 }
 THEIRS = {
     "step": lambda k: k.their_lr.StepDecay(0.1, 30),
@@ -43,6 +46,9 @@ THEIRS = {
     "warm-up": lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.01, 0.1),
     "plateau": lambda k: k.their_lr.ReduceOnPlateau(0.1, factor=0.5, patience=3),
     "lambda": lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 1.0),
+    "restarts": lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 2),
+    "inverse time": lambda k: k.their_lr.InverseTimeDecay(0.1, 0.1),
+    "noam": lambda k: k.their_lr.NoamDecay(64, 30, 0.1),
 }
 
 
@@ -119,6 +125,19 @@ FAULTS = {
     "a warm-up too many": ("cosine", THEIRS["warm-up"], "extra-warmup"),
     "another schedule": ("cosine", THEIRS["step"], "schedule-type"),
     "no schedule": ("cosine", None, "missing-schedule"),
+    "no step in sight": ("step", lambda k: k.their_lr.StepDecay(0.1, 3000), "step-size"),
+    "single values": ("multistep", lambda k: k.their_lr.PiecewiseDecay([30, 60], [0.1, 0.01, 0.005]), "values"),
+    "time's factor": ("inverse time", lambda k: k.their_lr.InverseTimeDecay(0.1, 0.2), "gamma"),
+    "another inverse": (
+        "inverse time", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: (1 + 0.1 * t) ** -0.5), "schedule-type",
+    ),
+    "rise of Noam's": ("noam", lambda k: k.their_lr.NoamDecay(64, 50, 0.1), "warmup-steps"),
+    "first period": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 20, 2), "period"),
+    "next periods": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 1), "period-factor"),
+    "no restarts": ("restarts", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 10), "schedule-type"),
+    "the warm-up's steps counted": (
+        "warm-up", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: 0.1 + 0.18 * t if t < 5 else wave(t)), "schedule-shift",
+    ),
 }  # fmt: skip
 
 

@@ -12,24 +12,25 @@ import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.pieces.knobs import EXPLAINS
-from tipchain.parity.pieces.schedule_shapes import Shape, draw, same, shape_of
+from tipchain.parity.pieces.schedule_shapes import Shape, as_pieces, draw, same, shape_of
 
 Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
 CODES: Mapping[str, str] = {
     "rate": "learning-rate", "warmup_steps": "warmup-steps", "warmup_start": "warmup-start", "gamma": "gamma",
-    "milestones": "milestones", "step_size": "step-size", "length": "period", "end": "end-rate", "power": "power",
+    "milestones": "milestones", "values": "values", "times": "period-factor", "step_size": "step-size", "length": "period", "end": "end-rate", "power": "power",
     "start": "start-rate", "pct_start": "pct-start",
 }  # fmt: skip
 WORDS: Mapping[str, str] = {
     "rate": "first learning rate", "warmup_steps": "warm-up's number of steps", "warmup_start": "warm-up's first rate",
     "gamma": "gamma", "milestones": "milestones", "step_size": "step size",
+    "values": "values (as shares of the first)", "times": "factor of each next period (T_mult)",
     "length": "period (T_max, decay_steps)", "end": "last rate (eta_min, end_lr)", "power": "power",
     "start": "first rate (peak over divide_factor)", "pct_start": "share of steps that rise (phase_pct)",
 }  # fmt: skip
 FIXES: Mapping[str, str] = {
     "rate": "learning_rate", "warmup_steps": "warmup_steps", "warmup_start": "start_lr", "gamma": "gamma",
-    "milestones": "milestones", "step_size": "step_size", "length": "T_max (decay_steps)", "end": "eta_min (end_lr)",
+    "milestones": "milestones", "step_size": "step_size", "values": "values", "times": "T_mult", "length": "T_max (decay_steps)", "end": "eta_min (end_lr)",
     "power": "power", "start": "divide_factor for a first rate of", "pct_start": "phase_pct",
 }  # fmt: skip
 
@@ -52,7 +53,7 @@ def schedule_causes(expected: Array, actual: Array) -> tuple[Diagnosis, ...]:
         expected: the reference's learning rates, ``[steps]``.
         actual: the port's.
     """
-    shapes = shape_of(expected), shape_of(actual)
+    shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
     for guess in _guesses(expected, actual, shapes):
         explained = _explained(expected, actual, guess)
         if explained >= EXPLAINS:
@@ -72,6 +73,49 @@ def cycled_momentum(momentum: Array) -> Diagnosis:
     )  # fmt: skip
 
 
+def _alike(one: Shape | None, other: Shape | None, count: int) -> tuple[Shape | None, Shape | None]:
+    """Return both shapes, one of even steps as one of single values where the other is such; a single step is even."""
+    if one is not None and other is not None and one.family == other.family == "steps":
+        return _even(one, other, count), _even(other, one, count)
+    families = tuple(None if shape is None else shape.family for shape in (one, other))
+    if one is not None and families == ("steps", "pieces"):
+        return as_pieces(one, count) or one, other
+    if other is not None and families == ("pieces", "steps"):
+        return one, as_pieces(other, count) or other
+    return one, other
+
+
+def _even(shape: Shape, other: Shape, count: int) -> Shape:
+    """Return a shape with one jump as one of even steps, where the other is such and the second step is not seen."""
+    jumps = shape.knobs.get("milestones", ())
+    warmup = int(shape.knobs["warmup_steps"])
+    if "step_size" not in other.knobs or len(jumps) != 1 or warmup + 2 * jumps[0] < count:
+        return shape
+    knobs = {name: value for name, value in shape.knobs.items() if name != "milestones"}
+    return replace(shape, knobs={**knobs, "step_size": int(jumps[0])})
+
+
+def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Iterator[_Guess]:
+    """Yield that one side's schedule counts the steps of its warm-up too, where the other's begins after it."""
+    count = len(expected)
+    for shape, curve, who, whom in (
+        (one, actual, "port", "reference"),
+        (other, expected, "reference", "port"),
+    ):
+        steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
+        if shape is None or not 0 < steps < count:
+            continue
+        main = draw(replace(shape, knobs={**shape.knobs, "warmup_steps": 0}), count)
+        end = min(count, int(shape.knobs.get("length", count)) + 1)
+        if end - steps > 2 and np.ptp(main[steps:end]) > 0 and same(main[steps:end], curve[steps:end]):
+            words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
+            moved = (
+                np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
+            )
+            fix = "let the schedule behind the warm-up begin where the reference's does"
+            yield _Guess("schedule-shift", words, fix, moved, slice(None))
+
+
 def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
     """Yield changes, the simplest first."""
     whole = slice(None)
@@ -89,6 +133,7 @@ def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape |
         yield from _missing_warmup(one, other, len(expected))
         if one.family != "exponential":
             yield from _one_knob(one, other, len(expected))
+    yield from _counted(expected, actual, one, other)
     yield from _factors(expected, actual, one)
     yield from _shifts(expected, actual, scaled=False)
     yield from _stretches(expected, actual)

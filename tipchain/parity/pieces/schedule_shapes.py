@@ -14,6 +14,8 @@ from tipchain.parity.judging.lr import ZERO
 Array = npt.NDArray[Any]
 RELATIVE = 1e-6
 """Relative difference up to which two rates are one."""
+MOST_PIECES = 12
+"""Jumps that a schedule of single values has at most."""
 POINTS = 400
 """Steps that are looked at when a length is fitted."""
 POWERS = (1.0, 2.0, 0.9, 0.5, 3.0, 4.0, 1.5)
@@ -24,9 +26,11 @@ class Shape:
     """A curve as a schedule's formula.
 
     Attributes:
-        family: ``constant``, ``steps``, ``exponential``, ``cosine``, ``one cycle`` or ``polynomial``.
+        family: ``constant``, ``steps``, ``pieces``, ``exponential``, ``cosine``, ``cosine with restarts``, ``one cycle``,
+            ``polynomial``, ``inverse time``, ``inverse root`` or ``noam``.
         knobs: its settings: ``rate`` (the first after the warm-up), ``warmup_steps``, ``warmup_start``, and the family's:
-            ``gamma``, ``milestones``, ``step_size``, ``length``, ``end``, ``power``, ``start``, ``pct_start``.
+            ``gamma``, ``milestones``, ``values``, ``step_size``, ``length``, ``times``, ``end``, ``power``, ``start``,
+            ``pct_start``.
     """
 
     family: str
@@ -51,9 +55,12 @@ def first_apart(expected: Array, actual: Array) -> int:
 
 def shape_of(curve: Array) -> Shape | None:
     """Return the shape of a curve, or None: it is none of the known ones."""
+    noam = _noam(curve)
+    if noam is not None:
+        return noam
     for warmup in _warmups(curve):
         rest = curve[warmup:]
-        for find in (_constant, _steps, _exponential, _cosine, _one_cycle, _polynomial):
+        for find in FINDERS:
             found = find(rest)
             if found is not None:
                 knobs = {"rate": float(rest[0]), **found.knobs, "warmup_steps": warmup}
@@ -68,6 +75,8 @@ def shape_of(curve: Array) -> Shape | None:
 def draw(shape: Shape, count: int) -> Array:
     """Return the first rates of a shape, ``[count]``."""
     knobs = shape.knobs
+    if shape.family == "noam":
+        return _draw_noam(knobs, np.arange(count))
     warmup, rate = int(knobs["warmup_steps"]), float(knobs["rate"])
     start = float(knobs.get("warmup_start", 0.0))
     steps = np.arange(count)
@@ -95,17 +104,64 @@ def _constant(curve: Array) -> Shape | None:
 
 def _steps(curve: Array) -> Shape | None:
     """Recognize a curve that stays, then jumps by one factor."""
-    jumps = np.flatnonzero(np.abs(np.diff(curve)) > RELATIVE * np.abs(curve).max() * 1e-3) + 1
-    if not len(jumps) or len(jumps) > len(curve) // 2 or (curve == 0).any():
+    large = curve > ZERO * np.abs(curve).max()  # below that one rate is as good as another
+    seen = curve if large.all() else curve[: int(np.argmin(large))]
+    jumps = np.flatnonzero(np.abs(np.diff(seen)) > RELATIVE * np.abs(seen).max(initial=0.0) * 1e-3) + 1
+    if not len(jumps) or len(jumps) > len(seen) // 2:
         return None
-    factors = curve[jumps] / curve[jumps - 1]
+    factors = seen[jumps] / seen[jumps - 1]
     if np.ptp(factors) > 1e-5 * abs(factors[0]):
         return None
     even = (np.diff(np.concatenate([[0], jumps])) == jumps[0]).all()
     knobs = {"gamma": float(factors[0])}
-    if even and len(curve) < (len(jumps) + 1) * jumps[0] + 1 and len(jumps) > 1:
+    if even and len(seen) < (len(jumps) + 1) * jumps[0] + 1 and len(jumps) > 1:
         return Shape(family="steps", knobs={**knobs, "step_size": int(jumps[0])})
     return Shape(family="steps", knobs={**knobs, "milestones": tuple(int(one) for one in jumps)})
+
+
+def _pieces(curve: Array) -> Shape | None:
+    """Recognize a curve that stays, then jumps to another value, a few times."""
+    jumps = np.flatnonzero(np.abs(np.diff(curve)) > RELATIVE * np.abs(curve).max() * 1e-3) + 1
+    if not 1 < len(jumps) <= min(MOST_PIECES, len(curve) // 3):
+        return None
+    shares = tuple(float(f"{one:.6g}") for one in curve[jumps] / curve[0]) if curve[0] else ()
+    knobs = {"milestones": tuple(int(one) for one in jumps), "values": shares}
+    return Shape(family="pieces", knobs=knobs) if shares else None
+
+
+def _inverse(power: float, family: str) -> Callable[[Array], Shape | None]:
+    """Return what recognizes ``rate / (1 + t / length) ** power``."""
+
+    def find(curve: Array) -> Shape | None:
+        if len(curve) < 4 or (curve <= 0).any() or not curve[-1] < curve[0]:
+            return None
+        slope = float(((curve[0] / curve[-1]) ** (1 / power) - 1) / (len(curve) - 1))
+        return Shape(family=family, knobs={"gamma": slope})
+
+    return find
+
+
+def _noam(curve: Array) -> Shape | None:
+    """Recognize a rise to a step, then the inverse root of the step (Vaswani et al., arXiv:1706.03762)."""
+    top = int(np.argmax(curve))
+    if not 1 < top < len(curve) - 3 or curve[top] <= 0:
+        return None
+    knobs = {"rate": float(curve[top] * top**0.5), "warmup_steps": top}
+    shape = Shape(family="noam", knobs=knobs)
+    return shape if same(curve, draw(shape, len(curve))) else None
+
+
+def _restarts(curve: Array) -> Shape | None:
+    """Recognize half cosines that begin again (Loshchilov & Hutter, arXiv:1608.03983), each ``times`` as long."""
+    jumps = np.flatnonzero(np.diff(curve) > 0.5 * (curve[0] - curve.min())) + 1
+    if not len(jumps) or curve[0] <= curve.min():
+        return None
+    length = int(jumps[0])
+    times = max(1, round((jumps[1] - jumps[0]) / length)) if len(jumps) > 1 else 1
+    last = (1 + np.cos(np.pi * (length - 1) / length)) / 2
+    end = float((curve[length - 1] - curve[0] * last) / (1 - last)) if length > 1 else 0.0
+    end = 0.0 if abs(end) < 1e-7 * curve[0] else end
+    return Shape(family="cosine with restarts", knobs={"length": length, "times": int(times), "end": end})
 
 
 def _exponential(curve: Array) -> Shape | None:
@@ -208,6 +264,30 @@ def _between(
     return lambda knobs, at, rate: knobs["end"] + (rate - knobs["end"]) * form(knobs, at)
 
 
+def _draw_noam(knobs: Mapping[str, Any], at: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        fall = np.maximum(at, 1) ** -0.5
+    return np.asarray(knobs["rate"] * np.minimum(fall, at * float(knobs["warmup_steps"]) ** -1.5))
+
+
+def _draw_pieces(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+    passed = np.searchsorted(np.array(knobs["milestones"]), at, side="right")
+    return np.asarray(rate * np.array([1.0, *knobs["values"]])[np.minimum(passed, len(knobs["values"]))])
+
+
+def _draw_restarts(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+    length, times = float(knobs["length"]), int(knobs["times"])
+    left = at.astype(np.float64)
+    lengths = np.full(len(at), length)
+    for _ in range(len(at)):
+        over = left >= lengths
+        if not over.any():
+            break
+        left, lengths = np.where(over, left - lengths, left), np.where(over, lengths * times, lengths)
+    wave = (1 + np.cos(np.pi * left / lengths)) / 2
+    return np.asarray(knobs["end"] + (rate - knobs["end"]) * wave)
+
+
 def _draw_steps(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
     if "step_size" in knobs:
         passed = at // knobs["step_size"]
@@ -222,5 +302,28 @@ _DRAWN: Mapping[str, Callable[[Mapping[str, Any], Array, float], Array]] = {
     "exponential": lambda knobs, at, rate: np.asarray(rate * knobs["gamma"] ** at),
     "cosine": _between(_wave),
     "polynomial": _between(_fall),
+    "pieces": _draw_pieces,
+    "cosine with restarts": _draw_restarts,
+    "inverse time": lambda knobs, at, rate: np.asarray(rate / (1 + knobs["gamma"] * at)),
+    "inverse root": lambda knobs, at, rate: np.asarray(rate / (1 + knobs["gamma"] * at) ** 0.5),
     "one cycle": _draw_one_cycle,
 }
+FINDERS: tuple[Callable[[Array], Shape | None], ...] = (
+    _constant, _steps, _exponential, _inverse(1.0, "inverse time"), _inverse(0.5, "inverse root"), _cosine, _restarts,
+    _one_cycle, _polynomial, _pieces,
+)  # fmt: skip
+"""What recognizes a family in what follows a warm-up, the simplest first."""
+
+
+def as_pieces(shape: Shape, count: int) -> Shape | None:
+    """Return a curve of steps as one of single values, None where it has other jumps than a few."""
+    if shape.family != "steps":
+        return None
+    warmup = int(shape.knobs["warmup_steps"])
+    found = _pieces(draw(shape, count)[warmup:])
+    if found is None:
+        return None
+    kept = {
+        name: shape.knobs[name] for name in ("rate", "warmup_steps", "warmup_start") if name in shape.knobs
+    }
+    return Shape(family="pieces", knobs={**kept, **found.knobs})
