@@ -47,10 +47,10 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     suspects = [index for index in range(len(ops)) if index not in cleared and index in wanted]
     makes = [index for index in suspects if floats_of(ops[index].result, is_tensor)]
     doubtful = next(iter(makes or suspects), end)
-    given = directs[doubtful] if ops else set()
+    frontier: set[int] = directs[doubtful] if ops else set()
 
     def place(index: int) -> tuple[bool, bool, float, int]:
-        apart = 1.0 if index in given else abs(index - doubtful + 0.25)
+        apart = 1.0 if index in frontier else abs(index - doubtful + 0.25)
         aside = index not in wanted or (index in cleared and apart > NEAR)
         return ops[index].number >= last, aside, apart, index
 
