@@ -172,6 +172,7 @@ class _Work:
             self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
+        self._measure(located)
         if self.optimizers is not None:
             self._stage("optimizer", self._check_optimizers, self.optimizers)
             if self.schedulers is not None:
