@@ -461,10 +461,10 @@ SCHEDULERS: Mapping[str, HeldOut] = {
         RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "period-factor", "period"
     ),
     "cycle-length": _schedule(
-        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size"
+        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size", "rising-steps"
     ),
     "cycle-halved": _schedule(
-        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10, mode="triangular2"), "cycle-mode", "schedule-type", "gamma"
+        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10, mode="triangular2"), "cycle-mode", "schedule-type", "gamma", "mode"
     ),
     "once-an-epoch": _schedule(
         _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "schedule-per-epoch"
