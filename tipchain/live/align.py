@@ -252,7 +252,11 @@ class _Work:
         """Return the outcome of one direction's layers."""
         faults = [one for one in verdicts if one.at_fault]
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
-        method = "" if located.exact else "; the port does not run in float64, so float32 was held against it"
+        method = (
+            ""
+            if located.exact
+            else f"; {_without_double(located)} does not run in float64: judged in float32"
+        )
         if faults:
             first = faults[0]
             others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
@@ -429,6 +433,10 @@ class _Work:
             theirs,
             schedule,
         )
+
+
+def _without_double(located: Located) -> str:
+    return "the reference" if located.models[0].double is None else "the port"
 
 
 def of_finding(finding: Finding) -> Diagnosis:

@@ -68,7 +68,7 @@ class PairJudge:
         matching: which call is which.
         store: where tensors are.
         seed: of random numbers.
-        exact: the port ran in float64; else its run is in float32.
+        exact: both ran in float64; else the port, or both, in float32.
     """
 
     models: tuple[Models, Models]

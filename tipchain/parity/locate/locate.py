@@ -35,7 +35,7 @@ class Located:
         reference: the reference's run in float64.
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where the port runs in it.
-        models: copies of both models' layers; the port's have none in float64 where it does not run so.
+        models: copies of both models' layers; none in float64 where a model does not run so.
     """
 
     matching: Matching
@@ -53,7 +53,7 @@ class Located:
 
     @property
     def exact(self) -> bool:
-        """Whether the port ran in float64."""
+        """Whether both ran in float64."""
         return self.models[1].double is not None
 
 
@@ -91,7 +91,7 @@ class Locator:
             pairs: the layers that belong together, if that is known; else they are paired.
 
         Raises:
-            Exception: what the reference raises in float64, or the port in float32.
+            Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
         layers = pair_layers(reference, port, names) if pairs is None else pairs
         with suppress(NotHeld):
@@ -114,7 +114,9 @@ class Locator:
         """
         ours, reference = self._run(self.sides[0], models[0], inputs, losses[0])
         known = Twins(reference.trace, self.store)
-        theirs, port = self._run(self.sides[1], models[1], inputs, losses[1], known)
+        theirs, port = self._run(
+            self.sides[1], models[1], inputs, losses[1], known, double=ours.double is not None
+        )
         matching = match_calls(reference.trace, port.trace, layers, self._close)
         judge = PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
@@ -127,27 +129,23 @@ class Locator:
         )  # fmt: skip
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None
-    ) -> tuple[Models, Run]:
-        """Run a copy of a model in float64, or, of the port's, in float32 if it does not run so."""
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None, *,
+        double: bool = True,
+    ) -> tuple[Models, Run]:  # fmt: skip
+        """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward, "known": known}
-        try:
-            double = side.copied(model, double=True, training=self.training)
-            run = run_model(side, double, inputs, self.store, double=True, **options)
-        except Exception:
-            if side is self.sides[0]:
-                raise
-            run = run_model(
-                side,
-                side.copied(model, double=False, training=self.training),
-                inputs,
-                self.store,
-                double=False,
-                **options,
-            )
-            return Models(side, single, None), run
-        return Models(side, single, dict(side.layers(double))), run
+        if double:
+            made = side.copied(model, double=True, training=self.training)
+            try:
+                run = run_model(side, made, inputs, self.store, double=True, **options)
+                return Models(side, single, dict(side.layers(made))), run
+            except Exception:
+                if side is self.sides[0] and loss is not None:
+                    raise  # it may be the loss that does not run so
+        made = side.copied(model, double=False, training=self.training)
+        run = run_model(side, made, inputs, self.store, double=False, **options)
+        return Models(side, single, None), run
 
     def _close(self, one: Value, other: Value) -> bool:
         ours, theirs = one.stored, other.stored

@@ -54,7 +54,10 @@ class PairReplays:
 
     @cached_property
     def moved(self) -> Replayed | None:
-        """The reference's layer in float64, its inputs a unit in float32's last place up or down by a coin."""
+        """The reference's layer, its inputs a unit in float32's last place up or down by a coin.
+
+        In float64, if it runs so.
+        """
         generator = np.random.default_rng(self._seed)
         given = [
             one + np.spacing(np.abs(one).astype(np.float32)) * generator.choice((-1.0, 1.0), one.shape)
@@ -62,7 +65,7 @@ class PairReplays:
             else one
             for one in self._given[0]
         ]
-        return self._run(0, given, double=True)
+        return self._run(0, given, double=self._models[0].double is not None)
 
     @cached_property
     def reference32(self) -> Replayed | None:
