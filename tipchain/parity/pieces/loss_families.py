@@ -20,7 +20,7 @@ from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
 Array = npt.NDArray[Any]
 FITS = 1e-5
 """Relative difference of value and gradient up to which a formula is a loss."""
-MOST = 1_000_000
+MOST = 300_000
 """Elements of the outputs beyond which nothing is tried."""
 REDUCTIONS = ("mean", "sum")
 
