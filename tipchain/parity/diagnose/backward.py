@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tipchain.parity.diagnose.hypotheses import name_number
-from tipchain.parity.diagnose.piece import Outcome, Piece
+from tipchain.parity.diagnose.outcomes import Outcome
+from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.locate.differences import arrange, relative, rms
 

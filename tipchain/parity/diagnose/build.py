@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.diagnose.piece import Consumer, Piece
+from tipchain.parity.diagnose.outcomes import Consumer
+from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.locate.differences import arrange, relative
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.matching import CallPair

@@ -16,7 +16,8 @@ from tipchain.parity.diagnose.arrangements import by_orders
 from tipchain.parity.diagnose.backward import told_by_gradients
 from tipchain.parity.diagnose.build import pieces
 from tipchain.parity.diagnose.focus import available_before, in_order
-from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_function_arguments
+from tipchain.parity.diagnose.function_arguments import by_function_arguments
+from tipchain.parity.diagnose.functions import by_activation, by_dropout
 from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials
 from tipchain.parity.diagnose.masks import by_wrong_masks
 from tipchain.parity.diagnose.piece import Piece

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, sqrt
 from typing import Any
 
-from tipchain.parity.diagnose.piece import Edit, Outcome, Piece
+from tipchain.parity.diagnose.outcomes import Outcome
+from tipchain.parity.diagnose.piece import Edit, Piece
 from tipchain.parity.diagnose.program import Act
 
 EXPLAINED = 0.99
