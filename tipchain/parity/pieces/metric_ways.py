@@ -178,7 +178,9 @@ _REGRESSION: dict[str, Callable[[Array, Array], float]] = {
     "mse": _mean_square,
     "rmse": lambda out, label: float(np.sqrt(_mean_square(out, label))),
     "mae": lambda out, label: float(np.mean(np.abs(out - label))),
-    "r2": lambda out, label: float(1 - ((out - label) ** 2).sum() / ((label - label.mean()) ** 2).sum()),
+    "r2": lambda out, label: (
+        1 - _mean_square(out, label) / float(label.var()) if label.var() else float("nan")
+    ),
 }
 
 

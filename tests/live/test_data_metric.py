@@ -1,0 +1,148 @@
+"""Data and metrics of `tipchain.align` and of the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.cli import main  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.live.report import AlignmentReport  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+IMAGES, LABELS = RANDOM.random((9, 3, 8, 8)).astype(np.float32), RANDOM.integers(0, 4, 9)
+INPUTS = {"args": RANDOM.random((9, 6)).astype(np.float32), "labels": RANDOM.integers(0, 4, 9)}
+DATA = list(zip(IMAGES, LABELS, strict=True))
+
+
+def accuracy(outputs, labels):
+    return float((outputs.argmax(1) == labels).mean())
+
+
+def align(**given):
+    reference, port = torch.nn.Linear(6, 4), paddle.nn.Linear(6, 4)
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, INPUTS, **given)
+
+
+def test_equal_data_and_metrics_pass():
+    report = align(data=(DATA, lambda: iter(DATA)), metrics=(accuracy, paddle.metric.Accuracy()))
+    assert report.passed, str(report)
+    assert list(report.stages) == ["data", "preflight", "forward", "metric", "backward"]
+
+
+def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):
+    port = [(image[::-1], label) for image, label in DATA]
+    report = align(data=(DATA, port), metrics=(accuracy, paddle.metric.Accuracy(topk=(2,))))
+    assert {name: report.stages[name] for name in ("data", "metric")} == dict.fromkeys(
+        ("data", "metric"), Outcome.FAIL
+    )
+    assert [(one.code, one.port_path) for one in report.diagnoses] == [
+        ("channel-order", "data"),
+        ("top-k", "metric"),
+    ]
+    assert report.first_divergence is None
+    assert "cause: channel-order" in str(report)
+    read = AlignmentReport.from_json(report.to_json())
+    assert read.stages == report.stages
+    assert read.diagnoses == report.diagnoses
+    report.to_html(tmp_path / "why.html")
+    text = (tmp_path / "why.html").read_text()
+    assert "channel-order" in text
+    assert "top-k" in text
+
+
+def test_transforms_are_given_raw_samples():
+    raws = [RANDOM.integers(0, 256, (8, 8, 3)).astype(np.uint8) for _ in range(4)]
+    pair = (lambda raw: raw / 255, lambda raw: raw / 255.0**2)
+    report = align(data=pair, samples=raws)
+    assert [one.code for one in report.diagnoses] == ["scale"]
+    assert align(data=(pair[0], pair[0]), samples=raws).passed
+
+
+def test_training_data_is_a_stage_of_its_own():
+    report = align(data={"data": (DATA, DATA), "train_data": (DATA, DATA[:-1])})
+    assert report.stages["data"] is Outcome.PASS
+    assert [(one.code, one.port_path) for one in report.diagnoses] == [("missing-samples", "train_data")]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"data": DATA[0][0]}, "expected: a pair"),
+        ({"data": {"val": (DATA, DATA)}}, "'val' is no stage"),
+        ({"metrics": accuracy}, "metrics is a function"),
+        ({"samples": [1]}, "samples were given without data"),
+        ({"data": (abs, abs), "samples": []}, "samples are empty"),
+    ],
+)
+def test_what_is_no_pair_is_refused(given, words):
+    with pytest.raises(UsageError, match=words):
+        align(**given)
+
+
+SIDES = """
+import numpy as np
+
+def reference():
+    import torch
+    torch.manual_seed(0)
+    return torch.nn.Linear(4, 3)
+
+def port():
+    import paddle
+    import tipchain
+    made = paddle.nn.Linear(4, 3)
+    tipchain.copy_weights(reference(), made)
+    return made
+
+def right(raw):
+    return raw / 255.0
+
+def wrong(raw):
+    return raw[..., ::-1] / 255.0
+
+def accuracy(outputs, labels):
+    return float((outputs.argmax(1) == labels).mean())
+
+def percent(outputs, labels):
+    return 100 * accuracy(outputs, labels)
+"""
+
+
+def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, capfd):
+    (tmp_path / "pair_sides.py").write_text(SIDES)
+    random = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "inputs.npz",
+        args=random.random((5, 4)).astype(np.float32),
+        labels=random.integers(0, 3, 5),
+    )
+    np.savez(tmp_path / "raw.npz", samples=random.integers(0, 256, (3, 8, 9, 3)).astype(np.uint8))
+    monkeypatch.chdir(tmp_path)
+    options = ["--reference", "pair_sides:reference", "--port", "pair_sides:port", "--inputs", "inputs.npz"]
+    options += ["--data", "pair_sides:right", "pair_sides:wrong", "--samples", "raw.npz"]
+    options += ["--metrics", "pair_sides:accuracy", "pair_sides:percent"]
+    assert main(["diagnose", *options, "--json", "why.json", "--html", "why.html"]) == 1
+    document = json.loads((tmp_path / "why.json").read_text())
+    assert [one["code"] for one in document["diagnoses"]] == ["channel-order", "percentage"]
+    for part in (
+        "--data pair_sides:right pair_sides:wrong",
+        "--samples raw.npz",
+        "--metrics pair_sides:accuracy",
+    ):
+        assert part in document["command"]
+    assert "channel-order" in (tmp_path / "why.html").read_text()
+    capfd.readouterr()
+    assert main(["diagnose", *options[:6], "--samples", "raw.npz"]) == 2
+    assert "--samples goes with --data" in capfd.readouterr().err
+    assert main(["locate", "case.yaml", "--data", "a:b", "c:d"]) == 2
+    assert "a case names its own data" in capfd.readouterr().err

@@ -1,0 +1,343 @@
+"""Faults of data and metrics, planted into the port's half of a pair that is otherwise equal, with their causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+HALF = 0.5 * np.ones(3)
+CLIP = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
+SHORT, CROP, CLASSES = 40, 32, 5
+SHAPES = ((60, 84), (72, 54), (58, 78), (66, 66), (78, 60), (59, 79), (60, 84), (46, 60), (64, 80), (70, 55))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedData:
+    """A pair of sources that differ by one thing.
+
+    Attributes:
+        id: its name.
+        codes: the causes that are right.
+        reference: the reference's.
+        port: the port's.
+        samples: raw images, where both are transforms.
+    """
+
+    id: str
+    codes: tuple[str, ...]
+    reference: Any
+    port: Any
+    samples: Any = None
+
+
+def picture(height: int, width: int, seed: int) -> Any:
+    """Return an image of bytes with blobs, stripes and a little noise."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width]
+    image = 20 * np.sin(x / 3)[..., None] + random.normal(0, 6, (height, width, 3)) + 120
+    for _ in range(25):
+        square = (y - random.uniform(0, height)) ** 2 + (x - random.uniform(0, width)) ** 2
+        image += np.exp(-square / (2 * random.uniform(2, 15) ** 2))[..., None] * random.normal(0, 80, 3)
+    return image.clip(0, 255).astype(np.uint8)
+
+
+RAWS = [picture(*shape, seed) for seed, shape in enumerate(SHAPES)]
+LABELS = [0, 1, 2, 3, 4, 0, 1, 1, 0, 2]
+
+
+def transform(
+    raw: Any, *, short: int = SHORT, exact: bool = False, method: Any = Image.Resampling.BILINEAR, mean: Any = MEAN,
+    std: Any = STD, moved: int = 0, corner: bool = False, scale: float = 255.0,
+) -> Any:  # fmt: skip
+    """Return an image as ImageNet's evaluation makes it, float32 ``[3, 32, 32]``."""
+    high, wide = raw.shape[:2]
+    size = (
+        (short, short)
+        if exact
+        else (short, int(short * high / wide))
+        if wide < high
+        else (int(short * wide / high), short)
+    )
+    small = np.asarray(Image.fromarray(raw).resize(size, method))
+    top, left = (0 if corner else round((length - CROP) / 2) + moved for length in small.shape[:2])
+    pixels = small[top : top + CROP, left : left + CROP] / scale
+    return ((pixels - mean) / std).transpose(2, 0, 1).astype(np.float32)
+
+
+def samples(
+    change: Callable[[Any], Any] = lambda image: image,
+    label: Callable[[int], Any] = lambda one: one,
+    **arguments: Any,
+) -> list[Any]:
+    """Return finished images, changed, with their labels."""
+    return [(change(transform(raw, **arguments)), label(one)) for raw, one in zip(RAWS, LABELS, strict=True)]
+
+
+def _data(name: str, codes: str | tuple[str, ...], port: Any, reference: Any = None) -> PlantedData:
+    wanted = (codes,) if isinstance(codes, str) else codes
+    return PlantedData(
+        id=name, codes=wanted, reference=samples() if reference is None else reference, port=port
+    )
+
+
+def _transforms(
+    name: str, codes: str | tuple[str, ...], port: Any, reference: Any = transform
+) -> PlantedData:
+    wanted = (codes,) if isinstance(codes, str) else codes
+    return PlantedData(id=name, codes=wanted, reference=reference, port=port, samples=RAWS)
+
+
+def _bytes(change: Callable[[Any], Any]) -> list[Any]:
+    return [(change(raw[:32, :32].transpose(2, 0, 1)), one) for raw, one in zip(RAWS, LABELS, strict=True)]
+
+
+def _pad(mode: str, **arguments: Any) -> list[Any]:
+    return samples(lambda image: np.pad(image, ((0, 0), (4, 4), (3, 3)), mode=mode, **arguments))
+
+
+def _batches(items: Sequence[Any], size: int, *, drop: bool = False) -> list[Any]:
+    cut = [items[at : at + size] for at in range(0, len(items), size)]
+    cut = [one for one in cut if len(one) == size] if drop else cut
+    return [(np.stack([image for image, _ in one]), np.array([label for _, label in one])) for one in cut]
+
+
+def _plain(raw: Any) -> Any:
+    """Return the transform without antialiasing, in numpy, as OpenCV's INTER_LINEAR does it, on floats."""
+    from tipchain.parity.pieces.data_resize import Method, resize
+
+    high, wide = raw.shape[:2]
+    size = (int(SHORT * high / wide), SHORT) if wide < high else (SHORT, int(SHORT * wide / high))
+    small = np.rint(resize(raw, size, Method(kernel="bilinear")))
+    top, left = (round((length - CROP) / 2) for length in small.shape[:2])
+    return ((small[top : top + CROP, left : left + CROP] / 255 - MEAN) / STD).transpose(2, 0, 1)
+
+
+CLEAN_SAMPLES = samples()
+ORDER = np.random.default_rng(1).permutation(len(RAWS))
+DATA_FAULTS = (
+    _data("bgr", "channel-order", samples(lambda image: image[::-1])),
+    _data("bgr-before-normalization", "channel-order", [(transform(np.ascontiguousarray(raw[..., ::-1])), one) for raw, one in zip(RAWS, LABELS, strict=True)]),
+    _data("channels-last", "layout", samples(lambda image: image.transpose(1, 2, 0))),
+    _data("height-for-width", "height-width", samples(lambda image: image.transpose(0, 2, 1))),
+    _data("half-for-imagenet", "normalization", samples(mean=HALF, std=HALF)),
+    _data("clip-for-imagenet", "normalization", samples(mean=CLIP[0], std=CLIP[1])),
+    _data("not-normalized", "normalization", samples(mean=0.0, std=1.0)),
+    _data("mean-only", "normalization", samples(std=1.0)),
+    _data("constants-in-bgr", ("normalization", "normalization-order"), samples(mean=MEAN[::-1], std=STD[::-1])),
+    _data("unknown-constants", "normalization", samples(mean=MEAN + 0.01)),
+    _data("not-divided-by-255", "scale", samples(scale=1.0)),
+    _data("divided-twice", "scale", samples(scale=255.0**2)),
+    _data("bytes-not-divided", "scale", _bytes(lambda image: image), _bytes(lambda image: (image / 255).astype(np.float32))),
+    _data("flipped", "flip", samples(lambda image: image[..., ::-1])),
+    _data("upside-down", "flip", samples(lambda image: image[:, ::-1])),
+    _data("crop-off-by-one", "crop-offset", samples(moved=1)),
+    _data("top-left-crop", "crop-offset", [(raw[:32, :32] / 255, 0) for raw in RAWS], [(raw[8:40, 6:38] / 255, 0) for raw in RAWS]),
+    _data("overflow", "uint8-overflow", _bytes(lambda image: image + np.uint8(60)), _bytes(lambda image: image.astype(np.float32) + 60)),
+    _data("cut-to-whole-numbers", "dtype", samples(np.trunc)),
+    _data("padding-value", "padding-value", _pad("constant", constant_values=1.0), _pad("constant")),
+    _data("padding-mode", "padding-value", _pad("reflect"), _pad("constant")),
+    _data("bgr-and-half", "channel-order", samples(lambda image: image[::-1], mean=HALF, std=HALF)),
+    _data("label-plus-one", "label-shift", samples(label=lambda one: one + 1)),
+    _data("one-hot", "one-hot", samples(label=lambda one: np.eye(CLASSES, dtype=np.int64)[one])),
+    _data("classes-exchanged", "class-order", samples(label=lambda one: (1, 0, 2, 3, 4)[one])),
+    _data("labels-out-of-step", "label-order", [(image, LABELS[number - 1]) for number, (image, _) in enumerate(CLEAN_SAMPLES)]),
+    _data("reversed", "sample-order", CLEAN_SAMPLES[::-1]),
+    _data("shuffled-once", "sample-order", [CLEAN_SAMPLES[number] for number in ORDER]),
+    _data("one-missing", "missing-samples", CLEAN_SAMPLES[:4] + CLEAN_SAMPLES[5:]),
+    _data("one-twice", "repeated-samples", CLEAN_SAMPLES[:5] + CLEAN_SAMPLES[4:]),
+    _data("filled-up", "repeated-samples", CLEAN_SAMPLES + CLEAN_SAMPLES[:2]),
+    _data("last-batch-dropped", "drop-last", _batches(CLEAN_SAMPLES, 4, drop=True), _batches(CLEAN_SAMPLES, 4)),
+    _data("bgr-in-another-order", ("sample-order", "channel-order"), samples(lambda image: image[::-1])[::-1]),
+    _transforms("bicubic", "interpolation", lambda raw: transform(raw, method=Image.Resampling.BICUBIC)),
+    _transforms("nearest", "interpolation", lambda raw: transform(raw, method=Image.Resampling.NEAREST)),
+    _transforms("no-antialias", "antialias", _plain),
+    _transforms("exact-size", "resize-size", lambda raw: transform(raw, exact=True)),
+    _transforms("another-short-side", "resize-size", lambda raw: transform(raw, short=44)),
+    _transforms("top-left", "crop-offset", lambda raw: transform(raw, corner=True)),
+    _transforms("raw-bgr", "channel-order", lambda raw: transform(np.ascontiguousarray(raw[..., ::-1]))),
+)  # fmt: skip
+
+
+def _floats(raw: Any) -> Any:
+    """Return the transform once more, computed otherwise: in float64, with constants for 0..255, and another order."""
+    high, wide = raw.shape[:2]
+    size = (SHORT, int(SHORT * high / wide)) if wide < high else (int(SHORT * wide / high), SHORT)
+    small = np.array(
+        Image.fromarray(raw).resize(size, Image.Resampling.BILINEAR), dtype=np.float64
+    ).transpose(2, 0, 1)
+    scaled = small * (1 / (255 * STD))[:, None, None] - (MEAN / STD)[:, None, None]
+    top, left = (round((length - CROP) / 2) for length in small.shape[1:])
+    return scaled[:, top : top + CROP, left : left + CROP]
+
+
+CLEAN_DATA = (
+    _data("again", (), samples()),
+    _data("computed-otherwise", (), [(_floats(raw), np.array([one])) for raw, one in zip(RAWS, LABELS, strict=True)]),
+    _data("in-batches", (), _batches(CLEAN_SAMPLES, 4)),
+    _data("other-batches", (), _batches(CLEAN_SAMPLES, 3), _batches(CLEAN_SAMPLES, 5)),
+    _data("mappings", (), [{"image": image, "label": label, "file": f"/b/{label}"} for image, label in CLEAN_SAMPLES]),
+    _data("generator", (), lambda: iter(CLEAN_SAMPLES)),
+    _data("labels-int32", (), samples(label=np.int32)),
+    _transforms("transforms", (), _floats),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedMetric:
+    """A pair of metrics that differ by one thing.
+
+    Attributes:
+        id: its name.
+        codes: the causes that are right.
+        reference: the reference's.
+        port: the port's.
+        kind: of the outputs: ``"classes"`` or ``"yes or no"``.
+    """
+
+    id: str
+    codes: tuple[str, ...]
+    reference: Any
+    port: Any
+    kind: str = "classes"
+
+
+def top(k: int = 1, factor: float = 1.0, *, error: bool = False) -> Callable[[Any, Any], float]:
+    """Return a top-k accuracy."""
+
+    def measure(outputs: Any, labels: Any) -> float:
+        ranks = (outputs > outputs[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+        share = float((ranks < k).mean())
+        return factor * (1 - share if error else share)
+
+    return measure
+
+
+def class_mean(outputs: Any, labels: Any) -> float:
+    """Return the mean of the classes' accuracies."""
+    return float(
+        np.mean([(outputs[labels == one].argmax(axis=1) == one).mean() for one in np.unique(labels)])
+    )
+
+
+def f1(average: str) -> Callable[[Any, Any], float]:
+    """Return an F1."""
+
+    def measure(outputs: Any, labels: Any) -> float:
+        found, each, counts = outputs.argmax(axis=1), [], []
+        for one in np.union1d(found, labels):
+            hits = ((found == one) & (labels == one)).sum()
+            each.append(2 * hits / ((found == one).sum() + (labels == one).sum()))
+            counts.append((labels == one).sum())
+        if average == "micro":
+            return float((found == labels).mean())
+        return float(np.mean(each) if average == "macro" else np.average(each, weights=counts))
+
+    return measure
+
+
+def above(threshold: float) -> Callable[[Any, Any], float]:
+    """Return the accuracy of outputs above a threshold."""
+    return lambda outputs, labels: float(((outputs > threshold) == labels.astype(bool)).mean())
+
+
+def without(label: int) -> Callable[[Any, Any], float]:
+    """Return the accuracy of samples of any other label."""
+    return lambda outputs, labels: float(
+        (outputs[labels != label].argmax(axis=1) == labels[labels != label]).mean()
+    )
+
+
+def plain(outputs: Any, labels: Any) -> float:
+    """Return the accuracy, also where labels are no classes."""
+    return float((outputs.argmax(axis=1) == labels).mean())
+
+
+def in_chunks(size: int) -> Callable[[Any, Any], float]:
+    """Return the mean of the accuracies of batches."""
+    return lambda outputs, labels: float(
+        np.mean(
+            [plain(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(labels), size)]
+        )
+    )
+
+
+class Counting:
+    """An accuracy that counts, with torchmetrics' protocol."""
+
+    def __init__(self, *, by_batch: bool = False, resets: bool = True) -> None:
+        self.by_batch, self.resets, self.seen = by_batch, resets, []
+
+    def reset(self) -> None:
+        if self.resets:
+            self.seen = []
+
+    def update(self, outputs: Any, labels: Any) -> None:
+        self.seen.append((float((outputs.argmax(1) == labels).sum()), len(labels)))
+
+    def compute(self) -> float:
+        if self.by_batch:
+            return float(np.mean([hits / count for hits, count in self.seen]))
+        return sum(hits for hits, _ in self.seen) / sum(count for _, count in self.seen)
+
+
+class PaddleCounting(Counting):
+    """The same with Paddle's."""
+
+    def compute(self, outputs: Any, labels: Any) -> Any:  # type: ignore[override]
+        return outputs.argmax(1) == labels
+
+    def update(self, right: Any) -> None:  # type: ignore[override]
+        self.seen.append((float(right.sum()), len(right)))
+
+    def accumulate(self) -> float:
+        return super().compute()
+
+
+def _metric(name: str, code: str, reference: Any, port: Any, kind: str = "classes") -> PlantedMetric:
+    return PlantedMetric(id=name, codes=(code,) if code else (), reference=reference, port=port, kind=kind)
+
+
+METRIC_FAULTS = (
+    _metric("top-5", "top-k", top(1), top(5)),
+    _metric("top-3-for-5", "top-k", top(5), top(3)),
+    _metric("percent", "percentage", top(1), top(1, 100)),
+    _metric("fraction", "percentage", top(1, 100), top(1)),
+    _metric("error-rate", "error-rate", top(1), top(1, error=True)),
+    _metric("classes-for-samples", "class-average", top(1), class_mean),
+    _metric("samples-for-classes", "class-average", class_mean, top(1)),
+    _metric("macro-for-micro", "class-average", f1("micro"), f1("macro")),
+    _metric("weighted-for-macro", "class-average", f1("macro"), f1("weighted")),
+    _metric("mean-of-batches", "batch-average", Counting(), PaddleCounting(by_batch=True)),
+    _metric("mean-of-its-own-batches", "batch-average", plain, in_chunks(4)),
+    _metric("not-reset", "not-reset", Counting(), PaddleCounting(resets=False)),
+    _metric("axis", "argmax-axis", plain, lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean())),
+    _metric("ignored-255", "ignored-label", without(255), plain),
+    _metric("class-0-left-out", "ignored-label", plain, without(0)),
+    _metric("smallest", "argmin", plain, lambda outputs, labels: plain(-outputs, labels)),
+    _metric("threshold", "threshold", above(0.0), above(0.5), "yes or no"),
+    _metric("sigmoid-twice", "sigmoid", above(0.4), lambda outputs, labels: above(0.4)(1 / (1 + np.exp(-outputs)), labels), "yes or no"),
+    _metric("percent-of-what-is-unknown", "percentage", lambda outputs, _: float(np.abs(outputs).mean()), lambda outputs, _: 100 * float(np.abs(outputs).mean())),
+)  # fmt: skip
+CLEAN_METRICS = (
+    _metric("ranks-and-argmax", "", top(1), plain),
+    _metric("tensors-and-arrays", "", lambda outputs, labels: (outputs.argmax(dim=1) == labels).float().mean(), plain),
+    _metric("objects", "", Counting(), PaddleCounting()),
+    _metric("callable-and-object", "", plain, PaddleCounting()),
+    _metric("mapping-and-number", "", lambda outputs, labels: {"acc": plain(outputs, labels)}, plain),
+    _metric("micro-f1-is-accuracy", "", f1("micro"), plain),
+    _metric("left-out-on-both-sides", "", without(255), without(255)),
+    _metric("thresholds", "", above(0.0), lambda outputs, labels: above(0.5)(1 / (1 + np.exp(-outputs)), labels), "yes or no"),
+)  # fmt: skip
+
+
+def outputs_of(kind: str) -> tuple[Any, Any]:
+    """Return a model's outputs and labels."""
+    random = np.random.default_rng(5)
+    if kind == "classes":
+        return random.standard_normal((12, 10)).astype(np.float32), random.integers(0, 10, 12)
+    return random.standard_normal(30).astype(np.float32), random.integers(0, 2, 30)

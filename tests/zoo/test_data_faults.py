@@ -1,0 +1,65 @@
+"""What is said of planted faults of data and metrics, and of pairs that are equal."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle", "PIL"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, F401  (before paddle)
+
+from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.parity.pieces.data import check_data  # noqa: E402
+from tipchain.parity.pieces.metric import check_metrics  # noqa: E402
+from zoo.data_faults import CLEAN_DATA, CLEAN_METRICS, DATA_FAULTS, METRIC_FAULTS, outputs_of  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+
+
+@pytest.fixture(scope="module")
+def sides():
+    return TorchSide(), PaddleSide()
+
+
+def check(sides, pair):
+    if hasattr(pair, "kind"):
+        return check_metrics(sides, (pair.reference, pair.port), *outputs_of(pair.kind))
+    return check_data(sides, (pair.reference, pair.port), samples=pair.samples)
+
+
+SLOW = ("nearest", "another-short-side", "top-left", "bicubic")
+"""Faults of the same kind as another, whose pipelines take a while to find out."""
+FAULTS = [
+    pytest.param(one, id=one.id, marks=[pytest.mark.nightly] if one.id in SLOW else [])
+    for one in (*DATA_FAULTS, *METRIC_FAULTS)
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_caught_and_its_cause_comes_first(sides, fault):
+    found = check(sides, fault)
+    assert found.outcome is Outcome.FAIL
+    first = found.diagnoses[0]
+    assert first.code in fault.codes, found.diagnoses
+    assert first.explained is None or first.explained >= 0.99
+    assert first.port_path == ("metric" if fault in METRIC_FAULTS else "data")
+    assert first.message
+    assert first.fix
+
+
+@pytest.mark.parametrize("pair", [*CLEAN_DATA, *CLEAN_METRICS], ids=lambda one: one.id)
+def test_an_equal_pair_raises_no_alarm(sides, pair):
+    found = check(sides, pair)
+    assert found.outcome is Outcome.PASS, found.reason
+    assert found.diagnoses == ()
+
+
+def test_the_lists_are_what_they_are_said_to_be():
+    faults = [*DATA_FAULTS, *METRIC_FAULTS]
+    assert len({fault.id for fault in faults}) == len(faults) >= 50
+    assert len(CLEAN_DATA) + len(CLEAN_METRICS) >= 16
