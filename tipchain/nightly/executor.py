@@ -1,0 +1,91 @@
+"""What runs items: this machine's processes, or a cluster's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tipchain.nightly.items import Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """An item about to run.
+
+    Attributes:
+        item: the item.
+        attempt: from 1.
+        folder: the attempt's folder on the coordinator's machine, absolute; it exists and is empty.
+        root: the project's folder there.
+    """
+
+    item: Item
+    attempt: int
+    folder: Path
+    root: Path
+
+    @property
+    def report(self) -> Path:
+        """Where its JSON report goes."""
+        return self.folder / "report.json"
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.folder / "output.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How an item's process ended. The report and the log are in the attempt's folder by then.
+
+    Attributes:
+        id: the item's id.
+        attempt: which.
+        exit_code: None where a signal ended it or it did not start.
+        signal: number of the signal that ended it, 0 for none.
+        seconds: by a monotonic clock, without waiting.
+        started: ISO 8601 with offset.
+        peak_memory_mb: MiB, 0 where it is not known.
+        timed_out: whether it was ended for its time, with its whole process group.
+        interrupted: whether it was ended because the night was.
+        lost: the machine it ran on is gone, so that it may be run again; "" or what is known.
+        failure: why it could not be started; "" otherwise.
+        machine: the host's name.
+    """
+
+    id: str
+    attempt: int
+    exit_code: int | None = None
+    signal: int = 0
+    seconds: float = 0.0
+    started: str = ""
+    peak_memory_mb: float = 0.0
+    timed_out: bool = False
+    interrupted: bool = False
+    lost: str = ""
+    failure: str = ""
+    machine: str = ""
+
+
+class Executor(Protocol):
+    """Runs work, several at once. All methods are called from one thread."""
+
+    name: str
+
+    def start(self, work: Work) -> str:
+        """Start an item if there is room for it now; return "" or what has to be waited for."""
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+
+    def running(self) -> Mapping[str, tuple[float, str]]:
+        """Return seconds so far and the last line of output of each item that runs, by id."""
+
+    def stop(self) -> None:
+        """Ask everything that runs to end, with all its processes; `wait` still returns how."""
+
+    def close(self) -> None:
+        """Give everything back."""

@@ -1,0 +1,110 @@
+"""What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
+
+::
+
+    NIGHTS/<night>/                   <night>: 20261121-221722-0a3f1, sorts as nights began
+      night.json                      the plan, whole; who, where, commit, environment; written once, before anything runs
+      lock                            held (flock) by the coordinator, until its process ends
+      items/<slug>/                   <slug>: the item's id with what file names do not like replaced, and a hash
+        attempt-<n>/                  made before the item starts; a folder of its own: output.log, report.json, tmp/
+        ended.json                    the `ItemRecord` of the attempt that counts; an item has ended if and only if it is there
+      finished.json                   how many ended how; written last
+
+``ended.json`` names the night's token and the attempt: one that does not belong is never taken for this run's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tipchain.outcome import Outcome
+from tipchain.runs import atomic_write
+
+FORMAT = 1
+NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRecord:
+    """How an item ended in a night.
+
+    Attributes:
+        id: the item's id.
+        token: the night's, drawn when it began.
+        attempt: which attempt this was, from 1.
+        outcome: PASS, FAIL, ERROR or SKIP.
+        reason: one line; "" for a PASS.
+        exit_code: None where a signal ended it or nothing ran.
+        signal: the signal that ended it, 0 for none.
+        started: ISO 8601 with offset, by the machine's clock; for people only.
+        seconds: by a monotonic clock.
+        peak_memory_mb: MiB; 0 where it is not known.
+        machine: the host's name.
+        executor: ``local`` or ``ray``.
+        log: the log's path below the night's folder; "" without one.
+        report: the JSON report's, likewise.
+        artifacts: SHA-256 by path below the root, of what the report names.
+    """
+
+    id: str
+    token: str
+    attempt: int
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int = 0
+    started: str = ""
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    machine: str = ""
+    executor: str = ""
+    log: str = ""
+    report: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
+def slug_of(item_id: str) -> str:
+    """Return a name for an item's folder: readable, at most 120 characters, never the same for two ids."""
+    digest = hashlib.sha256(item_id.encode()).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", item_id).strip("-.")[:100]
+    return f"{readable}-{digest}"
+
+
+def item_folder(night: Path, item_id: str) -> Path:
+    """Return the folder of an item in a night's folder."""
+    return night / ITEMS / slug_of(item_id)
+
+
+def write_record(night: Path, record: ItemRecord) -> None:
+    """Write an item's record, whole or not at all.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written to.
+    """
+    document = {"format": FORMAT, **asdict(record), "outcome": record.outcome.name}
+    atomic_write(item_folder(night, record.id) / ENDED, json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
+    """Return an item's record; None if it has not ended in this night.
+
+    What cannot be read, is of another format, item or night, or is not whole, is no record.
+    """
+    try:
+        document = json.loads((item_folder(night, item_id) / ENDED).read_text(encoding="utf-8"))
+        record = _record(document)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if record.id == item_id and record.token == token else None
+
+
+def _record(document: dict[str, Any]) -> ItemRecord:
+    if document.pop("format") != FORMAT:
+        raise ValueError("another format")
+    return ItemRecord(**{**document, "outcome": Outcome[document["outcome"]]})
