@@ -22,7 +22,7 @@ SIDES = "torch", "Paddle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownName:
-    """A name that settles nothing: one of two models does not have it, or keeps no tensors there.
+    """A name that settles nothing: one of two models does not have it, or alone keeps no tensors there.
 
     Attributes:
         key: the entry's torch name, which may be the unknown one itself.
@@ -42,14 +42,16 @@ class UnknownName:
     def message(self) -> str:
         """What is wrong with it."""
         if self.bare:
-            return f"{self.name!r} of the {self.side} model holds no tensors: order, shapes and values tell which it is"
+            return f"{self.name!r} of the {self.side} model holds no tensors"
         return f"the {self.side} model has no {self.name!r}"
 
     @property
     def expected(self) -> str:
         """What should stand there."""
         near = f", such as {', '.join(self.near)}" if self.near else ""
-        return f"a layer that holds tensors, or a tensor, of the {self.side} model{near}"
+        return (
+            f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ def read_names(path: Path) -> NameMap:
 
 
 def check_names(names: Mapping[str, str], reference: Any, port: Any) -> None:
-    """Refuse names that are no text, that the models do not have, or where they hold no tensors.
+    """Refuse names that are no text, that the models do not have, or where one holds tensors and the other none.
 
     Args:
         names: Paddle's name by torch's, of layers or of tensors.
@@ -128,6 +130,8 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     found = []
     for key, value in names.items():
+        if _both_hold_nothing(layers[0].get(key), layers[1].get(value)):
+            continue
         given = [(0, key), *((1, one) for one in split_names(value))]
         found += [
             UnknownName(
@@ -141,6 +145,11 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
             if name not in existing[side]
         ]
     return found
+
+
+def _both_hold_nothing(ours: Any, theirs: Any) -> bool:
+    """Tell whether both are layers without tensors, such as activations."""
+    return ours is not None and theirs is not None and not ours.state_dict() and not theirs.state_dict()
 
 
 def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:

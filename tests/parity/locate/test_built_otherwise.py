@@ -124,3 +124,35 @@ def test_a_tensor_that_is_returned_twice_is_one(live):
          lambda net, x: net.out(sum(net.cell(x, net.cell(x)[1])[1]))),
     )  # fmt: skip
     assert faults(live.locate(reference, port, random(4, 6))) == []
+
+
+def test_names_pair_activations_that_nothing_else_tells_apart(live):
+    torch, nn = live.torch, live.paddle.nn
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(6, 6)
+            self.first, self.second = torch.nn.Tanh(), torch.nn.Tanh()
+
+        def forward(self, x):
+            return self.first(self.fc(x)) + self.second(self.fc(x))
+
+    class Port(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+            self.one, self.two = nn.Tanh(), nn.Tanh()
+
+        def forward(self, x):
+            return self.one(self.fc(x)) + self.two(self.fc(x))
+
+    reference, port = live.equal(Reference(), Port())
+    crossed = {"first": "two", "second": "one"}
+    found = live.locate(reference, port, random(4, 6), equal=False, names=crossed)
+    assert {
+        one.reference_path: one.port_path for one in found.verdicts if "fc" not in one.port_path
+    } >= crossed
+    assert found.first is None
+    plain = live.locate(reference, port, random(4, 6), equal=False)
+    assert {one.reference_path: one.port_path for one in plain.verdicts}["first"] == "one"

@@ -63,8 +63,23 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
     rest.take(_by_values(rest, state), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
-    order = {layer.path: number for number, layer in enumerate(ours)}
+    rest.found += _without_tensors(reference, port, names, rest.found)
+    order = {path: number for number, (path, _) in enumerate(reference.named_modules())}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
+
+
+def _without_tensors(
+    reference: Any, port: Any, names: Mapping[str, str], known: Sequence[LayerPair]
+) -> list[LayerPair]:
+    """Return the pairs of layers without parameters or buffers that ``names`` names."""
+    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    return [
+        LayerPair(reference=one, port=other, evidence="name")
+        for one, other in names.items()
+        if one in ours and other in theirs and one not in taken[0] and other not in taken[1]
+        and not ours[one].state_dict() and not theirs[other].state_dict()
+    ]  # fmt: skip
 
 
 class _Rest:
