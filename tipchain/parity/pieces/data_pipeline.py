@@ -27,8 +27,8 @@ RATIOS = (1.1428571, 1.15, 1.25, 1.333334, 1.5, 2.0)
 FINE, FINEST = 10, 3
 """Sizes that are tried with every method, and those that are tried on whole images."""
 IMAGES = 3
-GOOD = 0.3
-"""Share of the result's spread up to which a coarse guess is followed; nearest neighbours look rough at first."""
+GOOD = 0.9
+"""Share of the result's spread up to which a coarse guess is followed: nearest neighbours of small images are rough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

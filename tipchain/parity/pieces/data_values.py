@@ -109,26 +109,25 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
     named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
-    kept = _kept(factor) if channels else 0.0
+    kept = _kept(factor)
+    odd = both is None or max(both[0].rank, both[1].rank) > 0
+    fix = (
+        "normalize with the reference's mean and std"
+        if both is None
+        else _fix(both[0].mean, both[0].std, both[0].name)
+    )
+    if kept and odd:
+        if both is None or not _only_bytes(both[1].name):
+            how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
+            named, fix = (
+                f": is {how} before the normalization?",
+                "divide by 255 once, before the normalization",
+            )
+        return Cause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
     if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
         fix = "give mean and std in the order of the image's channels"
         return Cause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
-    fix = (
-        _fix(both[0].mean, both[0].std, both[0].name)
-        if both
-        else "normalize with the reference's mean and std"
-    )
-    if not both and kept:
-        named = (
-            ": is a division by 255 missing before the normalization?"
-            if kept > 1
-            else ": is it divided by 255 twice before the normalization?"
-        )
-        fix = "divide by 255 once, before the normalization"
-    return Cause(
-        code="scale" if (both and _only_bytes(both[1].name)) or (not both and kept) else "normalization",
-        message=_line(factor, shift) + named, fix=fix, explained=None,
-    )  # fmt: skip
+    return Cause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
 
 
 def _only_bytes(name: str) -> bool:
