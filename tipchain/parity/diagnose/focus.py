@@ -42,7 +42,8 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     cleared = cleared.union(*(rests[index] for index in cleared))
     last = piece.consumer_call if piece.consumer_call >= 0 else len(ops)
     end = next((index for index, op in enumerate(ops) if op.number == last), len(ops) - 1)
-    wanted = rests[end] | {end} if piece.consumer_call >= 0 else set(range(len(ops)))
+    ends = {end} if piece.consumer_call >= 0 else _ends(ops, directs, piece)
+    wanted = ends.union(*(rests[index] for index in ends))
     cleared |= {index for index, op in enumerate(ops) if op.name == LAYER and op.path in piece.judged}
     suspects = [index for index in range(len(ops)) if index not in cleared and index in wanted]
     makes = [index for index in suspects if floats_of(ops[index].result, is_tensor)]
@@ -55,6 +56,19 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
         return ops[index].number >= last, aside, apart, index
 
     return [ops[index] for index in sorted(range(len(ops)), key=place)]
+
+
+def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[int]:
+    """Return the calls whose results nothing takes and that may be outputs, by their shapes; all if there are none."""
+    taken: set[int] = set().union(*directs)
+    sizes = {int(np.prod(one.shape)) for one in piece.truth.outputs}
+    is_tensor = piece.sides[1].is_tensor
+    return {
+        index
+        for index, op in enumerate(ops)
+        if index not in taken
+        and any(int(np.prod(one.shape)) in sizes for one in tensors_of(op.result, is_tensor))
+    } or set(range(len(ops)))
 
 
 def _known(tensor: Any, piece: Piece) -> bool:
