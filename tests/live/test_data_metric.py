@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
+from tiny_project import make_tiny_project
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -146,3 +148,30 @@ def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, 
     assert "--samples goes with --data" in capfd.readouterr().err
     assert main(["locate", "case.yaml", "--data", "a:b", "c:d"]) == 2
     assert "a case names its own data" in capfd.readouterr().err
+
+
+def test_a_failed_data_stage_of_a_case_says_why(tmp_path):
+    project = make_tiny_project(tmp_path)
+    project.edit("tiny_paddle.py", "Image.Resampling.BILINEAR", "Image.Resampling.NEAREST")
+    done = project.align("--stages", "data", locate=True)
+    assert done.returncode == 1
+    told = done.stdout.partition("== where and why")[2]
+    assert "cause: interpolation" in told
+    assert "train_data" not in told, "that stage was not run, let alone failed"
+
+
+def test_diagnose_looks_at_data_and_metric_of_a_case(tmp_path):
+    project = make_tiny_project(tmp_path)
+    project.edit("tiny_paddle.py", "/ np.float32(255) - np.float32(0.5)", "- np.float32(0.5)")
+    project.edit("tiny_paddle.py", '"acc_top1": 100 * top1', '"acc_top1": top1')
+    project.edit("case.yaml", "stages: [forward, data,", "stages: [forward, data, metric,")
+    done = project.run(
+        [sys.executable, "-m", "tipchain", "diagnose", str(project.case), "--json", "why.json"]
+    )
+    assert done.returncode == 1, done.stdout
+    document = json.loads((project.root / "why.json").read_text())
+    assert {name: document["stages"][name] for name in ("data", "train_data", "metric")} == dict.fromkeys(
+        ("data", "train_data", "metric"), "FAIL"
+    )
+    causes = [(one["code"], one["port_path"]) for one in document["diagnoses"]]
+    assert causes == [("scale", "data"), ("scale", "train_data"), ("percentage", "metric")]

@@ -153,9 +153,11 @@ def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause]
             return found, "the reference's transforms were run on changed raw images"
         return explain_pipelines((raws, raws), es, acts)
     seen = [None if one is None else spy(one, [pair.ours[n].number for n in chosen]) for one in pair.datasets]
-    if seen[0] is None or seen[1] is None:
+    known = [[raw for raw, _ in one] for one in seen if one is not None]
+    if not known:
         return [], ""
-    raws_of = [[raw for raw, _ in one] for one in seen if one is not None]
+    # Where one side alone shows what it reads, the other is taken to read the same, which trying then proves.
+    raws_of = [known[0], known[-1]]
     read = explain_images(*raws_of)
     if read:
         return [
