@@ -8,6 +8,7 @@ The tree::
     │   ├── ParamsError      a TIPC parameter file
     │   ├── ProfileError     a suite's profile (YAML)
     │   ├── CaseError        an alignment case (YAML)
+    │   ├── ManifestError    a night's manifest (YAML)
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
     │   └── DataError        a data folder
@@ -85,6 +86,10 @@ class ProfileError(InputError):
 
 class CaseError(InputError):
     """An alignment case that cannot be used."""
+
+
+class ManifestError(InputError):
+    """A night's manifest that cannot be used."""
 
 
 class RecordError(InputError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tipchain.nightly.items import Item
+from tipchain.nightly.items import FOLDER, LOG, REPORT, Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Work:
     Attributes:
         item: the item.
         attempt: from 1.
-        folder: the attempt's folder on the coordinator's machine, absolute; it exists and is empty.
+        folder: the attempt's folder on the coordinator's machine, absolute; `Work.make_folder` makes it, once.
         root: the project's folder there.
     """
 
@@ -35,6 +35,37 @@ class Work:
     def log(self) -> Path:
         """Where its output goes."""
         return self.folder / "output.log"
+
+    @property
+    def wants_report(self) -> bool:
+        """Whether its call names a JSON report, which must then be there when it has ended."""
+        return any(REPORT in word for word in self.item.argv)
+
+    def make_folder(self) -> None:
+        """Make the attempt's folder, when there is room for the item and not before.
+
+        Raises:
+            FileExistsError: an attempt of that number was made before: nothing of it is taken for this one's.
+            OSError: the disk is full or the folder above cannot be written.
+        """
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir()
+
+    def argv(self, folder: Path | None = None) -> tuple[str, ...]:
+        """Return the words of the call, for an attempt's ``folder`` on the machine that runs it."""
+        folder = folder or self.folder
+        paths = {
+            REPORT: str(folder / self.report.name),
+            LOG: str(folder / self.log.name),
+            FOLDER: str(folder),
+        }
+        return tuple(_filled(word, paths) for word in self.item.argv)
+
+
+def _filled(word: str, paths: Mapping[str, str]) -> str:
+    for name, path in paths.items():
+        word = word.replace(name, path)
+    return word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +106,14 @@ class Executor(Protocol):
 
     name: str
 
+    def impossible(self, item: Item) -> str:
+        """Return why an item can never run here, as one that needs a GPU where there is none; "" if it can."""
+
     def start(self, work: Work) -> str:
-        """Start an item if there is room for it now; return "" or what has to be waited for."""
+        """Start an item if there is room for it now; return "" or what has to be waited for.
+
+        What is started has its folder made (`Work.make_folder`); an OSError of that is raised.
+        """
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""

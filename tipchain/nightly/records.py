@@ -37,7 +37,7 @@ class ItemRecord:
     Attributes:
         id: the item's id.
         token: the night's, drawn when it began.
-        attempt: which attempt this was, from 1.
+        attempt: which attempt this was, from 1; 0 if nothing was run.
         outcome: PASS, FAIL, ERROR or SKIP.
         reason: one line; "" for a PASS.
         exit_code: None where a signal ended it or nothing ran.
