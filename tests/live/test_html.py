@@ -309,3 +309,12 @@ def test_classes_are_told_by_a_sign_too_not_by_colour_alone():
         page = read(replace(passing(1), layers=[verdict("a", closeness=one)]))
         signs[one] = next(given["aria-label"] for given in page.all("span", "sign"))
     assert signs == {one: one.value for one in Closeness}
+
+
+def test_what_float64_alone_tells_is_told_apart_along_depth():
+    single, double = verdict("a"), replace(verdict("b"), ratio=None, own=1e-15)
+    assert single.ratio is not None
+    told = render(replace(passing(), layers=[single, double]))
+    assert "own: rounding, in float64 alone" in told
+    assert 'class="dots rounding faint"' in told
+    assert "in float64 alone" not in render(replace(passing(), layers=[single, replace(double, method="float32")]))

@@ -11,7 +11,7 @@ import paddle
 import torch
 from paddle.vision import models
 
-from zoo import variants_paddle, variants_torch, vision_torch
+from zoo import sequences_paddle, sequences_torch, variants_paddle, variants_torch, vision_torch
 from zoo.pairs import FAMILIES, Family, Pair, build, copy_weights, shake
 from zoo.training import LOSSES, OPTIMIZERS, SCHEDULERS
 
@@ -120,11 +120,12 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trained(
-    reference: Any, port: Any, shape: tuple[int, ...], *, training: bool = False, steps: int = 60
-) -> Pair:
+    reference: Any, port: Any, shape: tuple[int, ...], *, training: bool = False, steps: int = 60,
+    see: Callable[[Any], Any] = lambda images: images,
+) -> Pair:  # fmt: skip
     """Return a pair of classifiers of digits, trained in torch for some steps."""
     images, labels = digits()
-    images = images.reshape(-1, *shape)
+    images = see(images).reshape(-1, *shape)
     torch.manual_seed(0)
     optimizer = torch.optim.Adam(reference.parameters(), lr=3e-3)
     reference.train()
@@ -155,6 +156,19 @@ def _trained_images(*, training: bool = False) -> Pair:
 def _trained_rows() -> Pair:
     torch.manual_seed(0)
     return _trained(variants_torch.Rows(), variants_paddle.Rows(), (8, 8))
+
+
+def _trained_attention() -> Pair:
+    """Return a Transformer whose softmax is steep: gradients through it are ill-conditioned."""
+    torch.manual_seed(0)
+    return _trained(
+        sequences_torch.Vision(), sequences_paddle.Vision(), (3, 16, 16), steps=300, see=_enlarged
+    )
+
+
+def _enlarged(images: Any) -> Any:
+    """Return images of 16 x 16 pixels in three equal channels."""
+    return images.repeat(2, 2).repeat(2, 3).repeat(3, 1)
 
 
 def _learning(
@@ -224,6 +238,7 @@ CLEAN: Mapping[str, Callable[[], Pair]] = {
     "trained-digits": _trained_images,
     "trained-digits-train": partial(_trained_images, training=True),
     "trained-rows": _trained_rows,
+    "trained-attention": _trained_attention,
     "learns-momentum": partial(_learning, "plain", "momentum right"),
     "learns-adam": partial(_learning, "deep", "adam right"),
     "learns-adamw": partial(_learning, "transformer", "adamw right"),

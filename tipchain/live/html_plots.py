@@ -10,7 +10,7 @@ from tipchain.live.histograms import PER_DECADE, Histogram
 from tipchain.live.html_chart import Chart, decades, figure, lanes, linear
 from tipchain.live.html_markup import Markup, element, exactly, many, markup, number, prose, table
 from tipchain.live.html_tree import DIRECTIONS, SLUGS
-from tipchain.parity.locate.verdicts import ORDER, UNIT, LayerVerdict
+from tipchain.parity.locate.verdicts import ORDER, UNIT, Closeness, LayerVerdict
 
 ROWS = 200
 """Steps that a table of a curve's values has at most; of a longer one every k-th, and the last."""
@@ -45,16 +45,25 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
     small = " small" if len(verdicts) > CROWD else ""
     keys = [("line inherited", "inherited: what the layer was given")]
     for closeness in ORDER:
-        own = [
-            (place, one.own)
-            for place, one in enumerate(verdicts)
-            if one.closeness is closeness and one.own is not None
-        ]
-        if own:
-            chart.dots([place for place, _ in own], [value for _, value in own], f"{SLUGS[closeness]}{small}")
-            keys.append((f"dot {SLUGS[closeness]}", f"own: {closeness.value}"))
+        for double in (False, True):
+            own = [
+                (place, one.own)
+                for place, one in enumerate(verdicts)
+                if one.closeness is closeness and one.own is not None and _in_double_alone(one) == double
+            ]
+            if own:
+                kind = f"{SLUGS[closeness]}{' faint' if double else ''}"
+                chart.dots([place for place, _ in own], [value for _, value in own], f"{kind}{small}")
+                keys.append(
+                    (f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}")
+                )
     keys.append(("line unit", "one rounding to float32"))
     return figure(element("b", direction.capitalize()), chart.svg(), keys)
+
+
+def _in_double_alone(verdict: LayerVerdict) -> bool:
+    """Tell whether a layer that is as good as the reference's was not run by itself in float32."""
+    return verdict.closeness is Closeness.ROUNDING and verdict.ratio is None and verdict.method == "float64"
 
 
 def _end(path: str) -> str:
