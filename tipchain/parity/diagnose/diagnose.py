@@ -117,7 +117,7 @@ def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
     flags = ours.dtype.kind == "b"
     what = "mask" if flags else "tensor of whole numbers"
     return Diagnosis(
-        code="wrong-mask" if flags else "wrong-input", port_path=piece.paths[1],
+        code="mask" if flags else "wrong-input", port_path=piece.paths[1],
         message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
         evidence=f"with the reference's {what} the error is gone", explained=1.0,
         fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
