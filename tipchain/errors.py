@@ -12,6 +12,7 @@ The tree::
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
     │   └── DataError        a data folder
+    ├── HistoryError         the history's database cannot be used
     ├── MissingFrameworkError    torch or paddle is absent, or has no usable device
     └── OutputError          exit code 1: what a run leaves cannot be written (a full disk)
 
@@ -102,6 +103,10 @@ class WeightsError(InputError):
 
 class DataError(InputError):
     """A data folder that cannot be used."""
+
+
+class HistoryError(TipchainError):
+    """The history's database cannot be reached, read or written; what it should hold is not in it yet."""
 
 
 class MissingFrameworkError(TipchainError):
