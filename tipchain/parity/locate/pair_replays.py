@@ -90,7 +90,7 @@ class PairReplays:
 
     def _run(self, number: int, given: Sequence[Array], *, double: bool) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
-        layers = models.double if double else models.single.once if self.fed.forward else models.single
+        layers = models.double if double else models.single
         if layers is None:
             return None
         return replay(
@@ -121,12 +121,6 @@ class Copies(Mapping[str, Any]):
         return self._side.copied(
             self._layers[path], double=False, training=self._training if self._switch else None
         )
-
-    @cached_property
-    def once(self) -> Mapping[str, Any]:
-        """The layers of one copy, which is made once."""
-        made = self._side.copied(self._layers[""], double=False, training=self._training)
-        return dict(self._side.layers(made))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)
