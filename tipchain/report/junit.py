@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.result import Result
@@ -17,41 +18,79 @@ UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit_xml(report: RunReport) -> str:
     """Return ``report`` as a JUnit XML document; the suite is the parameter file in its mode."""
-    outcomes = report.outcomes
-    counts = {
-        "tests": str(len(outcomes)),
-        "failures": str(outcomes.count(Outcome.FAIL)),
-        "errors": str(outcomes.count(Outcome.ERROR)),
-        "skipped": str(outcomes.count(Outcome.SKIP)),
-        "time": f"{report.seconds:.3f}",
-    }
+    counts = count_cases(report.outcomes, report.seconds)
     root = ET.Element("testsuites", counts)
-    name = _clean(f"{report.title} {report.mode}".strip())
-    suite = ET.SubElement(root, "testsuite", {"name": name, "timestamp": report.started, **counts})
-    properties = ET.SubElement(suite, "properties")
-    for key, value in report.versions.items():
-        ET.SubElement(properties, "property", {"name": _clean(key), "value": _clean(value)})
+    name = f"{report.title} {report.mode}".strip()
+    suite = add_suite(root, name, {"timestamp": report.started, **counts}, report.versions)
     for result in report.results:
         _add_result(suite, result)
     for verdict in report.verdicts:
         stage, _, key = verdict.subject.rpartition("/")
-        _add_case(
+        add_case(
             suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, verdict.reason, verdict.reason
         )
+    return document(root)
+
+
+def document(root: ET.Element) -> str:
+    """Return a document's text, indented."""
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def count_cases(outcomes: Sequence[Outcome], seconds: float) -> dict[str, str]:
+    """Return the attributes of a suite, or of all, that say how many cases ended how."""
+    return {
+        "tests": str(len(outcomes)),
+        "failures": str(outcomes.count(Outcome.FAIL)),
+        "errors": str(outcomes.count(Outcome.ERROR)),
+        "skipped": str(outcomes.count(Outcome.SKIP)),
+        "time": f"{seconds:.3f}",
+    }
+
+
+def add_suite(
+    root: ET.Element, name: str, attributes: Mapping[str, str], properties: Mapping[str, str]
+) -> ET.Element:
+    """Add a suite with its properties, and return it."""
+    suite = ET.SubElement(root, "testsuite", {"name": _clean(name), **attributes})
+    inside = ET.SubElement(suite, "properties")
+    for key, value in properties.items():
+        ET.SubElement(inside, "property", {"name": _clean(key), "value": _clean(value)})
+    return suite
 
 
 def _add_result(suite: ET.Element, result: Result) -> None:
     command = result.command
     detail = "\n".join([result.reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
-    _add_case(suite, command.step, command.id, result.seconds, result.outcome, result.reason, detail)
+    add_case(suite, command.step, command.id, result.seconds, result.outcome, result.reason, detail)
 
 
-def _add_case(
-    suite: ET.Element, group: str, name: str, seconds: float, outcome: Outcome, reason: str, detail: str
+def add_case(
+    suite: ET.Element,
+    group: str,
+    name: str,
+    seconds: float,
+    outcome: Outcome,
+    reason: str,
+    detail: str,
+    file: str = "",
 ) -> None:
+    """Add a case to a suite.
+
+    Args:
+        suite: which.
+        group: what CI services show cases by, as packages and classes are.
+        name: of the case.
+        seconds: that it took.
+        outcome: how it ended.
+        reason: one line; of a case that did not pass.
+        detail: what is shown of one that failed.
+        file: its source below the project's folder; "" if it has none.
+    """
     attributes = {"classname": _clean(group), "name": _clean(name), "time": f"{seconds:.3f}"}
+    if file:
+        attributes["file"] = _clean(file)
     case = ET.SubElement(suite, "testcase", attributes)
     if outcome in ELEMENTS:
         element = ET.SubElement(case, ELEMENTS[outcome], {"message": _clean(reason)})

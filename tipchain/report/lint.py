@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.lint import Found, Linted
 from tipchain.modes import Mode
+from tipchain.report.github import workflow_command
 from tipchain.report.terminal import clean
 
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
@@ -90,11 +91,8 @@ def render_github(files: Sequence[Linted]) -> str:
         for found in one.found:
             finding = found.finding
             place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
-            properties = ",".join(
-                f"{name}={_escaped(value, property_=True)}"
-                for name, value in (place | {"title": finding.code}).items()
-            )
-            lines.append(f"::{WORKFLOW[finding.severity]} {properties}::{_escaped(_message(one, found))}")
+            properties = place | {"title": finding.code}
+            lines.append(workflow_command(WORKFLOW[finding.severity], _message(one, found), properties))
     return "\n".join([*lines, summary_line(files)])
 
 
@@ -193,13 +191,3 @@ def _as_json(one: Linted) -> dict[str, object]:
             for line in one.lines
         ]
     return data
-
-
-def _escaped(text: str, *, property_: bool = False) -> str:
-    """Return ``text`` as GitHub reads it in a workflow command: https://docs.github.com/actions."""
-    text = "".join(one for one in text if one in "\r\n" or one.isprintable())
-    for character, escape in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
-        text = text.replace(character, escape)
-    if property_:
-        text = text.replace(":", "%3A").replace(",", "%2C")
-    return text
