@@ -64,3 +64,42 @@ def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_shell(tmp_path
     assert done.stderr == ""
     (tmp_path / "pid").write_text(done.stdout)
     assert not living(tmp_path / "pid")
+
+
+NESTED = """
+import os, sys
+from pathlib import Path
+from tipchain.chain.process import call
+def run(program, *words, log, **more):
+    return call((program, *words), cwd=Path.cwd(), env=dict(os.environ), log=Path(log), watch=len, **more)
+if sys.argv[1] == "inner":
+    run(sys.argv[2], log="inner.log", timeout_s=None)
+else:
+    ending = run(sys.executable, "-c", os.environ["NESTED"], "inner", sys.argv[2], log="outer.log",
+                 timeout_s=float(sys.argv[3]), grace_s=(0.0, 0.0, 5.0))
+    print(ending.timed_out)
+"""
+
+
+def nested(tmp_path, timeout_s):
+    environment = {**os.environ, "NESTED": NESTED}
+    argv = [sys.executable, "-c", NESTED, "outer", str(stub(tmp_path / "stub", BODY)), str(timeout_s)]
+    return subprocess.Popen(argv, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_what_a_killed_run_within_a_run_started_is_ended_too(tmp_path):
+    with nested(tmp_path, 100) as outer:
+        child = tmp_path / "child"
+        assert await_(lambda: child.exists() and child.read_text() != "")
+        os.kill(outer.pid, signal.SIGKILL)
+        outer.wait()
+        assert await_(lambda: not living(child))
+        assert await_(lambda: not living(tmp_path / "grandchild"))
+
+
+def test_a_run_within_a_run_that_is_killed_for_its_time_leaves_nothing(tmp_path):
+    with nested(tmp_path, 3) as outer:
+        assert await_(lambda: (tmp_path / "child").exists())
+        assert outer.communicate(timeout=60)[0] == "True\n"
+        assert not living(tmp_path / "child")
+        assert not living(tmp_path / "grandchild")

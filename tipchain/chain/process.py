@@ -91,8 +91,12 @@ def call(
     watch: Watcher,
     grace_s: Sequence[float] = GRACE_S,
     stop: Stop | None = None,
+    begun: Callable[[int], None] | None = None,
 ) -> Ending:
     """Run ``argv`` to its end and return how it ended; no process that it started is left.
+
+    A program that calls this itself, as ``tipchain run`` in a night, hands its own mark on beside the new one: whoever
+    ends it finds what it has started, too.
 
     Args:
         argv: program and arguments.
@@ -103,6 +107,7 @@ def call(
         watch: called with the last line of output, often.
         grace_s: seconds to wait after each of the three signals.
         stop: ends it when asked, as an interrupt by the user does.
+        begun: called with the process's number once it has started.
     """
     if not cwd.is_dir():
         return Ending(failure=f"the working folder {cwd} is missing")
@@ -118,7 +123,7 @@ def call(
             process = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env={**env, MARK_VARIABLE: mark},
+                env={**env, MARK_VARIABLE: ":".join(filter(None, (mark, env.get(MARK_VARIABLE))))},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -127,6 +132,8 @@ def call(
             )
         except OSError as error:
             return _not_started(argv[0], error)
+        if begun is not None:
+            begun(process.pid)
         return _Running(process, mark, file, begin, watch, grace_s, stop or Stop()).follow(timeout_s)
 
 
@@ -292,7 +299,7 @@ class _Running:
 
     def members(self) -> list[int]:
         """Return the living processes of this command besides its first: its group, and who bears its mark."""
-        needle = f"{MARK_VARIABLE}={self.mark}".encode()
+        needle = self.mark.encode()
         pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - for each command
         return [pid for pid in pids if pid != self.process.pid and self._is_member(pid, needle)]
 

@@ -95,7 +95,7 @@ def run_plan(
         leases or Leases(),
         record,
     )
-    with _signals(runner.interrupt):
+    with on_signals(runner.interrupt):
         runner.run()
     results = runner.schedule.results
     ordered = {command.id: results[command.id] for command in plan.commands if command.id in results}
@@ -222,7 +222,7 @@ class _Runner:
 
 
 @contextmanager
-def _signals(interrupt: Callable[[], None]) -> Iterator[None]:
+def on_signals(interrupt: Callable[[], None]) -> Iterator[None]:
     """Let Ctrl-C, SIGTERM and SIGHUP call ``interrupt``, so that no child is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -27,7 +27,7 @@ while read -r word mark; do
 done
 for round in 1 2; do  # a process may have forked while the first was going on
   for mark in $live; do
-    for file in $(grep -lzs "^{MARK_VARIABLE}=$mark\\$" /proc/[0-9]*/environ); do
+    for file in $(grep -lzs "^{MARK_VARIABLE}=[0-9a-f:]*$mark" /proc/[0-9]*/environ); do
       pid=${{file#/proc/}}
       kill -KILL "${{pid%/environ}}" 2>/dev/null
     done
