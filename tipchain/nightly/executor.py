@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tipchain.nightly.items import FOLDER, LOG, REPORT, Item
+from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +52,14 @@ class Work:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir()
 
-    def argv(self, folder: Path | None = None) -> tuple[str, ...]:
-        """Return the words of the call, for an attempt's ``folder`` on the machine that runs it."""
+    def argv(self, folder: Path | None = None, python: str = "") -> tuple[str, ...]:
+        """Return the words of the call, for an attempt's ``folder`` and ``python`` on the machine that runs it."""
         folder = folder or self.folder
         paths = {
             REPORT: str(folder / self.report.name),
             LOG: str(folder / self.log.name),
             FOLDER: str(folder),
+            PYTHON: python or sys.executable,
         }
         return tuple(_filled(word, paths) for word in self.item.argv)
 

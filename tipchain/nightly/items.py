@@ -9,8 +9,9 @@ from typing import Literal
 from tipchain.outcome import Outcome
 
 Kind = Literal["chain", "align", "command"]
-REPORT, LOG, FOLDER = "{report}", "{log}", "{folder}"
-"""Texts in an item's call that stand for paths of its attempt: the JSON report, the log of its output, the folder."""
+REPORT, LOG, FOLDER, PYTHON = "{report}", "{log}", "{folder}", "{python}"
+"""Texts in an item's call that stand for paths: of its attempt the JSON report, the log of its output and the folder;
+and the interpreter that tipchain runs in there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Item:
         device: ``"cpu"`` or ``"gpu"``.
         repeat: from 1.
         tags: words it can be selected by.
-        argv: the call; `REPORT`, `LOG` and `FOLDER` stand for paths, in the middle of a word too.
+        argv: the call; `REPORT`, `LOG`, `FOLDER` and `PYTHON` stand for paths, in the middle of a word too.
         cwd: the folder it runs in, below the root; ``"."`` is the root.
         env: variables that are set for it.
         timeout_s: seconds it may take.

@@ -49,7 +49,8 @@ class ItemRecord:
         executor: ``local`` or ``ray``.
         log: the log's path below the night's folder; "" without one.
         report: the JSON report's, likewise.
-        artifacts: SHA-256 by path below the root, of what the report names.
+        artifacts: SHA-256 of what the report says was left, by path below the attempt's folder or the root, without the
+            name of the chain's run in it, so that it is the same in every night.
     """
 
     id: str

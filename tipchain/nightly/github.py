@@ -1,0 +1,173 @@
+"""A night on GitHub: annotations of the files whose items failed, and the step's summary in Markdown."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from tipchain.nightly.items import Item
+from tipchain.nightly.log_tail import log_tail
+from tipchain.nightly.quantities import duration
+from tipchain.nightly.records import ItemRecord
+from tipchain.nightly.results import Results
+from tipchain.outcome import Outcome
+from tipchain.report.github import SUMMARY_LIMIT, SUMMARY_VARIABLE, markdown, workflow_command
+
+WORKSPACE_VARIABLE = "GITHUB_WORKSPACE"
+"""Names the checkout's folder, which annotations name files from."""
+ANNOTATED = 50
+"""Items that are annotated; GitHub itself shows ten errors for a step."""
+TAILS = 20
+"""Items of which the last lines of the log stand in the summary."""
+REASON = 500
+"""Characters of a reason in the summary."""
+BAD = (Outcome.FAIL, Outcome.ERROR)
+SIGNS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.ERROR: "💥", Outcome.SKIP: "⏭️"}
+
+
+def annotations(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return GitHub's workflow commands for the items that failed, each at its parameter file or case."""
+    bad = list(_bad(results))
+    workspace = environ.get(WORKSPACE_VARIABLE)
+    lines = []
+    for item, record in bad[:ANNOTATED]:
+        log = f"\nlog: {os.path.relpath(results.folder / record.log)}" if record.log else ""
+        place = _place(Path(results.plan.root, item.source), workspace) if item.source else ""
+        where = {"file": place, "line": "1"} if place else {}
+        message = f"{record.outcome.value}: {record.reason or 'no reason was given'}{log}"
+        lines.append(workflow_command("error", message, {**where, "title": item.id}))
+    if len(bad) > ANNOTATED:
+        more = f"{len(bad) - ANNOTATED} more items of {results.plan.name} did not pass; the summary has them"
+        lines.append(workflow_command("error", more, {"title": results.plan.name}))
+    return lines
+
+
+def _place(path: Path, workspace: str | None) -> str:
+    """Return a file as the checkout names it; as the project does where it is in no checkout."""
+    below = os.path.relpath(path.resolve(), Path(workspace).resolve() if workspace else None)
+    return below if not below.startswith("..") else str(path)
+
+
+def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
+    for item in results.plan.items:
+        record = results.of(item)
+        if record.outcome in BAD:
+            yield item, record
+
+
+def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Append ``text`` to the step's summary, cut to what GitHub takes; False where no step asks for one.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = environ.get(SUMMARY_VARIABLE)
+    if not path:
+        return False
+    with Path(path).open("ab") as file:
+        room = SUMMARY_LIMIT - file.tell()
+        file.write(text.encode()[: max(room, 0)].decode(errors="ignore").encode())
+    return True
+
+
+def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_LIMIT // 2) -> str:
+    """Return a night as Markdown.
+
+    Args:
+        results: the night's.
+        changed: lines that say what changed since the last comparable night.
+        limit: bytes that it has at most; what has no room is counted.
+    """
+    counts = Counter(results.outcomes)
+    bad, skipped = list(_bad(results)), counts[Outcome.SKIP]
+    head = [
+        f"## {SIGNS[Outcome.FAIL if bad else Outcome.PASS]} {markdown(results.plan.name)}: {_headline(results, counts)}",
+        "",
+        _origin(results),
+        "",
+    ]
+    parts = [head, _changed(changed), _facts(results)]
+    room = limit - sum(len("\n".join(part).encode()) + 1 for part in parts) - 400
+    table = _table(results, bad, room) if bad else []
+    room -= len("\n".join(table).encode())
+    tails = list(_tails(results, bad[:TAILS], room))
+    room -= len("\n".join(tails).encode())
+    left_out = _left_out(results, room) if skipped else []
+    return "\n".join([*head, *table, *_changed(changed), *tails, *left_out, *_facts(results)]) + "\n"
+
+
+def _headline(results: Results, counts: Counter[Outcome]) -> str:
+    bad = counts[Outcome.FAIL] + counts[Outcome.ERROR]
+    total = len(results.plan.items)
+    word = (
+        f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
+    )
+    return word + ("" if results.finished else " (the night did not come to its end)")
+
+
+def _origin(results: Results) -> str:
+    counts = Counter(results.outcomes)
+    told = ", ".join(
+        f"{counts[outcome]} {word}"
+        for outcome, word in (
+            (Outcome.PASS, "passed"), (Outcome.FAIL, "failed"), (Outcome.ERROR, "errors"), (Outcome.SKIP, "skipped"),
+        )
+    )  # fmt: skip
+    facts = results.facts
+    commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
+    return f"**{told}**; items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
+
+
+def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) -> list[str]:
+    rows = ["| outcome | item | reason | log |", "|---|---|---|---|"]
+    room -= sum(len(row) + 1 for row in rows)
+    for place, (item, record) in enumerate(bad):
+        log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
+        reason = record.reason if len(record.reason) <= REASON else f"{record.reason[:REASON]} …"
+        sign = f"{SIGNS[record.outcome]} {record.outcome.value}"
+        row = f"| {sign} | {markdown(item.id)} | {markdown(reason)} | {log} |"
+        room -= len(row.encode()) + 1
+        if room < 0:
+            return [*rows, "", f"{len(bad) - place} more did not pass; there is no room for them here.", ""]
+        rows.append(row)
+    return [*rows, ""]
+
+
+def _changed(lines: Sequence[str]) -> list[str]:
+    return ["### What changed", "", *_pre(lines), ""] if lines else []
+
+
+def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) -> Iterator[str]:
+    for item, record in bad:
+        lines = log_tail(results.folder / record.log) if record.log else []
+        if not lines:
+            continue
+        block = [*_folded(f"Last lines of the log of {item.id}", _pre(lines))]
+        room -= len("\n".join(block).encode()) + 1
+        if room < 0:
+            return
+        yield from block
+
+
+def _left_out(results: Results, room: int) -> list[str]:
+    reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
+    rows = [f"{count} × {reason[:REASON]}" for reason, count in reasons.most_common(50)]
+    block = _folded(f"{sum(reasons.values())} items were skipped", _pre(rows))
+    return block if len("\n".join(block).encode()) < room else []
+
+
+def _facts(results: Results) -> list[str]:
+    rows = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
+    return _folded("Environment", _pre(rows)) if rows else []
+
+
+def _folded(title: str, inside: Iterable[str]) -> list[str]:
+    return [f"<details><summary>{escape(title)}</summary>", "", *inside, "", "</details>", ""]
+
+
+def _pre(lines: Iterable[str]) -> list[str]:
+    # In one block of HTML, which ends at its end tag and not at an empty line: nothing in it is Markdown.
+    return [f"<pre>{escape(chr(10).join(lines))}</pre>"]

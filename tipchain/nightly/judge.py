@@ -1,0 +1,183 @@
+"""How an item came out: from its exit code and, where it was asked for one, its report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tipchain.chain.artifacts import snapshot
+from tipchain.chain.execute import OUT_OF_MEMORY_HINT
+from tipchain.chain.process import last_lines
+from tipchain.chain.result_json import parse_result
+from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.quantities import duration
+from tipchain.nightly.records import ItemRecord
+from tipchain.outcome import ExitCode, Outcome
+
+REASON_LETTERS = 300
+TAIL_BYTES = 8192
+_RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
+_BAD = (Outcome.ERROR.value, Outcome.FAIL.value)
+
+
+def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> ItemRecord:
+    """Return the record of an item that ended.
+
+    Exit code and report must say the same: an exit code of 0 without a whole report, where one was asked for, is an
+    ERROR, and never a PASS.
+
+    Args:
+        work: what ran.
+        ended: how its process ended.
+        night: the night's folder.
+        token: the night's.
+        executor: the executor's name.
+    """
+    report, problem = _report(work) if work.wants_report else ({}, "")
+    outcome, reason = _outcome(work, ended, report, problem)
+    artifacts = _artifacts(report, work) if outcome is Outcome.PASS else {}
+    return ItemRecord(
+        id=ended.id,
+        token=token,
+        attempt=ended.attempt,
+        outcome=outcome,
+        reason=textwrap.shorten(" ".join(reason.split()), REASON_LETTERS, placeholder=" ..."),
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        started=ended.started,
+        seconds=max(ended.seconds, 0.0),
+        peak_memory_mb=ended.peak_memory_mb,
+        machine=ended.machine,
+        executor=executor,
+        log=_below(work.log, night),
+        report=_below(work.report, night),
+        artifacts=artifacts,
+    )
+
+
+def _below(path: Path, night: Path) -> str:
+    return path.relative_to(night).as_posix() if path.is_file() else ""
+
+
+def _outcome(work: Work, ended: Ended, report: Mapping[str, Any], problem: str) -> tuple[Outcome, str]:
+    code = ended.exit_code
+    if trouble := _trouble(work, ended) or _contradiction(work, code, report, problem):
+        return Outcome.ERROR, trouble
+    if code == ExitCode.PASSED:
+        return Outcome.PASS, ""
+    if code == ExitCode.NOTHING_CHECKED:
+        return Outcome.SKIP, _first(report, (Outcome.SKIP.value,)) or f"nothing was checked{_said(work)}"
+    if code == ExitCode.FAILED and report:
+        outcomes = {one["outcome"] for one in _parts(report)}
+        outcome = Outcome.FAIL if Outcome.FAIL.value in outcomes or not outcomes else Outcome.ERROR
+        return outcome, _first(report, (outcome.value, *_BAD)) or f"exit {code}{_said(work)}"
+    unusable = code in (ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED, 126, 127)
+    return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{_said(work)}"
+
+
+def _contradiction(work: Work, code: int | None, report: Mapping[str, Any], problem: str) -> str:
+    """Return where an exit code and the report do not say the same; "" if they do."""
+    if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
+        return f"exit {code}, but {problem}{_said(work)}"
+    if report and report["exit_code"] != code:
+        return f"exit {code}, but its report says {report['exit_code']}"
+    return ""
+
+
+def _trouble(work: Work, ended: Ended) -> str:
+    """Return what kept an item from coming to an exit code of its own, "" for nothing."""
+    if ended.failure:
+        return ended.failure
+    if ended.timed_out:
+        return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
+    if ended.signal:
+        name = _signal_name(ended.signal)
+        return f"killed by {name}" + (OUT_OF_MEMORY_HINT if name == "SIGKILL" else "")
+    return "ended without an exit code" if ended.exit_code is None else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _said(work: Work) -> str:
+    """Return the last line of an item's output."""
+    try:
+        with work.log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - TAIL_BYTES, 0))
+            lines = last_lines(file.read(), 1)
+    except OSError:
+        return ""
+    return f": {lines[0]}" if lines else ""
+
+
+def _report(work: Work) -> tuple[dict[str, Any], str]:
+    """Return the report of an attempt, and what is wrong with it; "" for nothing."""
+    path = work.report
+    if path.is_symlink() or not path.is_file():
+        return {}, "it left no report"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(data, dict) and isinstance(data["exit_code"], int)
+        parts = [*data["results"], *data["verdicts"]] if whole else []
+        whole = whole and all(isinstance(one["outcome"], str) for one in parts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}, f"its report cannot be read: {type(error).__name__} {error}"
+    return (data, "") if whole else ({}, "its report is not whole")
+
+
+def _parts(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [*report.get("results", ()), *report.get("verdicts", ())]
+
+
+def _first(report: Mapping[str, Any], outcomes: tuple[str, ...]) -> str:
+    """Return what the first part of a report with the first of some outcomes that there is says."""
+    for outcome in outcomes:
+        for one in _parts(report):
+            if one["outcome"] == outcome:
+                name = one.get("subject") or one.get("command", {}).get("id", "")
+                # Of several lines the first tells what; the others found, expected, a hint.
+                reason = re.split(r"\n", str(one.get("reason", "")))[0]
+                return f"{name}: {reason}" if name else reason
+    return ""
+
+
+def _artifacts(report: Mapping[str, Any], work: Work) -> dict[str, str]:
+    """Return the SHA-256 of the files that the commands of a chain left.
+
+    Names are the same in every night: below the attempt's folder, else the root, without the name of the chain's run.
+    """
+    found: dict[str, str] = {}
+    for data in report.get("results", ()):
+        try:
+            paths = snapshot(parse_result(data).command.leaves, work.root)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+        for path in paths:
+            whole = work.root / path
+            below = whole.relative_to(work.folder) if whole.is_relative_to(work.folder) else Path(path)
+            name = _RUN.sub("/runs/", below.as_posix())
+            if name not in found and (digest := _sha256(whole)):
+                found[name] = digest
+    return found
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            for chunk in iter(lambda: file.read(1 << 20), b""):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return digest.hexdigest()

@@ -1,0 +1,234 @@
+"""Items as processes of this machine: as many at once as there are slots, memory and GPUs for."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from tipchain.chain.hardware import Gpus
+from tipchain.chain.leases import Leases
+from tipchain.chain.process import GRACE_S, Ending, Stop, call
+from tipchain.nightly import isolation
+from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.items import Item
+from tipchain.nightly.machine import core_count, memory_mb, resident_mb, usable_gpus
+
+NOT_STARTED = (126, 127)
+CLOCK_JUMP_S = 1.0
+
+
+@dataclass(slots=True)
+class _Running:
+    """An item that runs."""
+
+    work: Work
+    begin: float
+    cpus: int
+    gpus: tuple[str, ...]
+    port: int
+    line: str = ""
+    pid: int = 0
+
+
+class LocalExecutor:
+    """Runs items as processes of this machine.
+
+    Args:
+        jobs: slots; the cores if None.
+        leases: of GPUs; this user's on the machine if None.
+        ports: where ports come from.
+        gpus: which GPUs there are; looked up when first needed if None.
+        memory: returns the MiB of all memory and of what is free.
+        grace_s: seconds that an item is left after each of the three signals that end it.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        jobs: int | None = None,
+        *,
+        leases: Leases | None = None,
+        ports: isolation.Ports | None = None,
+        gpus: Gpus | None = None,
+        memory: Callable[[], tuple[float, float]] = memory_mb,
+        grace_s: Sequence[float] = GRACE_S,
+    ) -> None:
+        self.jobs = jobs or core_count()
+        self.leases, self.ports = leases or Leases(), ports or isolation.Ports()
+        self.memory, self.grace_s = memory, grace_s
+        self._gpus = gpus
+        self._running: dict[str, _Running] = {}
+        self._stop = Stop()
+        # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
+        self._ended: SimpleQueue[Ended] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="item")
+
+    @property
+    def gpus(self) -> Gpus:
+        """The GPUs that items may have."""
+        self._gpus = self._gpus or usable_gpus()
+        return self._gpus
+
+    def impossible(self, item: Item) -> str:
+        """Return why an item can never run here; "" if it can."""
+        if not item.needs.gpus:
+            return ""
+        if self.gpus.trouble:
+            return self.gpus.trouble
+        count = len(self.gpus.numbers)
+        return f"needs {item.needs.gpus} GPUs, {count} may be used here" if item.needs.gpus > count else ""
+
+    def start(self, work: Work) -> str:
+        """Start an item if there is room for it now; return "" or what has to be waited for."""
+        needs, running = work.item.needs, self._running.values()
+        cpus = min(needs.cpus, self.jobs)
+        if sum(one.cpus for one in running) + cpus > self.jobs:
+            return f"{cpus} of {self.jobs} CPU slots"
+        if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
+            return reason
+        gpus, reason = self._take_gpus(needs.gpus, work.item.id)
+        if reason:
+            return reason
+        port = 0
+        try:
+            port = self.ports.take(work.item.id)
+            work.make_folder()
+            tmp = isolation.make_tmp(work.folder)
+        except OSError:
+            self.leases.give_back(gpus)
+            if port:
+                self.ports.give_back(port)
+            raise
+        one = _Running(work, time.monotonic(), cpus, gpus, port)
+        self._running[work.item.id] = one
+        self._pool.submit(self._run, one, tmp)
+        return ""
+
+    def _no_memory(self, need: float) -> str:
+        """Return what an item that needs so many MiB waits for; what runs will still take what it was promised."""
+        _, free = self.memory()
+        if not free:  # not known
+            return ""
+        promised = {one.pid: float(one.work.item.needs.memory_mb) for one in self._running.values()}
+        if need <= free - sum(promised.values()):
+            return ""
+        taken = resident_mb([pid for pid in promised if pid])
+        room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised.items())
+        return "" if need <= room else f"{need:.0f} MiB of memory, {max(room, 0):.0f} are free"
+
+    def _take_gpus(self, count: int, holder: str) -> tuple[tuple[str, ...], str]:
+        """Lease so many GPUs, or none; return them, and "" or what has to be waited for."""
+        taken: list[str] = []
+        reason = ""
+        for gpu in self.gpus.numbers if count else ():
+            if len(taken) == count:
+                break
+            said = self.leases.take((gpu,), holder)
+            if said:
+                reason = said
+            else:
+                taken.append(gpu)
+        if len(taken) < count:
+            self.leases.give_back(taken)
+            return (), reason or f"{count} GPUs"
+        return tuple(taken), ""
+
+    def _run(self, one: _Running, tmp: Path) -> None:
+        """Run an item to its end, in a thread of the pool."""
+        work, item = one.work, one.work.item
+        started = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        clock, since = _offset(), time.time()
+        try:
+            env = isolation.environment(item, work.root, tmp=tmp, port=one.port, gpus=one.gpus)
+            ending = call(
+                work.argv(),
+                cwd=work.root / item.cwd,
+                env=env,
+                log=work.log,
+                timeout_s=item.timeout_s,
+                watch=lambda line: setattr(one, "line", line),
+                grace_s=self.grace_s,
+                stop=self._stop,
+                begun=lambda pid: setattr(one, "pid", pid),
+            )
+        except Exception as error:  # noqa: BLE001 - what goes wrong with one item ends no night
+            ending = Ending(failure=f"{type(error).__name__}: {error}")
+        isolation.remove_tmp(work.folder)
+        jumped = abs(_offset() - clock) > CLOCK_JUMP_S
+        failure = _failure(ending) or ("" if jumped else _stale(work, since))
+        self._ended.put(_ended(work, ending, started, failure))
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+        found: list[Ended] = []
+        with suppress(Empty):
+            found.append(self._ended.get(timeout=timeout_s) if timeout_s > 0 else self._ended.get_nowait())
+            while True:
+                found.append(self._ended.get_nowait())
+        for ended in found:
+            one = self._running.pop(ended.id)
+            self.leases.give_back(one.gpus)
+            self.ports.give_back(one.port)
+        return found
+
+    def running(self) -> Mapping[str, tuple[float, str]]:
+        """Return seconds so far and the last line of output of each item that runs, by id."""
+        now = time.monotonic()
+        return {name: (now - one.begin, one.line) for name, one in self._running.items()}
+
+    def stop(self) -> None:
+        """Ask everything that runs to end, with all its processes; asked again, more firmly."""
+        self._stop.ask()
+
+    def close(self) -> None:
+        """End what still runs and give everything back."""
+        if self._running:
+            self._stop.ask()
+        self._pool.shutdown(wait=True)
+        self.wait(0)
+
+
+def _offset() -> float:
+    """Return how far the clock on the wall is from the one that only goes forward."""
+    return time.time() - time.monotonic()
+
+
+def _failure(ending: Ending) -> str:
+    """Return why a program could not be started, without what is said to the users of chains."""
+    if ending.exit_code in NOT_STARTED and ending.failure:
+        return ending.failure.partition(";")[0].replace("interpreter", "program", 1)
+    return ending.failure
+
+
+def _stale(work: Work, since: float) -> str:
+    """Return what is wrong with a report that is older than its attempt; the folder was new, so it was put there."""
+    with suppress(OSError):
+        found = work.report.lstat()
+        if found.st_mtime < since - CLOCK_JUMP_S:
+            written = datetime.fromtimestamp(found.st_mtime).astimezone().isoformat(timespec="seconds")
+            return f"its report was written at {written}, before the item began"
+    return ""
+
+
+def _ended(work: Work, ending: Ending, started: str, failure: str) -> Ended:
+    return Ended(
+        id=work.item.id,
+        attempt=work.attempt,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        seconds=round(ending.seconds, 3),
+        started=started,
+        peak_memory_mb=ending.peak_memory_mb,
+        timed_out=ending.timed_out,
+        interrupted=ending.interrupted,
+        failure=failure,
+        machine=socket.gethostname(),
+    )

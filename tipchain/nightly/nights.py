@@ -1,0 +1,226 @@
+"""Folders of nights: made, found, held by one coordinator at a time, read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import OutputError, RecordError, UsageError
+from tipchain.nightly.items import NightPlan
+from tipchain.nightly.plan_json import parse_plan, plan_json
+from tipchain.nightly.records import FINISHED, FORMAT, LOCK, NIGHT, ItemRecord, item_folder, read_record
+from tipchain.runs import atomic_write
+
+NIGHTS = "tipchain-nights"
+"""The folder of all nights, below the root."""
+RUNNING = "running.json"
+"""What runs now, written anew about once a second while a coordinator is at it; nothing rests on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """A night that began.
+
+    Attributes:
+        folder: its folder.
+        token: drawn when it began; every record of it has it.
+        started: ISO 8601 with offset.
+        plan: what it runs.
+        options: what the command line said besides, by name.
+        environment: where it runs and with what (`tipchain.nightly.fingerprint`).
+    """
+
+    folder: Path
+    token: str
+    started: str
+    plan: NightPlan
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder; names sort as nights began."""
+        return self.folder.name
+
+    def record(self, item_id: str) -> ItemRecord | None:
+        """Return how an item ended; None if it has not."""
+        return read_record(self.folder, item_id, self.token)
+
+    def records(self) -> Iterator[ItemRecord]:
+        """Yield how items ended, in the plan's order; those that have not are left out."""
+        for item in self.plan.items:
+            record = self.record(item.id)
+            if record is not None:
+                yield record
+
+    def attempts(self, item_id: str) -> int:
+        """Return the number of the latest attempt at an item, 0 for none."""
+        numbers = [0]
+        with suppress(OSError):
+            names = [path.name for path in item_folder(self.folder, item_id).iterdir()]
+            numbers += [
+                int(name[8:]) for name in names if name.startswith("attempt-") and name[8:].isdecimal()
+            ]
+        return max(numbers)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has ended and the summary is written."""
+        return (self.folder / FINISHED).is_file()
+
+
+def nights_folder(plan: NightPlan, out: Path | None = None) -> Path:
+    """Return the folder that a manifest's nights go into: ``out``, or its own below the root."""
+    return out or Path(plan.root) / NIGHTS / plan.name
+
+
+def begin_night(
+    plan: NightPlan, nights: Path, *, options: Mapping[str, Any], environment: Mapping[str, Any]
+) -> tuple[Night, NightLock]:
+    """Make the folder of a new night, hold it, and write down what it is to be.
+
+    Raises:
+        UsageError: the folder cannot be made.
+        OutputError: what it is to be cannot be written: the disk is full.
+    """
+    now = datetime.now().astimezone()
+    try:
+        nights.mkdir(parents=True, exist_ok=True)
+        folder = _new_folder(nights, now)
+    except OSError as error:
+        raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
+    lock = hold(folder)
+    night = Night(
+        folder=folder,
+        token=secrets.token_hex(8),
+        started=now.isoformat(timespec="milliseconds"),
+        plan=plan,
+        options=dict(options),
+        environment=dict(environment),
+    )
+    document = {
+        "format": FORMAT, "token": night.token, "started": night.started, "options": night.options,
+        "environment": night.environment, "plan": plan_json(plan),
+    }  # fmt: skip
+    try:
+        atomic_write(folder / NIGHT, json.dumps(document) + "\n")
+    except OSError as error:
+        lock.release()
+        raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
+    return night, lock
+
+
+def _new_folder(nights: Path, now: datetime) -> Path:
+    while True:
+        folder = nights / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)[:5]}"
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+
+
+def read_night(folder: Path) -> Night:
+    """Return the night in ``folder``.
+
+    Raises:
+        RecordError: there is none, or it cannot be read.
+    """
+    path = folder / NIGHT
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}", file=path, expected="a night") from error
+    except ValueError as error:
+        raise RecordError(f"is not JSON: {error}", file=path, expected="a night") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise RecordError("is not a night of this format", file=path, expected=f"format {FORMAT}")
+    try:
+        return Night(
+            folder=folder,
+            token=str(data["token"]),
+            started=str(data["started"]),
+            plan=parse_plan(data["plan"]),
+            options=dict(data["options"]),
+            environment=dict(data["environment"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"is not a night: {type(error).__name__} {error}", file=path) from error
+
+
+def nights_below(folder: Path) -> list[Path]:
+    """Return the folders of nights, the latest first; one that was killed before it was written down is none."""
+    with suppress(OSError):
+        return sorted((one.parent for one in folder.glob(f"*/{NIGHT}")), reverse=True)
+    return []
+
+
+def latest_night(folder: Path) -> Night:
+    """Return the latest night below ``folder``.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = nights_below(folder)
+    if not found:
+        raise UsageError(f"{folder}: no night is there yet\n  tipchain nightly run begins one")
+    return read_night(found[0])
+
+
+class NightLock:
+    """The lock of a night's folder, held until it is released or the process ends, however it ends."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def release(self) -> None:
+        """Let another coordinator have the night."""
+        os.close(self._handle)
+
+
+def hold(folder: Path) -> NightLock:
+    """Hold a night for this process.
+
+    Raises:
+        UsageError: another process holds it, or nothing can be written there.
+    """
+    path = folder / LOCK
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise UsageError(f"{folder}: this night cannot be held: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
+    with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+    return NightLock(handle)
+
+
+def holder(folder: Path) -> str:
+    """Return who runs the night in ``folder`` now; "" for nobody."""
+    path = folder / LOCK
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(path)
+    except OSError:
+        return ""
+    return ""
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(errors="replace") or "another process"
+    return "another process"

@@ -1,0 +1,53 @@
+"""Times and sizes as people write them: ``90s``, ``30m``, ``2h``, ``1.5h``, ``512MiB``, ``4GiB``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+SECONDS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+MEBIBYTES: Mapping[str, float] = {"MiB": 1, "GiB": 1024, "TiB": 1024**2, "MB": 1e6 / 2**20, "GB": 1e9 / 2**20}
+TIME_EXPECTED = "a time such as 90s, 30m or 2h"
+MEMORY_EXPECTED = "a size such as 512MiB or 4GiB"
+_QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
+
+
+def parse_seconds(text: object) -> float:
+    """Return the seconds of ``30m`` and the like; a bare number is in seconds.
+
+    Raises:
+        ValueError: it is no time above 0.
+    """
+    return _parse(text, SECONDS, TIME_EXPECTED, bare=1)
+
+
+def parse_mebibytes(text: object) -> int:
+    """Return the MiB of ``4GiB`` and the like, rounded up; a number needs its unit.
+
+    Raises:
+        ValueError: it is no size above 0.
+    """
+    return -int(-_parse(text, MEBIBYTES, MEMORY_EXPECTED, bare=None) // 1)
+
+
+def _parse(text: object, units: Mapping[str, float], expected: str, bare: float | None) -> float:
+    if isinstance(text, (int, float)) and not isinstance(text, bool) and bare is not None:
+        value = float(text) * bare
+    else:
+        match = _QUANTITY.fullmatch(text.strip()) if isinstance(text, str) else None
+        if match is None or match["unit"] not in units:
+            raise ValueError(expected)
+        value = float(match["number"]) * units[match["unit"]]
+    if not 0 < value < float("inf"):
+        raise ValueError(expected)
+    return value
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people: ``4.2s``, ``3m 05s``, ``2h 07m``."""
+    if seconds < 59.95:
+        return f"{max(seconds, 0):.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02}s"
+    return f"{minutes // 60}h {minutes % 60:02}m"
