@@ -28,7 +28,7 @@ BAD = (Outcome.FAIL, Outcome.ERROR)
 SIGNS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.ERROR: "💥", Outcome.SKIP: "⏭️"}
 
 
-def annotations(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
+def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return GitHub's workflow commands for the items that failed, each at its parameter file or case."""
     bad = list(_bad(results))
     workspace = environ.get(WORKSPACE_VARIABLE)
@@ -154,7 +154,7 @@ def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) 
 
 def _left_out(results: Results, room: int) -> list[str]:
     reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
-    rows = [f"{count} × {reason[:REASON]}" for reason, count in reasons.most_common(50)]
+    rows = [f"{count} of them: {reason[:REASON]}" for reason, count in reasons.most_common(50)]
     block = _folded(f"{sum(reasons.values())} items were skipped", _pre(rows))
     return block if len("\n".join(block).encode()) < room else []
 

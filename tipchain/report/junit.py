@@ -33,9 +33,10 @@ def junit_xml(report: RunReport) -> str:
 
 
 def document(root: ET.Element) -> str:
-    """Return a document's text, indented."""
+    """Return a document's text, indented; characters that XML cannot hold become question marks."""
     ET.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    text = UNFIT.sub("?", ET.tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
 def count_cases(outcomes: Sequence[Outcome], seconds: float) -> dict[str, str]:
@@ -53,10 +54,10 @@ def add_suite(
     root: ET.Element, name: str, attributes: Mapping[str, str], properties: Mapping[str, str]
 ) -> ET.Element:
     """Add a suite with its properties, and return it."""
-    suite = ET.SubElement(root, "testsuite", {"name": _clean(name), **attributes})
+    suite = ET.SubElement(root, "testsuite", {"name": name, **attributes})
     inside = ET.SubElement(suite, "properties")
     for key, value in properties.items():
-        ET.SubElement(inside, "property", {"name": _clean(key), "value": _clean(value)})
+        ET.SubElement(inside, "property", {"name": key, "value": value})
     return suite
 
 
@@ -88,14 +89,10 @@ def add_case(
         detail: what is shown of one that failed.
         file: its source below the project's folder; "" if it has none.
     """
-    attributes = {"classname": _clean(group), "name": _clean(name), "time": f"{seconds:.3f}"}
+    attributes = {"classname": group, "name": name, "time": f"{seconds:.3f}"}
     if file:
-        attributes["file"] = _clean(file)
+        attributes["file"] = file
     case = ET.SubElement(suite, "testcase", attributes)
     if outcome in ELEMENTS:
-        element = ET.SubElement(case, ELEMENTS[outcome], {"message": _clean(reason)})
-        element.text = None if outcome is Outcome.SKIP else _clean(detail)
-
-
-def _clean(text: str) -> str:
-    return UNFIT.sub("?", text)
+        element = ET.SubElement(case, ELEMENTS[outcome], {"message": reason})
+        element.text = None if outcome is Outcome.SKIP else detail

@@ -1,0 +1,102 @@
+"""Folders of nights as a coordinator leaves them, for tests of what is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from tipchain.nightly.items import Item
+from tipchain.nightly.plan_json import item_json
+from tipchain.nightly.records import (
+    ENDED,
+    FINISHED,
+    FORMAT,
+    LOCK,
+    NIGHT,
+    ItemRecord,
+    item_folder,
+    write_record,
+)
+from tipchain.outcome import Outcome
+
+FIRST = datetime(2026, 11, 1, 22, 0, tzinfo=timezone.utc)
+ENVIRONMENT = {"commit": "1a2b3c4", "machine": "box", "versions": {"torch": "2.13.0", "paddle": "3.3.1"}}
+
+
+def item(
+    subject: str, *, mode: str = "whole_infer", device: str = "cpu", kind: str = "chain", **more: Any
+) -> Item:
+    """Return an item; its id follows from the rest."""
+    middle = ":align" if kind == "align" else ""
+    values: dict[str, Any] = {
+        "id": f"{subject}{middle}[{mode};{device}]", "kind": kind, "subject": subject, "mode": mode, "device": device,
+        "source": f"test_tipc/configs/{subject}/train_infer_python.txt", "repeat": 1, "tags": ("lite",), "cwd": ".",
+        "argv": ("{python}", "-m", "tipchain", "run", subject, mode, "--json", "{report}"), "timeout_s": 60.0,
+    }  # fmt: skip
+    return Item(**{**values, **more})
+
+
+class NightSample:
+    """A night's folder, made piece by piece.
+
+    Args:
+        nights: the folder of a manifest's nights.
+        day: which night after the first.
+        items: its plan.
+        root: the project's folder.
+        environment: what it says of where it ran.
+    """
+
+    def __init__(
+        self, nights: Path, day: int, items: Sequence[Item], *, root: Path | None = None,
+        environment: Mapping[str, Any] = ENVIRONMENT,
+    ) -> None:  # fmt: skip
+        self.began = FIRST + timedelta(days=day)
+        self.folder = nights / f"{self.began:%Y%m%d-%H%M%S}-{day:05x}"
+        self.token = f"token{day}"
+        self.folder.mkdir(parents=True)
+        plan = {
+            "name": nights.name,
+            "root": str(root or nights),
+            "manifest": f"{nights.name}.yaml",
+            "sha256": "0" * 64,
+        }
+        document = {
+            "format": FORMAT, "token": self.token, "started": self.began.isoformat(), "options": {},
+            "environment": environment, "plan": {**plan, "items": [item_json(one) for one in items]},
+        }  # fmt: skip
+        (self.folder / NIGHT).write_text(json.dumps(document))
+        (self.folder / LOCK).touch()
+
+    def end(
+        self, one: Item, outcome: Outcome = Outcome.PASS, reason: str = "", *, seconds: float = 1.0,
+        log: str | None = "all is well\n", report: Mapping[str, Any] | None = None, attempt: int = 1, **more: Any,
+    ) -> ItemRecord:  # fmt: skip
+        """Let an item end; ``log`` None leaves none."""
+        folder = item_folder(self.folder, one.id) / f"attempt-{attempt}"
+        folder.mkdir(parents=True)
+        below = folder.relative_to(self.folder)
+        if log is not None:
+            (folder / "output.log").write_text(log)
+        if report is not None:
+            (folder / "report.json").write_text(json.dumps(report))
+        record = ItemRecord(
+            id=one.id, token=self.token, attempt=attempt, outcome=outcome, reason=reason, seconds=seconds,
+            started=self.began.isoformat(), machine="box", executor="local",
+            log="" if log is None else f"{below}/output.log", report="" if report is None else f"{below}/report.json",
+            **more,
+        )  # fmt: skip
+        write_record(self.folder, record)
+        return record
+
+    def finish(self) -> Path:
+        """Let the night end; return its folder."""
+        (self.folder / FINISHED).write_text(json.dumps({"format": FORMAT, "token": self.token}))
+        return self.folder
+
+    def ended_file(self, one: Item) -> Path:
+        """Return the file of an item's record."""
+        return item_folder(self.folder, one.id) / ENDED
