@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "locate": ("tipchain.commands.locate", "find the layer at fault in live models"),
     "diagnose": ("tipchain.commands.diagnose", "find the layer at fault, and why it differs"),
     "certify": ("tipchain.commands.certify", "plant faults into the port, say which would be caught"),
+    "bundle": ("tipchain.commands.bundle", "record torch's side once, for machines without torch"),
     "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
     "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
     "report": ("tipchain.commands.report", "render a finished run again"),
@@ -27,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("tipchain.commands.plan", "show the commands of a parameter file without running them"),
     "prepare": ("tipchain.commands.prepare", "prepare the data and weights of a mode"),
     "run": ("tipchain.commands.run", "run the chain of a parameter file"),
+    "nightly": ("tipchain.commands.nightly", "run many chains and cases in a night, locally or on a cluster"),
     "doctor": ("tipchain.commands.doctor", "say what is installed and what is missing"),
     "init": ("tipchain.commands.init", "write a new, commented alignment case"),
 }

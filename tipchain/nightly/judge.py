@@ -92,8 +92,8 @@ def _contradiction(work: Work, code: int | None, report: Mapping[str, Any], prob
 
 def _trouble(work: Work, ended: Ended) -> str:
     """Return what kept an item from coming to an exit code of its own, "" for nothing."""
-    if ended.failure:
-        return ended.failure
+    if ended.failure or ended.lost:
+        return ended.failure or f"lost: {ended.lost}"
     if ended.timed_out:
         return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
     if ended.signal:

@@ -1,0 +1,316 @@
+"""``tipchain nightly plan|run|status|resume``: many chains and alignment cases in one night."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.errors import ManifestError, OutputError, UsageError
+from tipchain.outcome import ExitCode
+
+if TYPE_CHECKING:
+    from tipchain.nightly.coordinator import NightResult, Sink
+    from tipchain.nightly.executor import Executor
+    from tipchain.nightly.items import NightPlan
+    from tipchain.nightly.nights import Night, NightLock
+    from tipchain.nightly.records import ItemRecord
+
+EPILOG = "tipchain nightly ACTION --help says more about one of them. docs/nightly.md explains the manifest."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
+    plan = actions.add_parser("plan", help="show what would run, and run nothing", allow_abbrev=False)
+    _add_manifest(plan)
+    _add_choice(plan)
+    plan.add_argument("--json", action="store_true", help="as JSON")
+    plan.set_defaults(act=_plan)
+    run = actions.add_parser("run", help="begin a night", allow_abbrev=False)
+    _add_manifest(run)
+    _add_choice(run)
+    _add_execution(run)
+    run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
+    run.set_defaults(act=_run)
+    status = actions.add_parser(
+        "status", help="say how far a night is, while it runs too", allow_abbrev=False
+    )
+    _add_manifest(status)
+    _add_night(status)
+    status.add_argument("--json", action="store_true", help="as JSON, with how each item ended")
+    status.set_defaults(act=_status)
+    resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
+    _add_manifest(resume)
+    _add_night(resume)
+    _add_execution(resume)
+    resume.set_defaults(act=_resume)
+
+
+def _add_manifest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the nights (default: tipchain-nights/NAME of the root)",
+    )
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--select", metavar="PATTERN", nargs="+", action="extend", default=[],
+        help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--last-failed", action="store_true", help="run what failed or errored in the latest night only"
+    )
+    parser.add_argument(
+        "--shard", metavar="I/N", help="run share I of N, which take about as long as each other"
+    )
+    parser.add_argument(
+        "--require-data", action="store_true", help="full data that are not here are an ERROR, not a SKIP"
+    )
+
+
+def _add_execution(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--jobs",
+        type=_count,
+        metavar="N",
+        help="slots: so many items of one CPU at once (default: the cores)",
+    )
+    parser.add_argument(
+        "--require-gpu",
+        action="store_true",
+        default=None,
+        help="a GPU that is not here is an ERROR, not a SKIP",
+    )
+
+
+def _add_night(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--night", metavar="NAME", help="its folder, or that folder's name (default: the latest)"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots, 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit code."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from tipchain.nightly.past import usual_seconds
+    from tipchain.nightly.plan_json import plan_json
+
+    plan, nights = _chosen(args)
+    if getattr(args, "json", False):
+        print(json.dumps(plan_json(plan), indent=1, ensure_ascii=False))
+    else:
+        _show(plan, usual_seconds(nights))
+    return _nothing_chosen(args) if not plan.items else ExitCode.PASSED
+
+
+def _show(plan: NightPlan, usual: Mapping[str, float]) -> None:
+    from tipchain.nightly.tables import plan_lines
+    from tipchain.report.terminal import terminal_width
+
+    sys.stdout.writelines(f"{line}\n" for line in plan_lines(plan, usual, terminal_width()))
+
+
+def _nothing_chosen(args: argparse.Namespace) -> int:
+    why = "nothing failed in the latest night" if args.last_failed else "nothing is left of it"
+    print(f"error: {args.manifest}: nothing to run: {why}", file=sys.stderr)
+    return ExitCode.NOTHING_CHECKED
+
+
+def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
+    """Return the plan that the command line asks for, and the folder of the manifest's nights."""
+    from tipchain.nightly.expand import expand
+    from tipchain.nightly.manifest import load_manifest
+    from tipchain.nightly.nights import nights_folder
+    from tipchain.nightly.past import last_failed, usual_seconds
+    from tipchain.nightly.project import DiskProject
+    from tipchain.nightly.selection import only, parse_shard, select, share
+
+    shard = parse_shard(args.shard) if args.shard else None
+    manifest = load_manifest(args.manifest)
+    plan = expand(manifest, DiskProject(manifest), require_data=args.require_data)
+    nights = nights_folder(plan, args.out).absolute()
+    plan = select(plan, args.select)
+    if args.last_failed:
+        folder, failed = last_failed(nights)
+        print(f"what failed in {folder.name}: {len(failed)} items", file=sys.stderr)
+        plan = only(plan, failed)
+    if shard:
+        plan = share(plan, shard, usual_seconds(nights))
+    return plan, nights
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tipchain.nightly.fingerprint import fingerprint
+    from tipchain.nightly.nights import begin_night
+
+    if args.dry_run:
+        return _plan(args)
+    plan, nights = _chosen(args)
+    if not plan.items:
+        return _nothing_chosen(args)
+    names = ("select", "last_failed", "shard", "require_data", "require_gpu", "jobs")
+    options = {name: getattr(args, name) for name in names if getattr(args, name)}
+    night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
+    return _go_on(night, lock, args)
+
+
+def _resume(args: argparse.Namespace) -> int:
+    from tipchain.nightly.nights import hold
+
+    night = _night(args)
+    lock = hold(night.folder)
+    if night.finished:
+        print(f"nothing is left to do: {night.name} has finished", file=sys.stderr)
+    return _go_on(night, lock, args)
+
+
+def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
+    """Run what has not ended of a night that this process holds; tell what came of it."""
+    from tipchain.nightly.coordinator import Coordinator
+    from tipchain.nightly.past import usual_seconds
+    from tipchain.nightly.view import NightView
+
+    jobs = args.jobs or night.options.get("jobs")
+    executor = _executor(jobs)
+    view = NightView(sys.stdout, len(night.plan.items))
+    coordinator = Coordinator(
+        night,
+        executor,
+        view,
+        require_gpu=bool(args.require_gpu or night.options.get("require_gpu")),
+        usual=usual_seconds(night.folder.parent),
+        slots=getattr(executor, "jobs", 1),
+        sinks=sinks(args),
+    )
+    view.number = len(night.plan.items) - coordinator.left
+    print(
+        f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {night.folder}"
+    )
+    try:
+        result = coordinator.run()
+    finally:
+        view.close()
+        lock.release()
+    _summarize(night, result, coordinator.state().seconds or 0.0)
+    if result.problem:
+        raise OutputError(
+            f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
+            f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
+        )
+    return result.exit_code
+
+
+def _executor(jobs: int | None) -> Executor:
+    from tipchain.nightly.local import LocalExecutor
+
+    return LocalExecutor(jobs)
+
+
+def sinks(args: argparse.Namespace) -> Sequence[Sink]:
+    """Return who is given a night's folder when it has finished."""
+    del args
+    return ()
+
+
+def _summarize(night: Night, result: NightResult, seconds: float) -> None:
+    from tipchain.nightly.tables import summary_lines
+    from tipchain.report.terminal import terminal_width, use_color
+
+    lines = summary_lines(
+        night, result, night.records(), seconds, color=use_color(sys.stdout), width=terminal_width()
+    )
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def _night(args: argparse.Namespace) -> Night:
+    """Return the night that is meant, and say if the manifest is not what it was when that began."""
+    import hashlib
+
+    from tipchain.nightly.manifest import load_manifest
+    from tipchain.nightly.nights import NIGHTS, latest_night
+
+    try:
+        manifest = load_manifest(args.manifest)
+        sha256, nights = manifest.sha256, manifest.root / NIGHTS / manifest.name
+    except ManifestError:
+        if args.out is None or not args.manifest.is_file():
+            raise
+        sha256, nights = hashlib.sha256(args.manifest.read_bytes()).hexdigest(), args.out
+    nights = (args.out or nights).absolute()
+    night = _named_night(nights, args.night) if args.night else latest_night(nights)
+    if sha256 != night.plan.sha256:
+        note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
+        print(f"note: {note}", file=sys.stderr)
+    return night
+
+
+def _named_night(nights: Path, name: str) -> Night:
+    from tipchain.nightly.nights import nights_below, read_night
+
+    for folder in (nights / name, Path(name).absolute()):
+        if folder.is_dir():
+            return read_night(folder)
+    known = ", ".join(one.name for one in nights_below(nights)[:5])
+    raise UsageError(f"--night {name}: no such night below {nights}\n  the latest: {known or 'none'}")
+
+
+def _status(args: argparse.Namespace) -> int:
+    """Say how far a night is: exit code 0 while nothing is wrong in it, 1 once an item failed."""
+    from collections import Counter
+    from dataclasses import replace
+
+    from tipchain.nightly.nights import holder
+    from tipchain.nightly.progress import read_state, state_json
+    from tipchain.nightly.tables import state_lines
+    from tipchain.outcome import Outcome
+    from tipchain.report.terminal import terminal_width
+
+    night = _night(args)
+    who = holder(night.folder)
+    records = list(night.records())
+    told = read_state(night)
+    state = replace(told, counts=dict(Counter(record.outcome for record in records)))
+    if not who:
+        state = replace(state, running=(), left_s=None, waiting="")
+    if args.json:
+        document = {
+            "night": night.name, "folder": str(night.folder), "finished": night.finished, "holder": who,
+            **state_json(state),
+            "items": {one.id: _record_json(one) for one in records},
+        }  # fmt: skip
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in state_lines(night, state, who, terminal_width()))
+    bad = state.counts.get(Outcome.FAIL, 0) + state.counts.get(Outcome.ERROR, 0)
+    return ExitCode.FAILED if bad else ExitCode.PASSED
+
+
+def _record_json(record: ItemRecord) -> dict[str, object]:
+    return {
+        "outcome": record.outcome.value,
+        "reason": record.reason,
+        "seconds": record.seconds,
+        "attempt": record.attempt,
+        "log": record.log,
+        "report": record.report,
+    }

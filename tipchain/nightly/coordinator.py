@@ -1,0 +1,332 @@
+"""Runs the items of a night, writes down how each ended, and goes on where an earlier coordinator was stopped.
+
+All decisions are made in one thread. An item counts as ended if and only if its record is on the disk; what was
+interrupted, or whose record could not be written, has not ended and runs again on ``resume``, as another attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tipchain.chain.run import on_signals
+from tipchain.nightly.executor import Ended, Executor, Work
+from tipchain.nightly.items import Item
+from tipchain.nightly.judge import judge
+from tipchain.nightly.nights import RUNNING, Night
+from tipchain.nightly.progress import Estimate, Pending, RunningItem, State, read_state, state_json
+from tipchain.nightly.records import FINISHED, FORMAT, ItemRecord, item_folder, write_record
+from tipchain.outcome import ExitCode, Outcome, exit_code
+from tipchain.runs import atomic_write
+
+LOOK_S = 0.2
+TELL_S = 1.0
+"""How often `RUNNING` is written anew."""
+RETRIES = 3
+"""How often an item runs again whose machine was lost."""
+
+Sink = Callable[[Path], None]
+"""Who is given the folder of a night when it has finished: a history, say. What it raises is said, and changes nothing
+of the night: its records are on the disk, and can be given to it again."""
+
+
+class View(Protocol):
+    """Who is told how a night goes on."""
+
+    def started(self, item: Item, attempt: int) -> None:
+        """Take note that an item starts."""
+
+    def ended(self, record: ItemRecord) -> None:
+        """Take note of how an item ended, or why it does not run."""
+
+    def said(self, text: str) -> None:
+        """Take note of something to be said."""
+
+    def tick(self, state: Callable[[], State]) -> None:
+        """Take note that time goes by; several times a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightResult:
+    """How a night, or as much of it as was run, came out.
+
+    Attributes:
+        counts: how many items ended how.
+        left: how many have not ended.
+        interrupted: whether it was interrupted.
+        problem: why it could not go on; "" if it could.
+    """
+
+    counts: Mapping[Outcome, int]
+    left: int
+    interrupted: bool = False
+    problem: str = ""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The program's exit code."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if self.problem or self.left:
+            return ExitCode.FAILED
+        return exit_code(outcome for outcome, count in self.counts.items() if count)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Items that wait for the same kind of room, in order; the head is started first."""
+
+    items: deque[tuple[int, Item]] = field(default_factory=deque)
+    waiting: str = ""
+
+
+class Coordinator:
+    """Runs what has not ended of a night.
+
+    Args:
+        night: the night, held by this process.
+        executor: what runs items.
+        view: who is told.
+        require_gpu: whether an item that needs a GPU that is not there is an ERROR; a SKIP otherwise.
+        usual: seconds that items take, by id.
+        slots: how many items run at once, to tell the time that is left.
+        sinks: who is given the night's folder when it has finished.
+    """
+
+    def __init__(
+        self,
+        night: Night,
+        executor: Executor,
+        view: View,
+        *,
+        require_gpu: bool = False,
+        usual: Mapping[str, float] | None = None,
+        slots: int = 1,
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        self.night, self.executor, self.view = night, executor, view
+        self.require_gpu, self.slots, self.sinks = require_gpu, slots, sinks
+        self.interrupted, self.problem = False, ""
+        self.counts: Counter[Outcome] = Counter()
+        self.seconds: dict[str, tuple[str, float]] = {}
+        self.estimate = Estimate(usual or {})
+        self._works: dict[str, Work] = {}
+        self._lost: Counter[str] = Counter()
+        self._unwritten: list[ItemRecord] = []
+        # What waits for a GPU keeps nobody waiting who needs none.
+        self._queues = {False: _Queue(), True: _Queue()}
+        todo = []
+        for number, item in enumerate(night.plan.items):
+            record = night.record(item.id)
+            if record is not None:
+                self._count(record)
+            else:
+                todo.append(item)
+                self._queues[item.needs.gpus > 0].items.append((number, item))
+        self._pending = Pending(self.estimate, todo)
+        self._begin = self._told = time.monotonic()
+        self._before = read_state(night).seconds or 0.0
+
+    @property
+    def left(self) -> int:
+        """How many items have not ended."""
+        return len(self.night.plan.items) - sum(self.counts.values())
+
+    def run(self) -> NightResult:
+        """Run everything; nothing that was started is left when this returns or raises."""
+        with on_signals(self.interrupt):
+            try:
+                while self._works or (self._waiting() and not self._halted()):
+                    self._step()
+            except BaseException:  # the view's own: its terminal is gone
+                self.executor.stop()
+                raise
+            finally:
+                self.executor.close()
+        self._write_late()
+        self._tell(now=True)
+        if not self.left and not self.problem:
+            self._finish()
+        return NightResult(
+            counts=dict(self.counts), left=self.left, interrupted=self.interrupted, problem=self.problem
+        )
+
+    def interrupt(self) -> None:
+        """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
+        self.interrupted = True
+        self.executor.stop()
+
+    def state(self) -> State:
+        """Return how far the night is."""
+        running = tuple(
+            RunningItem(id=name, seconds=seconds, line=line)
+            for name, (seconds, line) in self.executor.running().items()
+        )
+        return State(
+            total=len(self.night.plan.items),
+            counts=dict(self.counts),
+            running=running,
+            left_s=self.estimate.left(self._pending.seconds(), running, self.slots),
+            seconds=self._before + time.monotonic() - self._begin,
+            waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
+        )
+
+    def _halted(self) -> bool:
+        return self.interrupted or bool(self.problem)
+
+    def _waiting(self) -> bool:
+        return any(queue.items for queue in self._queues.values())
+
+    def _step(self) -> None:
+        """Start what may start, then wait for something to end."""
+        self._start_some()
+        if self._works or self._waiting():
+            for ended in self.executor.wait(LOOK_S):
+                self._take(ended)
+        self._tell()
+        self.view.tick(self.state)
+
+    def _start_some(self) -> None:
+        blocked: set[bool] = set()
+        while not self._halted():
+            heads = [
+                (queue.items[0], key)
+                for key, queue in self._queues.items()
+                if queue.items and key not in blocked
+            ]
+            if not heads:
+                return
+            (_, item), key = min(heads, key=lambda head: head[0][0])
+            queue = self._queues[key]
+            queue.waiting = self._start(item)
+            if queue.waiting:
+                blocked.add(key)
+            elif not self._halted():
+                queue.items.popleft()
+
+    def _start(self, item: Item) -> str:
+        """Start an item, or settle it; return what it waits for."""
+        if item.reason:
+            self._settle(item, item.settled, item.reason)
+            return ""
+        if reason := self.executor.impossible(item):
+            self._settle(item, Outcome.ERROR if self.require_gpu else Outcome.SKIP, reason)
+            return ""
+        attempt = self.night.attempts(item.id) + 1
+        folder = item_folder(self.night.folder, item.id) / f"attempt-{attempt}"
+        work = Work(item=item, attempt=attempt, folder=folder, root=Path(self.night.plan.root))
+        try:
+            reason = self.executor.start(work)
+        except OSError as error:
+            self._halt(error)
+            return ""
+        if not reason:
+            self._works[item.id] = work
+            self._pending.begun(item)
+            self.view.started(item, attempt)
+        return reason
+
+    def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
+        """Write down an item that does not run."""
+        record = ItemRecord(
+            id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason,
+            executor=self.executor.name,
+        )  # fmt: skip
+        self._pending.begun(item)
+        self._record(record)
+
+    def _take(self, ended: Ended) -> None:
+        """Judge an item that ended and write it down, unless it shall run again."""
+        work = self._works.pop(ended.id)
+        if ended.interrupted:
+            return
+        if ended.lost and self._lost[ended.id] < RETRIES:
+            self._lost[ended.id] += 1
+            self.view.said(f"{ended.id} runs again: {ended.lost}")
+            self._pending.back(work.item)
+            self._queues[work.item.needs.gpus > 0].items.appendleft((-1, work.item))
+            return
+        if ended.failure and (trouble := self._unwritable()):
+            self._halt(trouble)  # it failed for want of room: it has not ended
+            return
+        self._record(judge(work, ended, self.night.folder, self.night.token, self.executor.name))
+
+    def _record(self, record: ItemRecord) -> None:
+        try:
+            item_folder(self.night.folder, record.id).mkdir(parents=True, exist_ok=True)
+            write_record(self.night.folder, record)
+        except OSError as error:
+            self._unwritten.append(record)
+            self._halt(error)
+            return
+        self._count(record)
+        self.view.ended(record)
+
+    def _count(self, record: ItemRecord) -> None:
+        self.counts[record.outcome] += 1
+        self.seconds[record.id] = (record.outcome.name, record.seconds)
+        self.estimate.learn(record)
+
+    def _halt(self, error: OSError) -> None:
+        """Start nothing more; what runs may end, and is written down if that is possible then."""
+        if not self.problem:
+            self.problem = f"{error.filename or self.night.folder}: {error.strerror or error}"
+            self.view.said(f"nothing more is started: {self.problem}")
+
+    def _unwritable(self) -> OSError | None:
+        """Return why nothing can be written to the night's folder, None if it can."""
+        probe = self.night.folder / ".probe"
+        try:
+            probe.write_bytes(bytes(1 << 16))
+        except OSError as error:
+            return error
+        finally:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
+        return None
+
+    def _write_late(self) -> None:
+        """Write the records that could not be written when they came; one that still cannot is said."""
+        late, self._unwritten = self._unwritten, []
+        for record in late:
+            self._record(record)
+        for record in self._unwritten:
+            self.view.said(f"{record.id} ended as {record.outcome.value}, which could not be written down")
+
+    def _tell(self, *, now: bool = False) -> None:
+        """Write down what runs, about once a second, for ``status`` and the seconds so far; nothing rests on it."""
+        if not now and time.monotonic() - self._told < TELL_S:
+            return
+        self._told = time.monotonic()
+        with suppress(OSError):
+            atomic_write(self.night.folder / RUNNING, json.dumps(state_json(self.state())) + "\n")
+
+    def _finish(self) -> None:
+        """Write down that the night has finished, and give it to the sinks."""
+        document = {
+            "format": FORMAT,
+            "token": self.night.token,
+            "counts": {one.name: self.counts[one] for one in Outcome},
+            "exit_code": int(exit_code(outcome for outcome, count in self.counts.items() if count)),
+            "seconds": round(self.state().seconds or 0.0, 3),
+            "items": self.seconds,
+        }
+        try:
+            atomic_write(self.night.folder / FINISHED, json.dumps(document) + "\n")
+        except OSError as error:
+            self._halt(error)
+            return
+        for sink in self.sinks:
+            self._hand_on(sink)
+
+    def _hand_on(self, sink: Sink) -> None:
+        try:
+            sink(self.night.folder)
+        except Exception as error:  # noqa: BLE001 - the night has ended well, whatever a sink makes of it
+            self.view.said(f"the night was not handed on: {type(error).__name__}: {error}")
