@@ -28,8 +28,9 @@ def imports_of(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("part", "forbidden"),
     [
-        ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare")),
-        ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live")),
+        ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare", "bundle")),
+        ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "bundle")),
+        ("bundle", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live")),
         ("live", ("chain", "commands", "cli", "prepare", "reprod_log")),
         ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
         ("report", ("commands", "cli", "prepare", "reprod_log")),

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("tipchain.commands.prepare", "prepare the data and weights of a mode"),
     "run": ("tipchain.commands.run", "run the chain of a parameter file"),
     "nightly": ("tipchain.commands.nightly", "run many chains and cases in a night, locally or on a cluster"),
+    "gc": ("tipchain.commands.gc", "delete old nights and runs, but nothing that is needed"),
     "doctor": ("tipchain.commands.doctor", "say what is installed and what is missing"),
     "init": ("tipchain.commands.init", "write a new, commented alignment case"),
 }

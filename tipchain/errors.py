@@ -11,7 +11,8 @@ The tree::
     │   ├── ManifestError    a night's manifest (YAML)
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
-    │   └── DataError        a data folder
+    │   ├── DataError        a data folder
+    │   └── BundleError      a reference bundle
     ├── HistoryError         the history's database cannot be used
     ├── MissingFrameworkError    torch or paddle is absent, or has no usable device
     └── OutputError          exit code 1: what a run leaves cannot be written (a full disk)
@@ -107,6 +108,10 @@ class DataError(InputError):
 
 class HistoryError(TipchainError):
     """The history's database cannot be reached, read or written; what it should hold is not in it yet."""
+
+
+class BundleError(InputError):
+    """A reference bundle that cannot serve."""
 
 
 class MissingFrameworkError(TipchainError):

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.commands.reference import NEEDS_TORCH, add_reference_arguments, open_reference
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, UsageError
@@ -56,6 +57,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="use these torch dumps (a folder or a file); torch is not run",
     )
+    add_reference_arguments(parser)
     parser.add_argument(
         "--paddle-dump", type=Path, metavar="PATH", help="use these Paddle dumps; Paddle is not run"
     )
@@ -112,6 +114,8 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
         report = run_request(request, out, stream, show_metrics=show_metrics)
         if not args.no_locate and _is_locatable(request, report):
             _locate(args, request, out, stream, _failed(report))
+        elif args.reference is not None and not args.no_locate and _failed(report) & LOCATABLE:
+            print(f"== where and why\n{NEEDS_TORCH}\n", file=stream, flush=True)
     except OSError as error:
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
@@ -168,17 +172,23 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(from_root(args.case), args.seed)
-    chosen = choose_stages(case, mode, stages)
+    reference = open_reference(args, case, mode)
+    possible = choose_stages(case, mode, stages)
+    chosen = reference.serve(possible, asked=bool(stages)) if reference else possible
     dumps = {
         side: path for side in ("torch", "paddle") if (path := getattr(args, f"{side}_dump")) is not None
     }
     _check_use(args, dumps)
     check_dumps(dumps, chosen)
+    if reference:
+        dumps["torch"] = reference.dumps
     out = out_folder(args, case, mode)
     request = Request(
         case=case, mode=mode, stages=chosen, folder=_run_folder(out) / LATEST, device=str(device), dumps=dumps,
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
-        timeout_s=args.timeout, threads=args.threads, rules=Rules.of(case, strict=args.strict),
+        timeout_s=args.timeout, threads=args.threads or (reference.threads if reference else 0),
+        rules=Rules.of(case, strict=args.strict), given=reference.given if reference else None,
+        notes=reference.notes(possible) if reference else (),
     )  # fmt: skip
     return request, out
 
@@ -275,9 +285,11 @@ class _Scribe:
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions = installed_versions()
         self.judged: list[StageJudgement] = []
+        self.notes = request.notes
         facts = {"case": str(self.case.path), "mode": self.mode.value, "device": request.device,
                  "commit": commit(self.case.root), **self.versions, "tf32": "off"}  # fmt: skip
-        append(out / "alignment.log", run_header(self.folder.parent, facts))
+        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
+        append(out / "alignment.log", "\n".join(header))
 
     def stage(self, judgement: StageJudgement) -> None:
         """Write down one judged stage."""
@@ -332,8 +344,9 @@ class _Scribe:
             seconds=time.perf_counter() - self.clock,
             versions=self.versions,
             verdicts=tuple(verdict for judgement in self.judged for verdict in judgement.verdicts),
-            notes=tuple(
-                f"{judgement.stage}: {note}" for judgement in self.judged for note in judgement.notes
+            notes=(
+                *self.notes,
+                *(f"{judgement.stage}: {note}" for judgement in self.judged for note in judgement.notes),
             ),
         )
         name = "alignment.json" if len(self.judged) != 1 else f"alignment_{self.judged[0].stage}.json"

@@ -19,7 +19,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.judge import Verdict
 from tipchain.parity.names import dump_name
-from tipchain.parity.preparation import Prepared, prepare
+from tipchain.parity.preparation import Given, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps
 from tipchain.parity.record import load_record, save_record
 from tipchain.parity.recorder import Job
@@ -40,6 +40,9 @@ class Request:
         data_path: a data folder of the user's instead of the mode's.
         timeout_s: how long a side may take in all; None for no limit.
         threads: threads of each recording process.
+        given: what need not be prepared.
+        truth: record the reference in float64; the sides are then torch alone.
+        notes: what a reader of the report should know of where the reference comes from.
     """
 
     case: Case
@@ -53,6 +56,9 @@ class Request:
     timeout_s: float | None = None
     threads: int = 0
     rules: Rules | None = None
+    given: Given | None = None
+    truth: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def recorded_sides(self) -> tuple[str, ...]:
@@ -79,8 +85,9 @@ def align(request: Request, listener: Listener = lambda _: None) -> list[StageJu
     try:
         if request.recorded_sides:
             prepared = prepare(
-                request.case, request.mode, pending, request.folder, request.recorded_sides, request.data_path
-            )
+                request.case, request.mode, pending, request.folder, request.recorded_sides, request.data_path,
+                request.given,
+            )  # fmt: skip
             for stage, reason in prepared.failures.items():
                 pending.remove(stage)
                 judged.append(_unprepared(stage, reason))
@@ -188,6 +195,7 @@ def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[
                 epochs=case.epochs(request.mode),
                 seeds=case.seeds(request.mode),
                 commit=revision,
+                truth=request.truth,
             ),
             stages,
             request.timeout_s,

@@ -13,7 +13,7 @@ from tipchain.modes import Mode
 from tipchain.parity.case import Case
 from tipchain.parity.data_digest import data_digest
 from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
-from tipchain.parity.record import flatten, save_record
+from tipchain.parity.record import flatten, load_record, save_record
 from tipchain.parity.recorder import Needs
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 from tipchain.stage_table import INFO
@@ -65,13 +65,14 @@ def prepare(
     folder: Path,
     sides: tuple[str, ...],
     data_path: Path | None,
+    given: Given | None = None,
 ) -> Prepared:
-    """Prepare what ``stages`` need; what cannot be had is noted, so that other stages still run.
+    """Prepare what ``stages`` need and ``given`` has not; what cannot be had is noted, so that other stages still run.
 
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.
     """
-    work = _Work(case, mode, folder, sides, data_path)
+    work = _Work(case, mode, folder, sides, data_path, given or Given())
     for stage in stages:
         work.prepare(stage)
     return Prepared(
@@ -81,14 +82,33 @@ def prepare(
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What need not be prepared, for it comes from elsewhere.
+
+    Attributes:
+        inputs: the dump of the fake inputs, by the case's variant.
+        weights: the weights, likewise.
+    """
+
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    weights: Mapping[str, WeightFiles] = field(default_factory=dict)
+
+
 class _Work:
     """Prepares stage by stage; what several need is made once."""
 
     def __init__(
-        self, case: Case, mode: Mode, folder: Path, sides: tuple[str, ...], data_path: Path | None
+        self,
+        case: Case,
+        mode: Mode,
+        folder: Path,
+        sides: tuple[str, ...],
+        data_path: Path | None,
+        given: Given,
     ) -> None:
         self.case, self.mode, self.folder = case, mode, folder
-        self.sides, self.data_path = sides, data_path
+        self.sides, self.data_path, self.given = sides, data_path, given
         self.train_data, self.eval_data = data_roots(case, mode, data_path)
         self.digests: dict[str, dict[str, str]] = {}
         self.inputs: dict[str, Path] = {}
@@ -128,13 +148,18 @@ class _Work:
         """Return the digest of what a stage uses, with the file or files where there are some."""
         if name == "settings":
             return settings_digest(case, self.mode), None
+        if name == "fake" and case.variant in self.given.inputs:
+            known = self.given.inputs[case.variant]
+            return arrays_digest(load_record(known).arrays), known
         if name == "fake":
             arrays = fake_arrays(case)
             path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
             save_record(path, arrays)
             return arrays_digest(dict(flatten(arrays))), path
         if name == "weights":
-            weights = prepare_weights(case, self.mode, data_path=self.data_path, sides=self.sides)
+            weights = self.given.weights.get(case.variant) or prepare_weights(
+                case, self.mode, data_path=self.data_path, sides=self.sides
+            )
             return weights.digest, weights
         folder = self.train_data if name == "train_data" else self.eval_data
         return _folder_digest(folder, case.data.set, self.mode), None

@@ -28,7 +28,9 @@ from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.names import dump_name, tensors_name
 from tipchain.parity.record import load_record, save_record
+from tipchain.parity.sources import imported_sources
 from tipchain.parity.stages import Bench, Recording, record
+from tipchain.parity.stages.truth import record_truth
 from tipchain.runs import replacing_path
 from tipchain.stage_table import INFO
 
@@ -60,6 +62,7 @@ class Job:
         seeds: trainings from other seeds.
         folder: where dumps go.
         needs: what was prepared, by stage.
+        truth: record torch in float64.
     """
 
     side: str
@@ -75,6 +78,7 @@ class Job:
     epochs: int
     seeds: int = 1
     commit: str
+    truth: bool = False
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -96,7 +100,7 @@ def run_job(job: Job, emit: Emit) -> None:
     case = load_case(job.case, job.reseed)
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
-        framework = load_framework(job.side)
+        framework = load_framework(job.side, wide=job.truth)
         description = framework.configure(parse_device(job.device), case.seed, job.threads)
     except MissingFrameworkError as error:
         emit({"event": "missing", "message": str(error)})
@@ -132,6 +136,7 @@ def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench]
             eval_data=Path(job.eval_data),
             epochs=job.epochs,
             folder=Path(job.folder),
+            truth=job.truth,
         )
     return bench
 
@@ -145,7 +150,7 @@ def _record_stage(
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
         bench = _bench(job, case, framework, benches, stage)
-        recording = record(stage, bench)
+        recording = record_truth(stage, bench) if job.truth else record(stage, bench)
         save_recording(job, bench, stage, recording, device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
@@ -204,6 +209,7 @@ def save_recording(job: Job, bench: Bench, stage: str, recording: Recording, dev
         "commit": job.commit,
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "inputs": job.needs[stage].digests,
+        "sources": imported_sources(bench.case.root),
         "details": recording.details,
     }
     save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)

@@ -24,9 +24,10 @@ from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.parity import initialization
-from tipchain.parity.builders import blame, is_users
+from tipchain.parity.builders import blame
 from tipchain.parity.case import SIDES, Case, load_case, resolve
 from tipchain.parity.data_digest import data_digest
+from tipchain.parity.sources import file_hash, imported_sources
 from tipchain.runs import atomic_write, replacing_path
 
 FORMAT = 3
@@ -111,7 +112,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "calibrate": weights.calibrate,
         "inputs": repr(dict(case.inputs)) if weights.calibrate == "inputs" else None,
         "dataset": case.sides["torch"].dataset if from_data else None,
-        "maker": _file_hash(Path(initialization.__file__)),
+        "maker": file_hash(Path(initialization.__file__)),
         "dataset_args": repr(dict(case.data.args)) if from_data else None,
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
@@ -124,7 +125,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         **torch_recipe,
         "paddle_model": case.sides["paddle"].model,
         "names": dict(weights.names),
-        "converter": [_file_hash(path) for path in converters],
+        "converter": [file_hash(path) for path in converters],
     }
     return {"torch": torch_recipe, "paddle": paddle_recipe}
 
@@ -139,26 +140,12 @@ def _identity(path: Path, root: Path) -> list[str]:
         raise WeightsError("cannot be read", file=path, key="weights.torch", found=error) from error
 
 
-def _file_hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _sources(root: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return {
-        os.path.relpath(file, root): _file_hash(Path(file))
-        for file in sorted(filter(None, files))
-        if file.endswith(".py") and Path(file).is_absolute() and is_users(file)
-    }
-
-
 def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, Any], root: Path) -> bool:
     """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
     if entry.get("recipe") != recipe:
         return False
     try:
-        return all(_file_hash(root / file) == known for file, known in entry["sources"].items())
+        return all(file_hash(root / file) == known for file, known in entry["sources"].items())
     except OSError:
         return False
 
@@ -246,13 +233,13 @@ def make(job: _Job) -> None:
     result: dict[str, Any] = {
         "digest": state_digest(state),
         "torch": _entry(
-            torch_path, folder, job.recipe["torch"], known["sources"] if made else _sources(case.root)
+            torch_path, folder, job.recipe["torch"], known["sources"] if made else imported_sources(case.root)
         ),
     }
     if "paddle" in job.sides:
         names = _convert(case, model, torch_path, folder / "paddle.pdparams")
         result["paddle"] = {
-            **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], _sources(case.root)),
+            **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], imported_sources(case.root)),
             "names": names,
         }
     atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 
-def perturb(model: Any, ulps: int, number: int) -> None:
+def perturb(model: Any, ulps: float, number: int) -> None:
     """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
 
     Args:
         model: the module, changed in place.
-        ulps: the distance, in float32's units whatever the parameters are kept in.
+        ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
         number: which of the perturbations; every odd one is the mirror image of the one before.
     """
     generator = np.random.default_rng(number // 2)

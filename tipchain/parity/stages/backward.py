@@ -63,7 +63,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
         tensors[f"parameter/{name}"] = value
         tensors[f"update_rms/{name}"] = np.array(_rms(value, before.pop(name)))
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
-    if framework.name == "torch":
+    if framework.name == "torch" and not bench.truth:
         tensors |= _gradient_noise(bench, model, criterion, tensors)
     return {**losses, **rates}, tensors
 

@@ -44,6 +44,7 @@ class Bench:
         train_data: folder of the training data.
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
+        truth: whether this is the reference in float64, of which only what depends on rounding is wanted.
     """
 
     framework: Framework
@@ -55,6 +56,7 @@ class Bench:
     epochs: int
     folder: Path
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
+    truth: bool = False
     _built: list[Any] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:

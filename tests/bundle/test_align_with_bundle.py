@@ -1,0 +1,216 @@
+"""``align --reference``: torch is not imported, the verdicts are the usual ones, what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from bundle_samples import STAGES, tipchain
+
+from tipchain.bundle.serving import check_torch, pinned
+from tipchain.errors import BundleError
+
+
+def verdicts(path: Path) -> list[dict]:
+    return json.loads(path.read_text())["verdicts"]
+
+
+def test_verdicts_without_torch_are_those_with_it(copied, without_torch):
+    project = copied.project
+    found = project.run([sys.executable, "-c", "import torch"], env=without_torch)
+    assert "torch is not to be imported here" in found.stderr, "the environment must be without torch"
+    done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (project.root / "test_tipc" / "data" / "weights").exists(), "the bundle's weights were used"
+    done = project.align("--stages", STAGES, "--json", "b.json", out="usual")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
+    notes = json.loads((project.root / "a.json").read_text())["notes"]
+    assert any(note.startswith("reference: bundle bundle, torch ") for note in notes)
+    assert any(
+        note.startswith("not checked, for the bundle has no such stage: data, metric") for note in notes
+    )
+    assert "# reference: bundle bundle, torch " in (project.root / "out" / "alignment.log").read_text()
+
+
+def test_a_wrong_port_fails_and_where_is_not_looked_for(copied, without_torch):
+    project = copied.project
+    project.edit("tiny_paddle.py", "nn.BatchNorm2D(8)", "nn.BatchNorm2D(8, epsilon=1e-2)")
+    done = project.align("--reference", "bundle", "--stages", "forward", env=without_torch, locate=True)
+    assert done.returncode == 1
+    assert "FAIL" in done.stdout
+    assert "== where and why\nnot looked for: it takes the live torch model" in done.stdout
+
+
+REFUSED = {
+    "a changed file": (
+        lambda root: (root / "bundle/dumps/forward_torch.npy").write_bytes(b"other"),
+        ("is damaged", "changed: dumps/forward_torch.npy: found sha256", "expected"),
+    ),
+    "a missing file": (
+        lambda root: (root / "bundle/weights/case.pdparams").unlink(),
+        ("missing: weights/case.pdparams",),
+    ),
+    "a file of nobody's": (
+        lambda root: (root / "bundle/dumps/data_torch.npy").write_bytes(b""),
+        ("not of the bundle: dumps/data_torch.npy",),
+    ),
+    "a link out of it": (
+        lambda root: relink(root / "bundle/dumps/loss_torch.npy", root / "elsewhere.npy"),
+        ("missing: dumps/loss_torch.npy",),
+    ),
+    "another case file": (
+        lambda root: append(root / "case.yaml", "# a remark\n"),
+        ("was made from another version of the case", "case.yaml", "found: sha256", "expected:"),
+    ),
+    "another torch side": (
+        lambda root: append(root / "tiny_torch.py", "# a remark\n"),
+        ("was made from another version of the torch side", "tiny_torch.py: ", "rebaseline"),
+    ),
+    "a newer format": (
+        lambda root: set_manifest(root, format=99, tipchain="9.9"),
+        ("has another format", "found: 99, of tipchain 9.9", "expected: 1"),
+    ),
+    "a changed manifest": (
+        lambda root: set_manifest(root, threads=77),
+        ("was changed", "content"),
+    ),
+    "a path out of it": (
+        lambda root: set_manifest(root, inputs={"": "../inputs.npy"}),
+        ("is damaged", "'../inputs.npy' is no path in the bundle"),
+    ),
+    "no manifest": (
+        lambda root: (root / "bundle/manifest.json").unlink(),
+        ("is no bundle", "no manifest.json"),
+    ),
+    "half a manifest": (
+        lambda root: (root / "bundle/manifest.json").write_text('{"kind"'),
+        ("manifest.json: cannot be read",),
+    ),
+    "no bundle": (lambda root: shutil.rmtree(root / "bundle"), ("no such bundle",)),
+}
+
+
+def append(path: Path, text: str) -> None:
+    path.write_text(path.read_text() + text)
+
+
+def relink(path: Path, target: Path) -> None:
+    path.rename(target)
+    path.symlink_to(target)
+
+
+def set_manifest(root: Path, **values: object) -> None:
+    path = root / "bundle" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def align(project, capsys, *args: str) -> tuple[int, str]:
+    """Run ``tipchain align`` in this process, which only refuses: no framework is loaded."""
+    from tipchain.cli import main
+
+    out = str(project.root / "out")
+    code = main(
+        ["align", str(project.case), "--reference", str(project.root / "bundle"), "--out", out, *args]
+    )
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_bundle_that_does_not_fit_is_refused(copied, capsys, what):
+    change, words = REFUSED[what]
+    change(copied.project.root)
+    code, said = align(copied.project, capsys)
+    assert code == 2
+    assert said.startswith("error: ")
+    assert said.count("error: ") == 1
+    for word in words:
+        assert word in said
+    assert not (copied.project.root / "out").exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            ("--stages", "forward,data"),
+            ("lacks a stage", "found: forward, loss", "expected: data"),
+        ),
+        (("--mode", "whole_infer"), ("is of another mode", "lite_train_lite_infer", "whole_infer")),
+        (("--seed", "3"), ("is of another seed", "found: --seed 0", "expected: --seed 3")),
+        (("--torch-dump", "."), ("--reference and --torch-dump exclude each other",)),
+        (("--record", "paddle"), ("--reference and --record exclude each other",)),
+    ],
+)
+def test_a_request_that_it_cannot_serve_is_refused(made, capsys, args, words):
+    code, said = align(made.project, capsys, *args)
+    assert code == 2
+    for word in words:
+        assert word in said
+
+
+def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, capsys):
+    """The version is that of the installed package, which need not be importable."""
+    from tipchain.cli import Parser
+    from tipchain.commands.align import add_arguments
+    from tipchain.commands.reference import open_reference
+    from tipchain.modes import Mode
+    from tipchain.parity.case import load_case
+
+    (tmp_path / "torch-1.2.3.dist-info").mkdir()
+    (tmp_path / "torch-1.2.3.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, said = align(made.project, capsys)
+    assert code == 2
+    assert "is of another torch" in said
+    assert "expected: torch 1.2.3, installed here" in said
+    parser = Parser()
+    add_arguments(parser)
+    case = str(made.project.case)
+    args = parser.parse_args([case, "--reference", str(made.bundle), "--allow-other-torch"])
+    assert open_reference(args, load_case(case), Mode.LITE_TRAIN_LITE_INFER)
+
+
+def test_without_torch_the_projects_pin_counts(made, tmp_path, monkeypatch):
+    from tipchain.bundle import serving
+    from tipchain.bundle.manifest import read_manifest
+
+    manifest = read_manifest(made.bundle)
+    monkeypatch.setattr(serving, "installed_versions", dict)
+    check_torch(made.bundle, manifest, tmp_path)
+    (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch == 1.9.1 ; python_version < '3.9'\n")
+    with pytest.raises(
+        BundleError, match=r"(?s)is of another torch.*torch 1\.9\.1, pinned in .*constraints\.txt"
+    ):
+        check_torch(made.bundle, manifest, tmp_path)
+    release = manifest.torch.partition("+")[0]
+    with (tmp_path / "constraints.txt").open("a") as file:
+        file.write(f"torch=={release}+cu126\n")
+    check_torch(made.bundle, manifest, tmp_path)
+    assert len(pinned(tmp_path)) == 2
+
+
+def test_allowing_another_torch_needs_a_bundle(made, capsys):
+    from tipchain.cli import main
+
+    assert main(["align", str(made.project.case), "--allow-other-torch"]) == 2
+    assert "needs --reference" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_all_stages_without_torch(tmp_path, without_torch):
+    from tiny_project import make_tiny_project
+
+    project = make_tiny_project(tmp_path / "all")
+    assert tipchain(project, "bundle", "make", project.case, "--out", "bundle").returncode == 0
+    shutil.rmtree(project.root / "test_tipc" / "data" / "weights")
+    done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.align("--json", "b.json", out="usual").returncode == 0
+    assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
+    assert len(verdicts(project.root / "a.json")) > 100

@@ -1,0 +1,166 @@
+"""``bundle make``, ``show`` and ``verify``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from bundle_samples import STAGES, tipchain
+
+from tipchain.bundle import making
+from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle
+from tipchain.bundle.manifest import damages, files_below, read_manifest
+from tipchain.commands.bundle import describe
+from tipchain.errors import OutputError
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+from tipchain.parity.case import load_case
+from tipchain.parity.judge import Verdict
+from tipchain.parity.names import dump_name
+from tipchain.parity.preparation import Prepared
+from tipchain.parity.record import load_record, save_record
+from tipchain.parity.stage_judge import StageJudgement
+from tipchain.parity.stages.truth import NOISE
+
+
+def test_it_is_portable_and_complete(made):
+    manifest = read_manifest(made.bundle)
+    assert manifest.stages == ("forward", "loss")
+    assert damages(made.bundle, manifest) == []
+    assert files_below(made.bundle) == sorted([*manifest.files, "manifest.json"])
+    assert list(manifest.case.sources) == ["tiny_torch.py"], "the port's own files may change"
+    for name in files_below(made.bundle):
+        assert str(made.project.root).encode() not in (made.bundle / name).read_bytes(), name
+    assert manifest.torch
+    assert manifest.truths == {"forward": "", "loss": ""}
+    assert not [path for path in made.project.root.iterdir() if path.name.startswith(".bundle")]
+
+
+def test_float64_is_near_the_dump_and_nearer_to_itself(made):
+    truth = load_record(made.bundle / "truth" / "forward_torch.npy").arrays["logits"]
+    dump = load_record(made.bundle / "dumps" / "forward_torch.npy").arrays["logits"]
+    from safetensors.numpy import load_file
+
+    noise = load_file(made.bundle / "truth" / "forward_torch.safetensors")[f"{NOISE}logits"]
+    assert truth.dtype == np.float64
+    away = np.abs(truth - dump).max()
+    assert 0 < away < 1e-5
+    assert 0 < noise < 1e-6 * away
+
+
+def test_statistics_are_those_of_the_dumps(made):
+    found = json.loads((made.bundle / "statistics.json").read_text())["forward_torch.npy"]["logits"]
+    logits = load_record(made.bundle / "dumps" / "forward_torch.npy").arrays["logits"].astype(np.float64)
+    assert found["shape"] == list(logits.shape)
+    assert found["max"] == logits.max()
+    assert np.isclose(found["rms"], np.sqrt(np.mean(logits**2)), rtol=1e-12)
+
+
+@pytest.mark.nightly
+def test_making_it_again_gives_the_same(copied):
+    args = ("bundle", "make", copied.project.case, "--stages", STAGES, "--out", "again")
+    assert tipchain(copied.project, *args).returncode == 0
+    old, new = (read_manifest(copied.project.root / name) for name in ("bundle", "again"))
+    assert old.files == new.files
+    assert old.content == new.content
+
+
+def test_a_bundle_in_its_place_is_left_alone(copied):
+    before = (copied.bundle / "manifest.json").read_bytes()
+    done = tipchain(copied.project, "bundle", "make", copied.project.case, "--out", "bundle")
+    assert done.returncode == 2
+    assert "is there already" in done.stderr
+    assert "rebaseline" in done.stderr
+    assert (copied.bundle / "manifest.json").read_bytes() == before
+
+
+@dataclass
+class Recorder:
+    """Stands for the processes that record: it leaves a dump of the forward stage, or says why it has none."""
+
+    failure: str = ""
+    no_truth: str = ""
+    details: dict = field(default_factory=dict)
+
+    def align(self, request) -> list[StageJudgement]:
+        request.folder.mkdir()
+        reason = self.no_truth if request.truth else self.failure
+        outcome = Outcome.ERROR if reason else Outcome.SKIP
+        if not reason:
+            meta = {
+                "side": "torch",
+                "stage": "forward",
+                "case": "/somewhere",
+                "details": self.details,
+                "created": "now",
+            }
+            path = request.folder / dump_name("forward", "torch")
+            save_record(path, {"logits": np.ones(3)}, meta=meta)
+            path.with_suffix(".safetensors").write_bytes(b"")
+        verdict = Verdict(outcome=outcome, subject="forward/torch", reason=reason or "torch alone")
+        return [StageJudgement(stage="forward", verdicts=(verdict,))]
+
+
+def make(made, tmp_path, monkeypatch, recorder: Recorder):
+    case = load_case(made.project.case)
+    monkeypatch.setattr(making, "align", recorder.align)
+    monkeypatch.setattr(
+        making, "prepare", lambda *_: Prepared(train_data=tmp_path, eval_data=tmp_path, digests={})
+    )
+    wanted = Wanted(case=case, mode=Mode.LITE_TRAIN_LITE_INFER, stages=("forward",), folder=tmp_path / "new")
+    return make_bundle(wanted)
+
+
+def test_a_stage_that_cannot_be_recorded_leaves_nothing(made, tmp_path, monkeypatch):
+    with pytest.raises(BundleFailedError, match="nothing is left of it\n  forward: no luck today"):
+        make(made, tmp_path, monkeypatch, Recorder(failure="no luck today"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_nothing(made, tmp_path, monkeypatch):
+    def fill(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(making, "write_manifest", fill)
+    with pytest.raises(OutputError, match=r"the bundle cannot be written: .*No space left"):
+        make(made, tmp_path, monkeypatch, Recorder())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stage_that_has_no_float64_says_so(made, tmp_path, monkeypatch):
+    manifest = make(made, tmp_path, monkeypatch, Recorder(no_truth="mixed\n  dtypes"))
+    assert manifest.truths == {"forward": "mixed dtypes"}
+    assert damages(tmp_path / "new", manifest) == []
+    assert "no forward mixed dtypes" in "\n".join(describe(tmp_path / "new", manifest))
+
+
+def test_facts_of_one_machine_stay_there(made, tmp_path, monkeypatch):
+    make(made, tmp_path, monkeypatch, Recorder())
+    meta = load_record(tmp_path / "new" / "dumps" / "forward_torch.npy").meta
+    assert meta["case"] == "case.yaml"
+    assert "created" not in meta
+
+
+def test_absolute_file_names_are_refused(made, tmp_path, monkeypatch):
+    with pytest.raises(BundleFailedError, match="forward: names an absolute path"):
+        make(made, tmp_path, monkeypatch, Recorder(details={"files": [str(made.project.case)]}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_show_and_verify(copied, capsys):
+    from tipchain.cli import main
+
+    assert main(["bundle", "verify", str(copied.bundle)]) == 0
+    assert main(["bundle", "show", str(copied.bundle)]) == 0
+    said = capsys.readouterr().out
+    assert "forward, loss\n" in said
+    assert main(["bundle", "show", str(copied.bundle), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["content"] == read_manifest(copied.bundle).content
+    (copied.bundle / "inputs" / "case.npy").write_bytes(b"")
+    assert main(["bundle", "verify", str(copied.bundle)]) == 1
+    assert "changed: inputs/case.npy" in capsys.readouterr().err
+    assert main(["bundle", "verify", str(copied.bundle.parent)]) == 2
+    assert main(["bundle"]) == 2

@@ -1,0 +1,287 @@
+"""Make a bundle: record torch's side of a case, its float64 truths, and all that the other side needs without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tipchain import __version__
+from tipchain.bundle.manifest import (
+    CASE,
+    DUMPS,
+    INPUTS,
+    MANIFEST,
+    STATISTICS,
+    TRUTH,
+    WEIGHTS,
+    BundledWeights,
+    CaseIdentity,
+    Manifest,
+    files_below,
+    write_manifest,
+)
+from tipchain.bundle.statistics import describe_folder
+from tipchain.environment import installed_versions
+from tipchain.errors import OutputError, TipchainError, UsageError
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+from tipchain.parity.align import Request, align, default_threads
+from tipchain.parity.case import SIDES, Case
+from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.preparation import Prepared, prepare
+from tipchain.parity.publish import stage_files
+from tipchain.parity.record import load_record, meta_path, save_record
+from tipchain.parity.recorder import sha256_of
+from tipchain.parity.stages.truth import TRUTH_STAGES
+from tipchain.runs import atomic_write, commit
+from tipchain.stage_table import SOLO
+
+Say = Callable[[str], None]
+_ELSEWHERE = ("created", "commit")
+"""Facts beside a dump that the manifest tells once."""
+
+
+class BundleFailedError(TipchainError):
+    """What a bundle must hold could not be recorded; nothing was left behind."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A bundle that is to be made.
+
+    Attributes:
+        stages: the stages it shall serve.
+        folder: where it goes; nothing may be there.
+        timeout_s: how long each recording may take; None for no limit.
+        threads: of the recording process; 0: as many as each side has where both run side by side.
+        truths: whether float64 is recorded.
+    """
+
+    case: Case
+    mode: Mode
+    stages: tuple[str, ...]
+    folder: Path
+    device: str = "cpu"
+    data_path: Path | None = None
+    timeout_s: float | None = None
+    threads: int = 0
+    truths: bool = True
+
+
+def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
+    """Make a bundle, whole or not at all, and return its manifest; ``say`` hears of each part.
+
+    Raises:
+        UsageError: something is at its place already.
+        BundleFailedError: a stage could not be recorded.
+        MissingFrameworkError: torch is absent or lacks the device, or Paddle is, which the weights are converted for.
+        OutputError: it cannot be written.
+    """
+    if wanted.folder.exists() and (not wanted.folder.is_dir() or any(wanted.folder.iterdir())):
+        raise UsageError(
+            f"{wanted.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use, with evidence; "
+            "or name another place with --out"
+        )
+    try:
+        with _work_folder(wanted.folder) as work:
+            manifest = _fill(wanted, work, say)
+            os.replace(work / "bundle", wanted.folder)  # noqa: PTH105
+    except OSError as error:
+        raise OutputError(f"{wanted.folder}: the bundle cannot be written: {error}") from error
+    return manifest
+
+
+@contextmanager
+def _work_folder(beside: Path) -> Iterator[Path]:
+    """Yield a folder beside the bundle's place, on the same disk; it is gone afterwards."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    work = beside.parent / f".{beside.name}.{secrets.token_hex(4)}"
+    (work / "bundle").mkdir(parents=True)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _fill(wanted: Wanted, work: Path, say: Say) -> Manifest:
+    case, bundle = wanted.case, work / "bundle"
+    recorded = tuple(stage for stage in wanted.stages if stage not in SOLO)
+    say("weights and inputs")
+    prepared = _prepare(wanted, work / "prepared")
+    say(f"torch: {', '.join(recorded) or 'no stage'}")
+    failures = _record(wanted, recorded, work / "recorded")
+    if failures:
+        raise _failure(failures)
+    meta, sources = _copy_dumps(wanted, recorded, work / "recorded", bundle)
+    truths = _record_truths(wanted, recorded, work / "truth", bundle, say)
+    inputs, weights = _copy_prepared(wanted, prepared, bundle)
+    shutil.copyfile(case.path, bundle / CASE)
+    atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
+    names = [name for name in files_below(bundle) if name != MANIFEST]
+    manifest = Manifest(
+        tipchain=__version__,
+        case=CaseIdentity(id=case.id, file=_below(case.path, case.root), sha256=case.digest, sources=sources),
+        mode=wanted.mode.value,
+        stages=wanted.stages,
+        reseed=case.reseed,
+        seed=case.seed,
+        device=str(meta.get("device", "")),
+        threads=_threads(wanted),
+        versions=_versions(meta),
+        inputs=inputs,
+        weights=weights,
+        truths=truths,
+        files={name: sha256_of(bundle / name) for name in names},
+        created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        commit=commit(case.root),
+    )
+    write_manifest(bundle, manifest)
+    return manifest
+
+
+def _threads(wanted: Wanted) -> int:
+    return wanted.threads or default_threads(len(SIDES))
+
+
+def _versions(meta: Mapping[str, Any]) -> dict[str, str]:
+    found = meta.get("versions")
+    versions = found if isinstance(found, Mapping) else installed_versions()
+    return {str(name): str(version) for name, version in versions.items() if name != "paddle"}
+
+
+def _below(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), root.resolve())).as_posix()
+
+
+def _prepare(wanted: Wanted, folder: Path) -> Prepared:
+    """Make inputs and both sides' weights for all stages.
+
+    Raises:
+        BundleFailedError: something cannot be had.
+    """
+    folder.mkdir()
+    prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path)
+    if prepared.failures:
+        raise _failure(prepared.failures)
+    return prepared
+
+
+def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
+    lines = "".join(f"\n  {stage}: {reason}" for stage, reason in reasons.items())
+    return BundleFailedError(f"the bundle was not made; nothing is left of it{lines}")
+
+
+def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
+    """Record torch's side; return why stages could not be, by stage."""
+    request = Request(
+        case=wanted.case, mode=wanted.mode, stages=stages, folder=folder, device=wanted.device, sides=("torch",),
+        data_path=wanted.data_path, timeout_s=wanted.timeout_s, threads=_threads(wanted), truth=truth,
+    )  # fmt: skip
+    return {
+        judgement.stage: verdict.reason
+        for judgement in align(request)
+        for verdict in judgement.verdicts
+        if verdict.outcome is not Outcome.SKIP
+    }
+
+
+def _copy_dumps(
+    wanted: Wanted, stages: tuple[str, ...], recorded: Path, bundle: Path
+) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """Copy the dumps; return the facts beside one of them, and the sources behind all."""
+    (bundle / DUMPS).mkdir()
+    facts: Mapping[str, Any] = {}
+    sources: dict[str, str] = {}
+    for stage in stages:
+        name = dump_name(stage, "torch")
+        meta = {key: one for key, one in load_record(recorded / name).meta.items() if key not in _ELSEWHERE}
+        found = meta.pop("sources", {})
+        sources |= found if isinstance(found, dict) else {}
+        if "case" in meta:
+            meta["case"] = _below(wanted.case.path, wanted.case.root)
+        _refuse_absolute(stage, meta)
+        for one in stage_files(stage, ("torch",)):
+            if (recorded / one).is_file():
+                shutil.copyfile(recorded / one, bundle / DUMPS / one)
+        atomic_write(bundle / DUMPS / meta_path(name).name, json.dumps(meta, indent=1) + "\n")
+        facts = meta if "versions" in meta else facts
+    return facts, {name: one for name, one in sorted(sources.items()) if not name.startswith("..")}
+
+
+def _refuse_absolute(stage: str, meta: Mapping[str, Any]) -> None:
+    """Refuse facts that name absolute paths: they hold on no other machine.
+
+    Raises:
+        BundleFailedError: naming one of them.
+    """
+    for text in _texts(meta):
+        if text.startswith("/") and Path(text).exists():
+            raise _failure(
+                {stage: f"names an absolute path, which no other machine has\n    found: {text}\n"
+                        "    expected: file names below the data folder, as the data set gives them"}
+            )  # fmt: skip
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+def _record_truths(
+    wanted: Wanted, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say
+) -> dict[str, str]:
+    """Record float64, stage by stage: one that cannot run in it is no reason to have no bundle."""
+    published = wanted.case.train.benchmark is not None
+    run = [one for one in TRUTH_STAGES if one in stages and not (one == "train" and published)]
+    (bundle / TRUTH).mkdir()
+    if not run or not wanted.truths:
+        return dict.fromkeys(run, "not asked for")
+    say(f"torch in float64: {', '.join(run)}")
+    failures = _record(wanted, tuple(run), folder, truth=True)
+    for stage in run:
+        if stage in failures:
+            say(f"  {stage}: {failures[stage]}")
+            continue
+        for name in (dump_name(stage, "torch"), tensors_name(stage, "torch")):
+            path = folder / name
+            if path.suffix == ".npy":
+                save_record(bundle / TRUTH / name, load_record(path).arrays)
+            else:
+                shutil.copyfile(path, bundle / TRUTH / name)
+    return {stage: " ".join(failures.get(stage, "").split()) for stage in run}
+
+
+def _copy_prepared(
+    wanted: Wanted, prepared: Prepared, bundle: Path
+) -> tuple[dict[str, str], dict[str, BundledWeights]]:
+    inputs: dict[str, str] = {}
+    weights: dict[str, BundledWeights] = {}
+    for name in (INPUTS, WEIGHTS):
+        (bundle / name).mkdir()
+    for stage in wanted.stages:
+        variant = wanted.case.for_stage(stage).variant
+        if stage in prepared.inputs and variant not in inputs:
+            inputs[variant] = f"{INPUTS}/{variant or 'case'}.npy"
+            shutil.copyfile(prepared.inputs[stage], bundle / inputs[variant])
+        if stage in prepared.weights and variant not in weights:
+            found = prepared.weights[stage]
+            file = f"{WEIGHTS}/{variant or 'case'}{found.paths['paddle'].suffix}"
+            shutil.copyfile(found.paths["paddle"], bundle / file)
+            weights[variant] = BundledWeights(file=file, digest=found.digest, names=dict(found.names))
+    return inputs, weights

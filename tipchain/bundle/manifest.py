@@ -1,0 +1,225 @@
+"""What a bundle says about itself, and whether its files are still those.
+
+::
+
+    BUNDLE/
+      manifest.json       `Manifest`, written last; names every other file with its SHA-256
+      case.yaml           the case file it was made from
+      statistics.json     least, largest, mean, root mean square of every tensor
+      dumps/              what torch recorded, as ``tipchain align`` leaves it
+      truth/              the same stages in float64, and by how much rounding moves them there
+      inputs/             the fake inputs, by the case's variant
+      weights/            the port's weights, converted, by the case's variant
+
+Nothing in it is run when it is read: JSON, dumps (`tipchain.parity.dump_reader`), safetensors, and Paddle weight files
+(`tipchain.paddle_weights`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tipchain.errors import BundleError
+from tipchain.runs import atomic_write
+
+FORMAT = 1
+KIND = "tipchain reference bundle"
+MANIFEST, CASE, STATISTICS = "manifest.json", "case.yaml", "statistics.json"
+DUMPS, TRUTH, INPUTS, WEIGHTS = "dumps", "truth", "inputs", "weights"
+_NO_CONTENT = ("created", "commit")
+"""What may differ between two bundles that are the same."""
+_HINT = "tipchain bundle make CASE makes it anew; tipchain rebaseline moves one that is in use"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseIdentity:
+    """The case that a bundle was made from.
+
+    Attributes:
+        id: its name.
+        file: its path below the project's root.
+        sha256: of the file.
+        sources: SHA-256 of every source file below the root that the torch side imported, by its path.
+    """
+
+    id: str
+    file: str
+    sha256: str
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundledWeights:
+    """The port's weights of one variant of the case.
+
+    Attributes:
+        file: path in the bundle.
+        digest: SHA-256 of the torch weights' tensors, the identity that dumps carry.
+        names: Paddle's name by torch's where they differ.
+    """
+
+    file: str
+    digest: str
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a bundle says about itself. All paths are relative and posix.
+
+    Attributes:
+        tipchain: the version that made it.
+        case: the case.
+        mode: the TIPC mode.
+        stages: the stages it serves, those included in which torch takes no part.
+        reseed: what was added to the case's seeds.
+        seed: the case's seed, with that.
+        device: what torch ran on, as it describes it; "" where torch ran no stage.
+        threads: of the recording process.
+        versions: of torch, numpy and Python, and CUDA where torch has it.
+        inputs: path of the fake inputs, by the case's variant.
+        weights: the port's weights, likewise.
+        truths: by stage that runs the network, "" where float64 was recorded, else why not.
+        files: SHA-256 of every other file, by path.
+        created: ISO 8601 with offset.
+        commit: of the project.
+    """
+
+    tipchain: str
+    case: CaseIdentity
+    mode: str
+    stages: tuple[str, ...]
+    reseed: int
+    seed: int
+    device: str
+    threads: int
+    versions: Mapping[str, str]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, BundledWeights] = field(default_factory=dict)
+    truths: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+    commit: str = ""
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of everything in the bundle but when and at which commit it was made."""
+        facts = {key: value for key, value in asdict(self).items() if key not in _NO_CONTENT}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def torch(self) -> str:
+        """The version of torch; "" where it is not told."""
+        return self.versions.get("torch", "")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of the bundle in ``folder``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    document = {"kind": KIND, "format": FORMAT, "content": manifest.content, **asdict(manifest)}
+    atomic_write(folder / MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of the bundle in ``folder``; its other files are not looked at.
+
+    Raises:
+        BundleError: there is no bundle, its manifest is damaged, or it is of another format.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise BundleError("no such bundle", file=folder, expected="a folder that tipchain bundle make wrote")
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=_HINT) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BundleError("cannot be read", file=path, found=error, expected="a JSON object") from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise BundleError("is no bundle's manifest", file=path, expected=f'"kind": "{KIND}"')
+    if document.get("format") != FORMAT:
+        found, newer = document.get("format"), document.get("tipchain")
+        raise BundleError(
+            "has another format", file=path, key="format", found=f"{found}, of tipchain {newer}",
+            expected=FORMAT, hint="use that tipchain, or make the bundle anew with this one",
+        )  # fmt: skip
+    try:
+        manifest = _manifest(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BundleError(
+            "is damaged", file=path, found=f"{type(error).__name__}: {error}", hint=_HINT
+        ) from None
+    if document.get("content") != manifest.content:
+        raise BundleError(
+            "was changed", file=path, key="content", found=f"sha256 {manifest.content[:12]}…",
+            expected=f"{str(document.get('content'))[:12]}…", hint=_HINT,
+        )  # fmt: skip
+    return manifest
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
+    weights = {variant: BundledWeights(**one) for variant, one in data["weights"].items()}
+    case = CaseIdentity(**data["case"])
+    manifest = Manifest(**{**data, "case": case, "weights": weights, "stages": tuple(data["stages"])})
+    for name in (*manifest.files, *manifest.inputs.values(), *(one.file for one in weights.values())):
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+            raise ValueError(f"{name!r} is no path in the bundle")
+    return manifest
+
+
+def damages(folder: Path, manifest: Manifest) -> list[str]:
+    """Say which files of a bundle are missing, changed, or none of its own; every byte is read."""
+    from tipchain.parity.recorder import sha256_of
+
+    problems = []
+    for name, expected in sorted(manifest.files.items()):
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            problems.append(f"missing: {name}")
+            continue
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            problems.append(f"unreadable: {name}: {error.strerror}")
+            continue
+        if found != expected:
+            problems.append(f"changed: {name}: found sha256 {found[:12]}…, expected {expected[:12]}…")
+    known = {MANIFEST, *manifest.files}
+    problems += [f"not of the bundle: {name}" for name in files_below(folder) if name not in known]
+    return problems
+
+
+def files_below(folder: Path) -> list[str]:
+    """Return the posix paths of all files and links below ``folder``, sorted."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
+
+
+def open_bundle(folder: Path) -> Manifest:
+    """Read the manifest of a bundle, and check every file.
+
+    Raises:
+        BundleError: it cannot be read, or a file is not what it was.
+    """
+    manifest = read_manifest(folder)
+    problems = damages(folder, manifest)
+    if problems:
+        shown = problems[:5] + ([f"and {len(problems) - 5} more"] if len(problems) > 5 else [])
+        raise BundleError(
+            "is damaged", file=folder, found="".join(f"\n    {one}" for one in shown),
+            expected="the files that its manifest names", hint=_HINT,
+        )  # fmt: skip
+    return manifest

@@ -1,0 +1,114 @@
+"""``--reference BUNDLE``: a bundle in torch's place, for ``tipchain align`` and the numbered scripts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.errors import UsageError
+from tipchain.modes import Mode
+
+if TYPE_CHECKING:
+    from tipchain.bundle.manifest import Manifest
+    from tipchain.parity.case_types import Case
+    from tipchain.parity.preparation import Given
+
+NEEDS_TORCH = (
+    "not looked for: it takes the live torch model, and a bundle has none; "
+    "tipchain align CASE without --reference, where torch is installed, looks for it"
+)
+
+
+def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="BUNDLE",
+        help="torch's side is this bundle (tipchain bundle make); torch is not needed",
+    )
+    parser.add_argument(
+        "--allow-other-torch",
+        action="store_true",
+        help="use a bundle of another torch than the one installed or pinned",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A bundle that fits the case."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def dumps(self) -> Path:
+        """The folder of torch's dumps."""
+        from tipchain.bundle.serving import dumps_of
+
+        return dumps_of(self.folder)
+
+    @property
+    def given(self) -> Given:
+        """Inputs and weights."""
+        from tipchain.bundle.serving import given
+
+        return given(self.folder, self.manifest)
+
+    @property
+    def threads(self) -> int:
+        """As many threads as torch had, if this machine has them and the environment names none; else 0."""
+        if os.environ.get("OMP_NUM_THREADS"):
+            return 0
+        return min(self.manifest.threads, len(os.sched_getaffinity(0)))
+
+    def serve(self, stages: Sequence[str], *, asked: bool) -> tuple[str, ...]:
+        """Return those of ``stages`` that the bundle has.
+
+        Raises:
+            BundleError: it lacks one that was asked for, or has none.
+        """
+        from tipchain.bundle.serving import check_stages
+
+        found = tuple(stage for stage in stages if stage in self.manifest.stages)
+        if asked or not found:
+            check_stages(self.folder, self.manifest, stages)
+        return found
+
+    def notes(self, possible: Sequence[str]) -> tuple[str, ...]:
+        """Return where the reference comes from, and what it has nothing for, of the stages that there could be."""
+        one = self.manifest
+        made = f"torch {one.torch or 'not run'} on {one.device or 'no device'}, made {one.created}"
+        notes = [f"reference: bundle {self.folder}, {made}, content {one.content[:12]}"]
+        absent = [stage for stage in possible if stage not in one.stages]
+        if absent:
+            notes.append(f"not checked, for the bundle has no such stage: {', '.join(absent)}")
+        return tuple(notes)
+
+
+def open_reference(args: argparse.Namespace, case: Case, mode: Mode) -> Reference | None:
+    """Return the bundle that ``--reference`` names, checked, or None where there is none.
+
+    Raises:
+        UsageError: options that exclude each other.
+        BundleError: the bundle is damaged, or of another case, mode, seed or torch.
+    """
+    if args.reference is None:
+        if args.allow_other_torch:
+            raise UsageError("--allow-other-torch needs --reference")
+        return None
+    from tipchain.bundle.manifest import open_bundle
+    from tipchain.bundle.serving import check_case, check_torch
+
+    for option in ("torch_dump", "record"):
+        if getattr(args, option) is not None:
+            raise UsageError(f"--reference and --{option.replace('_', '-')} exclude each other")
+    manifest = open_bundle(args.reference)
+    check_case(args.reference, manifest, case, mode)
+    if not args.allow_other_torch:
+        check_torch(args.reference, manifest, case.root)
+    return Reference(folder=args.reference, manifest=manifest)
