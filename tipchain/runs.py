@@ -26,7 +26,8 @@ MODE_VARIABLE = "TIPCHAIN_MODE"
 
 KEPT_RUNS = 2
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
-_LOCK = ".lock"
+RUN_LOCK = ".lock"
+"""Held by the process of a run, in the run's folder."""
 
 
 def new_run(out: Path) -> Path:
@@ -55,7 +56,7 @@ def hold_run(path: Path) -> None:
         UsageError: another process holds it, so the run still goes on; or nothing can be written there.
     """
     try:
-        handle = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        handle = os.open(path / RUN_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise UsageError(f"{path}: this run cannot be continued: {error.strerror}") from error
     try:
@@ -73,7 +74,7 @@ def prune(out: Path, keep: int = KEPT_RUNS) -> int:
     freed = 0
     for run in sorted((out / "runs").glob("*/"))[: -keep or None]:
         # Held, another user's, on a disk that is read-only: what cannot be removed stays, and hinders no run.
-        with suppress(OSError), (run / _LOCK).open("ab") as lock:
+        with suppress(OSError), (run / RUN_LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for file in run.rglob("*"):
                 if file.suffix in LARGE and file.is_file() and not file.is_symlink():

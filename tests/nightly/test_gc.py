@@ -1,0 +1,397 @@
+"""Storage stays bounded, and what is needed stays."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from night_samples import FIRST, NightSample, item
+
+from tipchain.cli import main
+from tipchain.nightly import gc as collecting
+from tipchain.nightly.gc import Rules, choose, days, size_text
+from tipchain.nightly.nights import hold, nights_below, read_night
+from tipchain.nightly.results import find_nights
+from tipchain.nightly.stored import PIN, TRASH, UNWRITTEN_S, disk_usage, find_stored
+
+ITEM = item("alexnet")
+NOW = FIRST.timestamp() + 10 * 86400
+MIB = 2**20
+
+
+@pytest.fixture
+def nights(tmp_path, monkeypatch) -> Path:
+    """Return a manifest's folder with ten nights of 1 MiB, all finished, the latest one day old."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    (tmp_path / "pyproject.toml").touch()
+    folder = tmp_path / "tipchain-nights" / "suite"
+    for day in range(10):
+        night = NightSample(folder, day, [ITEM], root=tmp_path)
+        night.end(ITEM, log="x" * MIB)
+        night.finish()
+    return folder
+
+
+def left(nights: Path) -> list[int]:
+    """Return the numbers of the nights that are there."""
+    return [int(one.name[-5:], 16) for one in find_nights(nights)]
+
+
+def night(nights: Path, day: int) -> Path:
+    (found,) = nights.glob(f"*-{day:05x}")
+    return found
+
+
+def test_by_age(nights, capsys):
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [5, 6, 7, 8, 9]
+    out = capsys.readouterr().out
+    assert out.startswith("to be deleted: 5 nights, ")
+    assert "10 days" in out
+    assert "older than 5 days" in out
+    assert night(nights, 5).name not in out
+    assert not (nights / TRASH).exists()
+
+
+def test_by_size_the_oldest_go_first(nights, capsys):
+    assert main(["gc", "tipchain-nights", "--max-size", "4MiB", "--yes"]) == 0
+    assert left(nights) == [7, 8, 9]  # a night is a bit more than 1 MiB
+    assert disk_usage(nights) <= 4 * MIB
+    assert "the oldest, of more than 4 MiB" in capsys.readouterr().out
+
+
+def test_by_number(nights):
+    NightSample(nights.parent / "other", 0, [ITEM], root=nights).finish()
+    assert main(["gc", "--keep", "3", "--yes"]) == 0
+    assert left(nights) == [7, 8, 9]
+    assert left(nights.parent / "other") == [0]
+
+
+def test_the_latest_stay_whatever_age_and_size_say(nights, capsys):
+    assert main(["gc", "--older-than", "1d", "--max-size", "1MiB", "--keep", "4", "--yes"]) == 1
+    assert left(nights) == [6, 7, 8, 9]
+    told = capsys.readouterr()
+    assert "one of the latest 4" in told.out
+    assert "must stay, more than --max-size" in told.err
+    assert main(["gc", "--keep", "100", "--yes"]) == 0
+    assert left(nights) == [6, 7, 8, 9]
+
+
+def test_a_dry_run_and_a_no_delete_nothing(nights, monkeypatch, capsys):
+    assert main(["gc", "--older-than", "5d", "--dry-run"]) == 0
+    assert "would delete: 5 nights" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["gc", "--older-than", "5d"]) == 2
+    assert "nobody is there to be asked" in capsys.readouterr().err
+    for answer, there in (("", 10), ("n", 10), ("y", 5)):
+        monkeypatch.setattr("sys.stdin", Terminal())
+        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        assert main(["gc", "--older-than", "5d"]) == 0
+        assert len(left(nights)) == there
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_the_table_says_comes_before_anything_is_deleted(nights, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", Terminal())
+
+    def asked(_: str) -> str:
+        assert "to be deleted: 5 nights" in capsys.readouterr().out
+        assert len(left(nights)) == 10
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", asked)
+    assert main(["gc", "--older-than", "5d"]) == 0
+    assert len(left(nights)) == 5
+
+
+def test_pins(nights, capsys):
+    name = night(nights, 2).name
+    assert main(["gc", "--pin", name, "--why", "the paper's figures"]) == 0
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [2, 5, 6, 7, 8, 9]
+    out = capsys.readouterr().out
+    assert "stays, whatever the rules say" in out
+    assert "the paper's figures" in out
+    assert main(["gc", "--unpin", str(night(nights, 2))]) == 0
+    assert main(["gc", "--unpin", str(night(nights, 2))]) == 2
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [5, 6, 7, 8, 9]
+
+
+def test_wrong_calls(nights, capsys):
+    for words, said in (
+        ((), "no rule was given"),
+        (("--pin", night(nights, 2).name), "needs a reason"),
+        (("--pin", "2026", "--why", "x"), "several are called so"),
+        (("--pin", "nothing", "--why", "x"), "no night or run is called so"),
+        (("--why", "x", "--keep", "1"), "--why goes with --pin"),
+        (("--older-than", "old"), "'old' is not a time"),
+        (("--max-size", "4"), "'4' is not a size"),
+        (("--keep", "0"), "'0' is not a number of nights"),
+        (("nowhere", "--keep", "1"), "nowhere: is no folder"),
+        (("--baselines", "nowhere", "--keep", "1"), "nowhere: is no folder"),
+    ):
+        assert main(["gc", *words]) == 2, words
+        assert said in capsys.readouterr().err, words
+    shutil.rmtree(nights.parent)
+    assert main(["gc", "--keep", "1"]) == 2
+    assert len(left(nights.parent.parent)) == 0
+
+
+def test_a_night_that_is_being_run_stays(nights, capsys):
+    lock = hold(night(nights, 0))
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [0, 5, 6, 7, 8, 9]
+    assert f"it is being run, by process {os.getpid()}" in capsys.readouterr().out
+    lock.release()
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [5, 6, 7, 8, 9]
+
+
+def test_a_night_that_is_resumed_or_pinned_after_the_question_stays(nights, monkeypatch, capsys):
+    locks = []
+
+    def meanwhile(_: str) -> str:
+        locks.append(hold(night(nights, 0)))
+        assert main(["gc", "--pin", night(nights, 1).name, "--why", "wait"]) == 0
+        shutil.rmtree(night(nights, 2))
+        return "y"
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", meanwhile)
+    assert main(["gc", "--older-than", "5d"]) == 1
+    assert left(nights) == [0, 1, 5, 6, 7, 8, 9]
+    err = capsys.readouterr().err
+    assert "this night is still being run" in err
+    assert "pinned by" in err
+    locks[0].release()
+
+
+def test_what_may_be_resumed_and_the_latest_finished_stay(nights):
+    for day in (8, 9):
+        (night(nights, day) / "finished.json").unlink()
+    (night(nights, 1) / "finished.json").unlink()
+    assert main(["gc", "--older-than", "1s", "--yes"]) == 0
+    assert left(nights) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("needed", ["name", "file", "token"])
+def test_what_a_baseline_needs_stays(nights, needed, capsys):
+    text = {
+        "name": night(nights, 3).name,
+        "file": f"../tipchain-nights/suite/{night(nights, 3).name}/items/a/attempt-1/report.json",
+        "token": read_night(night(nights, 3)).token,
+    }[needed]
+    folder = nights.parents[1] / "test_tipc" / "bundles" / "alexnet"
+    folder.mkdir(parents=True)
+    line = json.dumps({"item": "lite", "why": "x", "evidence": {"of": [text]}})
+    (folder / "baselines.jsonl").write_text(f'{{"item": "other"}}\n{line}\n{line[:20]}')
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [3, 5, 6, 7, 8, 9]
+    assert "a baseline needs it: test_tipc/bundles/alexnet/baselines.jsonl" in capsys.readouterr().out
+
+
+def test_baselines_of_the_nights_own_project_and_of_named_folders_count(nights, tmp_path, monkeypatch):
+    elsewhere, named = tmp_path / "elsewhere", tmp_path / ".hidden" / "named"
+    elsewhere.mkdir()
+    named.mkdir(parents=True)
+    (tmp_path / "baselines.jsonl").write_text(night(nights, 0).name)
+    (named / "baselines.jsonl").write_text(night(nights, 1).name)
+    monkeypatch.chdir(elsewhere)
+    assert main(["gc", str(nights), "--older-than", "5d", "--yes", "--baselines", str(named)]) == 0
+    assert left(nights) == [0, 1, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("name", ["baselines.jsonl", "bundle/manifest.json"])
+def test_a_reference_in_a_night_stays(nights, name):
+    file = night(nights, 4) / "items" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"kind": "tipchain reference bundle"}')
+    other = night(nights, 3) / "items" / "manifest.json"
+    other.write_text("{}")
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [4, 5, 6, 7, 8, 9]
+
+
+def test_baselines_that_cannot_be_read_stop_everything(nights, tmp_path, capsys):
+    (tmp_path / "baselines.jsonl").mkdir()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "baselines.jsonl").symlink_to("nowhere")
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 2
+    assert len(left(nights)) == 10
+    assert "nothing is deleted" in capsys.readouterr().err
+
+
+def test_a_night_that_cannot_be_understood_stays(nights, capsys):
+    (night(nights, 0) / "night.json").write_text('{"format": 99}')
+    (nights / "notes").mkdir()
+    (nights / "notes" / "a.txt").touch()
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
+    assert left(nights) == [0, 5, 6, 7, 8, 9]
+    assert (nights / "notes" / "a.txt").exists()
+    assert "its plan cannot be read" in capsys.readouterr().out
+
+
+def test_clocks_that_jumped(nights, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: NOW - 1000 * 86400)
+    assert main(["gc", "--older-than", "1s", "--yes"]) == 0
+    assert len(left(nights)) == 10
+
+
+def test_what_a_killed_process_left_goes_with_the_next_call(nights, capsys):
+    (nights / TRASH / "20261101-220000-00000-abc" / "items").mkdir(parents=True)
+    unwritten, new = nights / "20261020-220000-abcde", nights / "20261020-220000-abcdf"
+    for one in (unwritten, new):
+        one.mkdir()
+        (one / "lock").touch()
+    os.utime(unwritten, (NOW - UNWRITTEN_S - 5,) * 2)
+    os.utime(new, (NOW - UNWRITTEN_S + 5,) * 2)
+    assert main(["gc", "--older-than", "100d", "--yes"]) == 0
+    assert "2 remainders" in capsys.readouterr().out
+    assert not (nights / TRASH).exists()
+    assert not unwritten.exists()
+    assert new.exists()
+    assert len(left(nights)) == 10
+
+
+KILLED = """
+import os, shutil, sys
+from tipchain.cli import main
+# Each step in a process of its own that is ended as a kill does, without the time that starting one takes.
+for steps in range(200):
+    shutil.copytree("whole", str(steps))
+    pid = os.fork()
+    if not pid:
+        os.chdir(str(steps))
+        left = steps
+        for name in ("unlink", "rmdir", "rename", "mkdir"):
+            def act(*args, _act=getattr(os, name), **kw):
+                global left
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+                return _act(*args, **kw)
+            setattr(os, name, act)
+        os._exit(main(["gc", "--keep", "1", "--yes"]))
+    if os.waitpid(pid, 0)[1] == 0:
+        break
+"""
+
+
+def test_a_kill_at_any_step_leaves_whole_nights_only(tmp_path):
+    for day in range(2):
+        sample = NightSample(tmp_path / "whole" / "tipchain-nights" / "suite", day, [ITEM], root=tmp_path)
+        sample.end(ITEM)
+        sample.finish()
+    subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    ends = sorted((one for one in tmp_path.iterdir() if one.name != "whole"), key=lambda one: int(one.name))
+    assert 5 < len(ends) < 200
+    files = files_of(night(tmp_path / "whole" / "tipchain-nights" / "suite", 0))
+    counts = []
+    for end in ends:
+        nights = end / "tipchain-nights" / "suite"
+        found = find_nights(nights)
+        assert sorted(nights_below(nights)) == found
+        assert all(files_of(one) == files for one in found)
+        counts.append(len(found))
+    assert counts == sorted(counts, reverse=True)
+    assert (counts[0], counts[-1]) == (2, 1)
+
+
+def files_of(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}
+
+
+def test_what_cannot_be_deleted_is_told_and_the_rest_goes(nights, monkeypatch, capsys):
+    rename = os.rename
+
+    def refused(source, target):
+        if source == night(nights, 1):
+            raise PermissionError(13, "Permission denied", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(collecting.os, "rename", refused)
+    assert main(["gc", "--older-than", "5d", "--yes"]) == 1
+    assert left(nights) == [1, 5, 6, 7, 8, 9]
+    assert "is still there" in capsys.readouterr().err
+
+
+def make_run(out: Path, day: int, *, report: bool = True) -> Path:
+    run = out / "runs" / f"202611{day:02}-120000-abcde"
+    run.mkdir(parents=True)
+    (run / "weights.bin").write_bytes(b"x" * MIB)
+    if report:
+        (run / "report.json").write_text("{}")
+    return run
+
+
+def test_runs_by_the_same_rules_if_asked(nights, tmp_path, capsys):
+    out = tmp_path / "test_tipc" / "output" / "alexnet" / "lite_train_lite_infer"
+    runs = [make_run(out, day) for day in range(1, 7)]
+    killed = make_run(out, 7, report=False)
+    (runs[1] / PIN).write_text('{"who": "me", "why": "w"}')
+    (out / "best").symlink_to(Path("runs", runs[2].name, "weights.bin"))
+    with (runs[3] / ".lock").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert main(["gc", "--older-than", "1s", "--yes"]) == 0
+        assert all(run.exists() for run in runs)
+        assert left(nights) == [9]
+        assert main(["gc", "--older-than", "1s", "--runs", "--yes"]) == 0
+    assert [run.exists() for run in runs] == [False, True, True, True, False, True]
+    assert killed.exists()
+    assert not (out / TRASH).exists()
+    told = capsys.readouterr().out
+    for reason in (
+        "pinned by me: w",
+        "best is a link into it",
+        "it still goes on",
+        "the latest finished run",
+    ):
+        assert reason in told
+    assert main(["gc", "--keep", "1", "--runs", "--yes"]) == 0
+    assert [run.exists() for run in runs] == [False, True, True, False, False, True]
+
+
+def test_hard_links_count_once(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * MIB)
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert MIB <= disk_usage(tmp_path) < 1.5 * MIB
+
+
+def test_the_order_of_rules(nights):
+    stored = find_stored([nights], [], [], NOW)
+    assert [one.size >= MIB for one in stored] == [True] * 10
+    choice = choose(stored, Rules(older_than_s=8 * 86400, max_bytes=6 * MIB), NOW)
+    assert [one.reason.split()[0] for one in choice.doomed] == ["older", "older", "the", "the", "the"]
+    assert choice.left == sum(one.size for one in stored[5:]) <= 6 * MIB
+    assert choose([], Rules(keep=1), NOW).doomed == ()
+
+
+def test_words():
+    assert [size_text(one) for one in (0, 1023, 1536, 20 * 2**30, 3 * 2**50)] == [
+        "0 B", "1023 B", "1.5 KiB", "20 GiB", "3072 TiB",
+    ]  # fmt: skip
+    assert [days(one) for one in (-5, 59, 60, 5400, 86400, 41.2 * 86400)] == [
+        "0 seconds", "59 seconds", "1 minute", "1.5 hours", "1 day", "41 days",
+    ]  # fmt: skip
+
+
+def test_as_a_program(nights):
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", "gc", "--keep", "100000", "--dry-run"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing is to be deleted" in done.stdout

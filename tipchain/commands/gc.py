@@ -1,0 +1,246 @@
+"""``tipchain gc``: delete nights and runs by age, size and number, and say first which."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.errors import UsageError
+from tipchain.outcome import ExitCode
+from tipchain.report.terminal import clean
+
+if TYPE_CHECKING:
+    from tipchain.nightly.gc import Choice, Doomed, Rules
+    from tipchain.nightly.stored import Stored
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
+    )
+    parser.add_argument("--older-than", type=_age, metavar="AGE", help="delete what is older, as 30d or 12h")
+    parser.add_argument(
+        "--max-size",
+        type=_size,
+        metavar="SIZE",
+        help="then delete the oldest until no more is there, as 20GiB",
+    )
+    parser.add_argument(
+        "--keep", type=_count, metavar="N",
+        help="never delete the latest N of each manifest; without other rules, delete all but those",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runs", action="store_true", help="the runs below test_tipc/output too, N for each model and mode"
+    )
+    parser.add_argument(
+        "--baselines", action="append", type=Path, default=[], metavar="FOLDER",
+        help="look there too for baselines.jsonl and what they need (always: here, and each night's project)",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    pins = parser.add_mutually_exclusive_group()
+    pins.add_argument(
+        "--pin", metavar="NIGHT", help="let no rule delete this night or run: its name or folder"
+    )
+    pins.add_argument("--unpin", metavar="NIGHT", help="let rules delete it again")
+    parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
+
+
+def _age(text: str) -> float:
+    from tipchain.nightly.quantities import TIME_EXPECTED, parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {TIME_EXPECTED}") from None
+
+
+def _size(text: str) -> int:
+    from tipchain.nightly.quantities import MEMORY_EXPECTED, parse_mebibytes
+
+    try:
+        return parse_mebibytes(text) * 2**20
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {MEMORY_EXPECTED}") from None
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights, 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Delete, or pin; the exit code is 1 if something that should go is still there."""
+    from tipchain.nightly.gc import Rules, choose
+    from tipchain.nightly.stored import find_stored
+
+    if args.pin or args.unpin:
+        return _pin(args)
+    if args.why:
+        raise UsageError("--why goes with --pin")
+    rules = Rules(older_than_s=args.older_than, max_bytes=args.max_size, keep=args.keep)
+    if rules == Rules():
+        raise UsageError(
+            "tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N"
+        )
+    now = time.time()
+    choice = choose(find_stored(*_places(args), now), rules, now)
+    _show(choice, now, dry=args.dry_run)
+    if args.dry_run or not choice.doomed:
+        return _end(choice, rules, ())
+    if not args.yes and not _agreed(choice):
+        print("nothing was deleted")
+        return ExitCode.PASSED
+    return _end(choice, rules, _delete(choice.doomed))
+
+
+def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path]]:
+    """Return folders of nights, of runs, and of projects.
+
+    Raises:
+        UsageError: a folder that was named is not there, or none is.
+    """
+    from tipchain.nightly.nights import NIGHTS
+    from tipchain.nightly.stored import RUNS
+
+    for folder in (*args.folders, *args.baselines):
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: is no folder")
+    nights = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
+    runs = sorted(Path.cwd().glob(RUNS)) if args.runs else []
+    if not nights and not runs:
+        raise UsageError(
+            f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
+        )
+    return nights, runs, [Path.cwd(), *args.baselines]
+
+
+def _show(choice: Choice, now: float, *, dry: bool) -> None:
+    from tipchain.nightly.gc import size_text
+
+    doomed = choice.doomed
+    if doomed:
+        freed = size_text(choice.total - choice.left)
+        print(
+            f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
+        )
+        _table(doomed, now)
+    else:
+        print(f"nothing is to be deleted; {size_text(choice.total)} are there")
+    if choice.spared:
+        print("stays, whatever the rules say:")
+        _table(choice.spared, now)
+
+
+def _table(rows: Sequence[Doomed], now: float) -> None:
+    from tipchain.nightly.gc import days, size_text
+
+    for one in rows:
+        stored = one.stored
+        age = days(now - stored.began)
+        print(f"  {size_text(stored.size):>9}  {age:>10}  {_name(stored)}\n{'':26}{clean(one.reason)}")
+
+
+def _name(stored: Stored) -> str:
+    name = os.path.relpath(stored.folder)
+    return clean(str(stored.folder) if name.startswith("../..") else name)
+
+
+def _many(doomed: Sequence[Doomed]) -> str:
+    counts: Counter[str] = Counter(one.stored.kind for one in doomed)
+    words = {"night": ("night", "nights"), "run": ("run", "runs"), "rest": ("remainder", "remainders")}
+    return ", ".join(f"{counts[kind]} {words[kind][counts[kind] != 1]}" for kind in words if counts[kind])
+
+
+def _agreed(choice: Choice) -> bool:
+    """Ask whether to go on.
+
+    Raises:
+        UsageError: nobody is there to be asked.
+    """
+    if not sys.stdin or not sys.stdin.isatty():
+        raise UsageError("nothing was deleted: nobody is there to be asked\n  expected: --yes, or --dry-run")
+    try:
+        answer = input(f"delete {_many(choice.doomed)}? [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _delete(doomed: Sequence[Doomed]) -> list[str]:
+    """Delete, and return what could not be."""
+    from tipchain.nightly.gc import delete
+
+    problems = []
+    for one in doomed:
+        trouble = delete(one.stored)
+        if trouble:
+            problems.append(f"{_name(one.stored)} is still there: {clean(trouble)}")
+    return problems
+
+
+def _end(choice: Choice, rules: Rules, problems: Sequence[str]) -> int:
+    from tipchain.nightly.gc import size_text
+
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    too_much = rules.max_bytes is not None and choice.left > rules.max_bytes
+    if too_much:
+        print(f"error: {size_text(choice.left)} must stay, more than --max-size", file=sys.stderr)
+    return ExitCode.FAILED if problems or too_much else ExitCode.PASSED
+
+
+def _pin(args: argparse.Namespace) -> int:
+    from tipchain.bundle.moves import who
+    from tipchain.nightly.stored import PIN, pin, pin_text
+
+    if args.pin and not (args.why or "").strip():
+        raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
+    folder = _named(args, args.pin or args.unpin)
+    try:
+        if args.pin:
+            pin(folder, who=who(Path.cwd()), why=args.why.strip())
+            print(f"{folder}: {clean(pin_text(folder))}")
+        else:
+            (folder / PIN).unlink()
+            print(f"{folder}: is not pinned any more")
+    except FileNotFoundError:
+        raise UsageError(f"{folder}: is not pinned") from None
+    except OSError as error:
+        raise UsageError(f"{folder / PIN}: cannot be written: {error.strerror}") from error
+    return ExitCode.PASSED
+
+
+def _named(args: argparse.Namespace, name: str) -> Path:
+    """Return the folder of a night or run that is named by its path, its name, or an unmistakable part of it.
+
+    Raises:
+        UsageError: there is none, or several are called so.
+    """
+    from tipchain.nightly.nights import NIGHTS
+    from tipchain.nightly.records import NIGHT
+    from tipchain.nightly.results import find_nights
+    from tipchain.nightly.stored import RUNS
+
+    path = Path(name)
+    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
+        return path
+    folders = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
+    found = [one for folder in folders for one in find_nights(folder)]
+    found += [one for runs in Path.cwd().glob(RUNS) for one in runs.glob("[0-9]*/")]
+    called = [one for one in found if one.name == name] or [one for one in found if name in one.name]
+    if len(called) == 1:
+        return called[0]
+    listed = ", ".join(sorted(map(str, called))[:5])
+    raise UsageError(
+        f"{name}: "
+        + (f"several are called so\n  found: {listed}" if called else "no night or run is called so")
+    )
