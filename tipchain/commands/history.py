@@ -1,0 +1,274 @@
+"""``tipchain history add|list|show|compare|diff|export``: nights and runs, and what changed between them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tipchain.errors import UsageError
+from tipchain.outcome import ExitCode
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from tipchain.history.places import Place
+    from tipchain.history.queries import Entry
+    from tipchain.history.sink import Kept
+
+EPILOG = "tipchain history ACTION --help says more about one of them. docs/history.md explains what is kept, and where."
+NAME_HELP = (
+    "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.epilog = EPILOG
+    actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
+    _declare_add(actions.add_parser("add", help="add nights and reports", allow_abbrev=False))
+    listing = actions.add_parser("list", help="list nights and runs, the latest first", allow_abbrev=False)
+    listing.add_argument("--kind", choices=("night", "run"), help="only these")
+    listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
+    listing.add_argument(
+        "--limit", type=_count, default=20, metavar="N", help="how many at most (default 20)"
+    )
+    _finish(listing, _list)
+    show = actions.add_parser("show", help="show a night or a run, or an item of it", allow_abbrev=False)
+    show.add_argument("night", metavar="NAME", help=NAME_HELP)
+    show.add_argument(
+        "item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS"
+    )
+    _finish(show, _show)
+    compare = actions.add_parser("compare", help="compare two nights or runs", allow_abbrev=False)
+    compare.add_argument("range", metavar="A..B", help=f"each {NAME_HELP}")
+    _finish(compare, _compare)
+    diff = actions.add_parser(
+        "diff", help="say what changed since the last comparable run", allow_abbrev=False
+    )
+    add_diff_arguments(diff)
+    export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
+    export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
+    export.add_argument("--table", default="items", metavar="TABLE", help="entries, items (default), commands, "
+                        "figures, verdicts or artifacts")  # fmt: skip
+    export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
+    export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
+    _finish(export, _export, as_json=False)
+
+
+def _declare_add(add: argparse.ArgumentParser) -> None:
+    add.add_argument("paths", nargs="*", type=Path, metavar="NIGHT|REPORT",
+                     help="a night's folder, a report.json, a run's folder; none: only send what waits")  # fmt: skip
+    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
+    add.add_argument(
+        "--require-history", action="store_true", help="exit code 1 if the database does not have them"
+    )
+    _finish(add, _add, as_json=False)
+
+
+def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of saying what changed; `parser` calls `diff` then."""
+    parser.add_argument(
+        "night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)"
+    )
+    parser.add_argument(
+        "--against", metavar="NAME", help="compare with this one instead of the last comparable"
+    )
+    parser.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
+    _finish(parser, diff)
+
+
+def add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where the history is; shared by all commands that use it."""
+    parser.add_argument("--database", metavar="URL", help="postgresql://user:password@host/name, or an SQLite file "
+                        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)")  # fmt: skip
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)"
+    )
+
+
+def _finish(
+    parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True
+) -> None:
+    add_place_arguments(parser)
+    if as_json:
+        parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(act=act)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit code."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
+
+
+def _place(args: argparse.Namespace) -> tuple[Path, Place]:
+    from tipchain.history.places import place_of, root_of
+
+    root = args.root.absolute() if args.root else root_of(Path.cwd())
+    return root, place_of(root, args.database)
+
+
+@contextmanager
+def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
+    """Yield a connection to the history, after what waited has been sent, and the project's folder."""
+    from tipchain.history import outbox
+    from tipchain.history.store import History
+
+    root, place = _place(args)
+    if place.file is not None and not place.file.exists() and not outbox.waiting(place):
+        raise UsageError(
+            f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one"
+        )
+    history = History(place)
+    sent = outbox.send(history)
+    for one in sent.added:
+        print(f"{one.name}, which waited, is in the history now", file=sys.stderr)
+    if sent.problem:
+        print(f"{sent.waiting} in {place.outbox} still wait: {sent.problem}", file=sys.stderr)
+    with history.reading() as connection:
+        yield connection, root
+
+
+def _add(args: argparse.Namespace) -> int:
+    from tipchain.history.facts import Machine
+    from tipchain.history.ingest import read_source
+    from tipchain.history.sink import keep_source, send_waiting
+
+    root, place = _place(args)
+    machine = Machine(name=args.machine) if args.machine else None
+    sources = [read_source(path, machine) for path in args.paths]
+    done = [keep_source(source, root=root, database=args.database) for source in sources]
+    for source, kept in zip(sources, done, strict=True):
+        known = "nothing new" if kept.sent and not kept.new else f"{kept.new} new items"
+        print(
+            f"{source.entry.name}: {known}" if kept.sent else f"{source.entry.name}: not in the database yet"
+        )
+        _say(kept)
+    if not sources:
+        done = [send_waiting(root=root, database=args.database)]
+        print(done[0].message or f"nothing waits for {place}")
+    late = [kept for kept in done if not kept.sent]
+    return ExitCode.FAILED if late and args.require_history else ExitCode.PASSED
+
+
+def _say(kept: Kept) -> None:
+    if kept.message:
+        print(kept.message, file=sys.stderr)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from tipchain.history.documents import entry_json
+    from tipchain.history.queries import list_entries
+    from tipchain.history.text import list_text
+
+    with _reading(args) as (connection, _):
+        found = list_entries(connection, kind=args.kind, title=args.name, limit=args.limit)
+    _print_json([entry_json(one) for one in found]) if args.json else print(list_text(found))
+    return ExitCode.PASSED
+
+
+def _show(args: argparse.Namespace) -> int:
+    from tipchain.history.documents import commands_json, entry_json, item_json
+    from tipchain.history.queries import commands_of, find_entry, items_of, verdicts_of
+    from tipchain.history.text import item_text, show_text
+
+    with _reading(args) as (connection, _):
+        entry = find_entry(connection, args.night)
+        items = items_of(connection, entry)
+        chosen = [args.item] if args.item else list(items)
+        if args.item and args.item not in items:
+            raise _no_such_item(args.item, entry, list(items))
+        commands = (
+            commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
+        )
+        bad = verdicts_of(connection, items[args.item]) if args.item else []
+    if args.json:
+        document = entry_json(entry)
+        document["items"] = [
+            item_json(items[name])
+            | {"commands": commands_json([one for one in commands if one.item == name])}
+            for name in chosen
+        ]
+        if args.item:
+            names = ("outcome", "subject", "reason")
+            document["verdicts"] = [dict(zip(names, (one[0].value, *one[1:]), strict=True)) for one in bad]
+        _print_json(document)
+    else:
+        print(item_text(items[args.item], commands, bad) if args.item else show_text(entry, items.values()))
+    return ExitCode.PASSED
+
+
+def _no_such_item(name: str, entry: Entry, items: Sequence[str]) -> UsageError:
+    from tipchain.errors import did_you_mean
+
+    hint = did_you_mean(name, items)
+    return UsageError(f"{name}: is no item of {entry.name}" + (f", {hint}" if hint else ""))
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from tipchain.history.compare import compare
+    from tipchain.history.documents import comparison_json
+    from tipchain.history.queries import find_entry
+    from tipchain.history.text import compare_text
+
+    first, dots, second = args.range.partition("..")
+    if not dots or not first:
+        raise UsageError(f"{args.range}: is no range\n  expected: A..B, as latest~1..latest")
+    with _reading(args) as (connection, _):
+        before, after = find_entry(connection, first), find_entry(connection, second or "latest")
+        found = compare(connection, before, after)
+    _print_json(comparison_json(found)) if args.json else print(compare_text(found))
+    return ExitCode.PASSED
+
+
+def diff(args: argparse.Namespace) -> int:
+    """Say what changed since the last comparable run."""
+    from tipchain.history.changes import changes
+    from tipchain.history.documents import changes_json
+    from tipchain.history.queries import find_entry
+    from tipchain.history.text import changes_text
+
+    with _reading(args) as (connection, root):
+        entry = find_entry(connection, args.night, title=args.name)
+        against = find_entry(connection, args.against) if args.against else None
+        place = Path(entry.root) if Path(entry.root).is_dir() and entry.root else root
+        found = changes(connection, entry, root=place, against=against)
+    _print_json(changes_json(found)) if args.json else print(changes_text(found))
+    return ExitCode.PASSED
+
+
+def _export(args: argparse.Namespace) -> int:
+    from tipchain.history.export import TABLES, export
+    from tipchain.history.queries import find_entry
+    from tipchain.runs import check_writable, replacing_path
+
+    if args.table not in TABLES:
+        raise UsageError(f"--table {args.table}: expected one of {', '.join(TABLES)}")
+    check_writable({"--out": args.out})
+    with _reading(args) as (connection, _):
+        chosen = [find_entry(connection, name) for name in args.nights] or None
+        if args.out == "-":
+            export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
+            return ExitCode.PASSED
+        with (
+            replacing_path(Path(args.out)) as beside,
+            beside.open("x", encoding="utf-8", newline="") as stream,
+        ):
+            count = export(connection, stream, table=args.table, form=args.format, chosen=chosen)
+    print(f"{count} rows in {args.out}")
+    return ExitCode.PASSED
+
+
+def _print_json(document: object) -> None:
+    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,1 @@
+"""A database of nights and runs: what ended how, what changed since."""

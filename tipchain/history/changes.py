@@ -1,0 +1,206 @@
+"""What changed since the last comparable run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tipchain.history.commits import Commits, commits_between
+from tipchain.history.compare import SECONDS, Comparison, compare
+from tipchain.history.kinds import kind_of
+from tipchain.history.noise import ENOUGH, WINDOW, Motion, motion
+from tipchain.history.queries import Entry, entries_before, real
+from tipchain.history.schema import code_of, command_runs, figures, item_runs, machines, texts
+from tipchain.outcome import Outcome
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+LOOKED_AT = 200
+"""Earlier entries among which a comparable one is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """A metric, time, speed or amount of memory that moved beyond its noise.
+
+    Attributes:
+        item: the item.
+        part: the command; "" for the item itself.
+        name: ``seconds``, or a figure's name.
+        motion: how.
+    """
+
+    item: str
+    part: str
+    name: str
+    motion: Motion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What changed between an entry and the last comparable one.
+
+    Attributes:
+        entry: the entry.
+        comparison: with the comparable one; None where there is none.
+        shifts: numbers that moved beyond their noise, metrics first.
+        commits: between the two.
+        nights: comparable entries before this one that its numbers were held against, at most `WINDOW`.
+        plainly: whether some numbers had too few of them, so that the plain rules were used.
+    """
+
+    entry: Entry
+    comparison: Comparison | None
+    shifts: tuple[Shift, ...] = ()
+    commits: Commits = field(default_factory=Commits)
+    nights: int = 0
+    plainly: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing changed but, possibly, the commit."""
+        found = self.comparison
+        return found is not None and not (
+            found.environment or found.flips or found.new or found.gone or found.command_flips
+            or found.verdict_flips or found.new_verdicts or found.gone_verdicts or self.shifts
+        )  # fmt: skip
+
+
+def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry | None = None) -> Changes:
+    """Return what changed since the last comparable run.
+
+    Comparable is an earlier entry of the same kind and title, on a machine of the same class, that has an item in common.
+
+    Args:
+        connection: to the history.
+        entry: the night or run.
+        root: a folder of the repository, for the commits.
+        against: an entry to compare with instead.
+    """
+    earlier = comparable(connection, entry)
+    before = against or (earlier[0] if earlier else None)
+    if before is None:
+        return Changes(entry=entry, comparison=None)
+    found = compare(connection, before, entry)
+    # Held against this run's own past; what is between it and an older run that the user names belongs to that past.
+    series = _Series(
+        connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry
+    )
+    shifts, plainly = _shifts(series)
+    return Changes(
+        entry=entry,
+        comparison=found,
+        shifts=tuple(shifts),
+        commits=commits_between(root, before.commit, entry.commit),
+        nights=len(series.nights),
+        plainly=plainly,
+    )
+
+
+def comparable(connection: Connection, entry: Entry) -> list[Entry]:
+    """Return the earlier entries that ``entry`` can be compared with, the latest first."""
+    candidates = [
+        one
+        for one in entries_before(connection, entry, LOOKED_AT)
+        if one.machine_class == entry.machine_class
+    ]
+    mine = sa.select(item_runs.c.item_id).where(item_runs.c.entry_id == entry.id)
+    shared = (
+        sa.select(item_runs.c.entry_id)
+        .distinct()
+        .where(item_runs.c.entry_id.in_([one.id for one in candidates]), item_runs.c.item_id.in_(mine))
+    )
+    sharing = set(connection.execute(shared).scalars())
+    return [one for one in candidates if one.id in sharing]
+
+
+class _Series:
+    """The numbers of an entry's items that passed, each with its values in earlier nights on machines of the class."""
+
+    def __init__(self, connection: Connection, nights: Sequence[Entry], entry: Entry) -> None:
+        self.nights = list(reversed(nights))  # the oldest first
+        self.found: dict[tuple[str, str, str], dict[int, float]] = {}
+        self.entry = entry
+        ids = [one.id for one in (*self.nights, entry)]
+        classes: dict[str, str] = {}
+        for row in connection.execute(self._items(ids)):
+            if row.entry_id == entry.id:
+                classes[row.item] = row.machine_class
+        for query in (self._items(ids), self._figures(ids)):
+            for row in connection.execute(query):
+                if classes.get(row.item) == row.machine_class:
+                    self.found.setdefault((row.item, row.part, row.name), {})[row.entry_id] = real(row.value)
+
+    def each(self) -> Sequence[tuple[tuple[str, str, str], list[float], float]]:
+        """Return, for each number of the entry, what it is called, its earlier values and the latest."""
+        order = [one.id for one in self.nights]
+        return [
+            (name, [values[night] for night in order if night in values], values[self.entry.id])
+            for name, values in self.found.items()
+            if self.entry.id in values
+        ]
+
+    def _items(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        return self._of_passes(
+            sa.select(
+                item_runs.c.entry_id,
+                texts.c.text.label("item"),
+                sa.literal("").label("part"),
+                sa.literal(SECONDS).label("name"),
+                item_runs.c.seconds.label("value"),
+                machines.c.machine_class,
+            ).select_from(item_runs),
+            ids,
+        )
+
+    def _figures(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        parts, names = texts.alias(), texts.alias()
+        query = (
+            sa.select(
+                item_runs.c.entry_id,
+                texts.c.text.label("item"),
+                parts.c.text.label("part"),
+                names.c.text.label("name"),
+                figures.c.value,
+                machines.c.machine_class,
+            )
+            .select_from(item_runs)
+            .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
+            .join(figures, figures.c.command_run_id == command_runs.c.id)
+            .join(parts, parts.c.id == command_runs.c.command_id)
+            .join(names, names.c.id == figures.c.name_id)
+            .where(command_runs.c.outcome == code_of(Outcome.PASS))
+        )
+        return self._of_passes(query, ids)
+
+    @staticmethod
+    def _of_passes(query: sa.Select[tuple[object, ...]], ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        return (
+            query.join(texts, texts.c.id == item_runs.c.item_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.entry_id.in_(ids), item_runs.c.outcome == code_of(Outcome.PASS))
+        )
+
+
+def _shifts(series: _Series) -> tuple[list[Shift], bool]:
+    found, plainly = [], False
+    for (item, part, name), earlier, value in series.each():
+        plainly |= bool(earlier) and len(earlier) < ENOUGH
+        moved = motion(earlier, value, kind_of(name))
+        if moved is not None:
+            found.append(Shift(item=item, part=part, name=name, motion=moved))
+    # Metrics first, then times, speeds, memory; the largest first.
+    order = ["metric", "time", "speed", "memory"]
+    found.sort(key=lambda one: (order.index(kind_of(one.name).kind.value), -_size(one.motion)))
+    return found, plainly
+
+
+def _size(moved: Motion) -> float:
+    """Return how large a motion is, by what it was."""
+    size = abs(moved.after - moved.before) / (abs(moved.before) or 1.0)
+    return size if size == size else float("inf")  # noqa: PLR0124  (NaN)

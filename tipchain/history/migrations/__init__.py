@@ -1,0 +1,1 @@
+"""What turns an older history into one of today; Alembic runs it."""

@@ -1,0 +1,211 @@
+"""The database: opened, brought up to date, written to.
+
+Several processes may add at once. Each item is a transaction of its own, under a key that it can have only once in its
+night: what a writer had not finished when it was killed can be added again, and what is there already stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from tipchain.errors import HistoryError, first_line
+from tipchain.history import rows, schema
+from tipchain.history.facts import EntryFacts, ItemFacts
+from tipchain.history.migrate import MIGRATIONS, READS, migrate
+from tipchain.history.places import Place
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+BUSY_TIMEOUT_S = 30.0
+"""How long a writer of an SQLite file waits for others."""
+SERVER = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
+          "tcp_user_timeout": 60_000, "application_name": "tipchain"}  # fmt: skip
+"""How soon a server counts as gone: libpq's options, unless the URL sets them. Source: PostgreSQL, 34.1.2."""
+REMEMBERED = 300_000
+"""Texts that are remembered as written, so that a night's items do not write the same ones again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What adding an entry came to.
+
+    Attributes:
+        name: the entry's.
+        new: items that were added.
+        known: items that were there already.
+    """
+
+    name: str
+    new: int
+    known: int
+
+
+class History:
+    """An open history.
+
+    Args:
+        place: where it is.
+        scripts: the folder of the migrations.
+        head: the revision that its tables shall have.
+
+    Raises:
+        HistoryError: it cannot be reached or made, its tables are of a later tipchain, or the driver is not installed.
+    """
+
+    def __init__(self, place: Place, *, scripts: Path = MIGRATIONS, head: str = schema.HEAD) -> None:
+        self.place = place
+        self._written: set[int] = set()
+        with self._trouble():
+            if place.file is not None:
+                place.file.parent.mkdir(parents=True, exist_ok=True)
+            self.engine = _engine(place)
+            migrate(self.engine, place.file, head, scripts)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection that sees one state of the database, however long it reads.
+
+        Raises:
+            HistoryError: the database cannot be read.
+        """
+        with self._trouble(), self.engine.connect() as connection:
+            level = "REPEATABLE READ" if self.place.file is None else None
+            options: dict[str, Any] = {"isolation_level": level} if level else {}
+            yield connection.execution_options(**{READS: True, **options})
+
+    def add(self, entry: EntryFacts, items: Iterable[ItemFacts]) -> Added:
+        """Add a night or a report; what is there already is left as it is.
+
+        Raises:
+            HistoryError: the database cannot be written to; some of the items may be in it by then.
+        """
+        new = known = 0
+        with self._trouble(), self.engine.connect() as connection:
+            with connection.begin():
+                number = self._entry(connection, entry)
+            for item in items:
+                with connection.begin():
+                    texts = self._item(connection, number, item)
+                if texts is None:
+                    known += 1
+                    continue
+                new += 1
+                self._written |= texts if len(self._written) < REMEMBERED else set()
+            with connection.begin():
+                self._close(connection, number, entry)
+        return Added(name=entry.name, new=new, known=known)
+
+    def _entry(self, connection: Connection, entry: EntryFacts) -> int:
+        """Return the number of the entry, which is added if need be."""
+        self._insert(connection, schema.machines, [rows.machine_row(entry.machine)])
+        self._insert(connection, schema.environments, [rows.environment_row(entry.environment)])
+        self._insert(connection, schema.entries, [rows.entry_row(entry)])
+        key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
+        return int(connection.execute(key).scalar_one())
+
+    def _close(self, connection: Connection, number: int, entry: EntryFacts) -> None:
+        """Note that a night has come to its end, once all its items are there."""
+        table = schema.entries
+        values = {"seconds": entry.seconds, "finished": entry.finished}
+        connection.execute(
+            sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values)
+        )
+
+    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> set[int] | None:
+        """Add an item and return the numbers of its texts; None if it is there already."""
+        table = schema.item_runs
+        own = sa.select(table.c.id).where(
+            table.c.entry_id == entry, table.c.item_id == rows.text_number(item.id)
+        )
+        if connection.execute(own).first() is not None:
+            return None
+        self._insert(connection, schema.machines, [rows.machine_row(item.machine)])
+        self._insert(connection, schema.environments, [rows.environment_row(item.environment)])
+        texts = rows.texts_of(item)
+        # In the order of their numbers: two writers that wait for each other's texts would wait for ever.
+        wanted = [texts[one] for one in sorted(texts) if one not in self._written]
+        self._insert(connection, schema.texts, wanted)
+        if not self._insert(connection, table, [rows.item_row(entry, item)]):
+            return None
+        number = int(connection.execute(own).scalar_one())
+        self._insert(connection, schema.verdicts, rows.verdict_rows(number, item))
+        self._insert(connection, schema.artifacts, rows.artifact_rows(number, item))
+        self._insert(connection, schema.command_runs, rows.command_rows(number, item))
+        if any(command.figures for command in item.commands):
+            runs = schema.command_runs
+            found = connection.execute(
+                sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number)
+            )
+            numbers = {int(command): int(run) for command, run in found}
+            self._insert(connection, schema.figures, rows.figure_rows(numbers, item))
+        return set(texts)
+
+    def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, Any]]) -> int:
+        """Insert the rows whose keys are not there yet; return how many, where it was one."""
+        if not values:
+            return 0
+        make = sqlite.insert if self.place.file is not None else postgresql.insert
+        statement = make(table).on_conflict_do_nothing().inline()
+        return int(connection.execute(statement, values if len(values) > 1 else values[0]).rowcount)
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+            reason = self.place.without_secrets(first_line(cause))
+            raise HistoryError(f"the history in {self.place} cannot be used: {reason}") from None
+        except OSError as error:
+            raise HistoryError(
+                f"the history in {self.place} cannot be used: {error.strerror or error}"
+            ) from error
+        except HistoryError as error:
+            message = str(error)
+            raise error if str(self.place) in message else HistoryError(f"{self.place}: {message}") from None
+        except ImportError as error:
+            raise HistoryError(
+                f"the history in {self.place} needs a driver that is not installed: {error}\n"
+                '  hint: pip install "tipchain[postgres]"'
+            ) from error
+
+
+def _engine(place: Place) -> Engine:
+    from sqlalchemy.pool import NullPool
+
+    if place.file is None:
+        given = place.url.query
+        arguments = {name: value for name, value in SERVER.items() if name not in given}
+        return sa.create_engine(place.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
+    engine = sa.create_engine(
+        place.url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True
+    )
+    event.listen(engine, "connect", _configure)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(connection: Any, _: object) -> None:
+    """Prepare a new connection to an SQLite file: transactions begin when we say so."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(
+        "PRAGMA synchronous=NORMAL"
+    )  # in WAL mode a crash loses no consistency. Source: sqlite.org/pragma
+    connection.execute("PRAGMA cache_size=-65536")
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction; a writer's at once as one, or it fails where another wrote after it began to read."""
+    reads = connection.get_execution_options().get(READS)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

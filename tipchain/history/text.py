@@ -1,0 +1,255 @@
+"""The history as text for 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from math import isfinite
+
+from tipchain.history.changes import Changes, Shift
+from tipchain.history.compare import Comparison, Flip, Moved, is_time
+from tipchain.history.kinds import kind_of
+from tipchain.history.noise import ENOUGH
+from tipchain.history.queries import CommandRun, Entry, ItemRun
+from tipchain.outcome import Outcome
+
+WIDTH = 80
+MOST_LINES = 15
+LISTED = 20
+"""Lines of one kind that a comparison shows."""
+
+
+def number_text(value: float) -> str:
+    """Return a number with four digits."""
+    return f"{value:.4g}" if isfinite(value) else "NaN" if value != value else "inf" if value > 0 else "-inf"  # noqa: PLR0124
+
+
+def cut(line: str, width: int = WIDTH) -> str:
+    """Return a line of at most ``width`` columns; control characters become spaces."""
+    line = "".join(letter if letter.isprintable() else " " for letter in line)
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def counts_text(entry: Entry) -> str:
+    """Return how many items ended how, as ``12 PASS, 1 FAIL``."""
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in entry.counts.items()) or "no item"
+
+
+def list_text(entries: Sequence[Entry]) -> str:
+    """Return a table of entries."""
+    width = max([len(one.name) for one in entries] + [4])
+    lines = [f"{'name':<{width}}  {'commit':<9}  items and what they are of"]
+    for one in entries:
+        left = "" if one.finished else ", not finished"
+        rest = f"{counts_text(one)}{left}: {one.title}"
+        lines.append(cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {rest}"))
+    return "\n".join(lines)
+
+
+def show_text(entry: Entry, items: Iterable[ItemRun]) -> str:
+    """Return an entry with its environment and items."""
+    lines = head_lines(entry)
+    lines += [cut(f"  {name}: {value}", 4 * WIDTH) for name, value in sorted(entry.environment.items())]
+    lines += ["", f"{'outcome':<7}  {'seconds':>8}  {'verdicts':>8}  item"]
+    for one in items:
+        lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
+        lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
+    return "\n".join(lines)
+
+
+def head_lines(entry: Entry) -> list[str]:
+    """Return what an entry says of itself."""
+    machine = " ".join(
+        filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""])
+    )
+    facts = {
+        entry.kind: f"{entry.name} of {entry.title}",
+        "started": f"{entry.started}, {entry.seconds:.0f} s" + ("" if entry.finished else ", not finished"),
+        "machine": machine,
+        "commit": entry.commit,
+        "items": counts_text(entry),
+    }
+    return [f"{name + ':':<9} {value}" for name, value in facts.items() if value]
+
+
+def item_text(
+    item: ItemRun, commands: Iterable[CommandRun], verdicts: Iterable[tuple[Outcome, str, str]]
+) -> str:
+    """Return an item with its commands, and its verdicts other than PASS."""
+    lines = [f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}"]
+    lines += [f"  {item.reason}"] if item.reason else []
+    lines += [f"  {name}: {value}" for name, value in (("log", item.log), ("report", item.report)) if value]
+    for one in commands:
+        lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
+        figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
+        lines += [cut(f"{'':19}{text}", 2 * WIDTH) for text in (one.reason, figures) if text]
+    lines += [f"{item.verdict_count} verdicts"] if item.verdict_count else []
+    lines += [
+        cut(f"{outcome.value:<7}  {subject}: {reason}", 3 * WIDTH) for outcome, subject, reason in verdicts
+    ]
+    return "\n".join(lines)
+
+
+def compare_text(found: Comparison) -> str:
+    """Return a comparison: sections with at most `LISTED` lines each."""
+    before, after = found.before, found.after
+    lines = [
+        f"before: {before.name} of {before.title}, {before.started}, {before.commit or 'no commit'}",
+        f"after:  {after.name} of {after.title}, {after.started}, {after.commit or 'no commit'}",
+        f"items:  {found.common} in both, {len(found.new)} new, {len(found.gone)} gone, {len(found.flips)} flipped",
+    ]
+    sections = {
+        "environment": environment_lines(found),
+        "items that flipped": [flip_line(one) for one in found.flips],
+        "new items": list(found.new),
+        "gone items": list(found.gone),
+        "commands that flipped": [flip_line(one) for one in found.command_flips],
+        "verdicts that flipped": [flip_line(one) for one in found.verdict_flips],
+        "verdicts that are new": [f"{item}: {count}" for item, count in found.new_verdicts.items()],
+        "verdicts that are gone": [f"{item}: {count}" for item, count in found.gone_verdicts.items()],
+        "metrics that moved": [moved_line(one) for one in found.moved if not is_time(one)],
+        "times that moved": [moved_line(one) for one in _largest(found.moved) if is_time(one)],
+        "differences that grew": [moved_line(one) for one in _largest(found.grew)],
+    }
+    for title, rows in sections.items():
+        if rows:
+            lines += ["", f"{title} ({len(rows)})"]
+            lines += [cut(f"  {row}") for row in rows[:LISTED]]
+            lines += [f"  and {len(rows) - LISTED} more"] if len(rows) > LISTED else []
+    if not any(sections.values()):
+        lines.append("nothing differs")
+    return "\n".join(lines)
+
+
+def _largest(moved: Sequence[Moved]) -> list[Moved]:
+    return sorted(moved, key=lambda one: -abs(one.relative))
+
+
+def flip_line(one: Flip) -> str:
+    """Return a flip as ``PASS -> FAIL  item command: reason``."""
+    what = f"{one.item} {one.part}".rstrip()
+    line = f"{one.before.value} -> {one.after.value}  {what}"
+    return f"{line}: {one.reason}" if one.reason and one.after is not Outcome.PASS else line
+
+
+def moved_line(one: Moved) -> str:
+    """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
+    what = " ".join(filter(None, [one.item, one.part, one.name]))
+    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{_percent(one.relative)}"
+
+
+def _percent(relative: float) -> str:
+    return f" ({100 * relative:+.3g} %)" if isfinite(relative) else ""
+
+
+def environment_lines(found: Comparison) -> list[str]:
+    """Return the facts that differ, one a line."""
+    return [f"{one.name}: {one.before or 'none'} -> {one.after or 'none'}" for one in found.environment]
+
+
+def changes_text(found: Changes) -> str:
+    """Return what changed in at most `MOST_LINES` lines of at most `WIDTH` columns; one line if nothing did."""
+    entry, comparison = found.entry, found.comparison
+    if comparison is None:
+        return cut(f"{entry.title}: nothing comparable came before {entry.name}")
+    ago = _ago(comparison)
+    if found.nothing:
+        span = f", commits {found.commits.span}" if found.commits.span else ""
+        return cut(f"{entry.title}: nothing changed since {comparison.before.name}, {ago}{span}")
+    head = f"{entry.title}: {entry.name} against {comparison.before.name}, {ago}"
+    rules = f"fewer than {ENOUGH} nights to know the noise by: plain rules for some metrics and times"
+    notes = [rules] if found.plainly else []
+    sections = [
+        _commit_lines(found),
+        [f"environment: {line}" for line in environment_lines(comparison)],
+        _verdict_lines(comparison),
+        [shift_line(one) for one in found.shifts],
+    ]
+    shown = fit(sections, MOST_LINES - 1 - len(notes))
+    return "\n".join(cut(line) for line in [head, *shown, *notes])
+
+
+def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
+    """Return the sections' lines, at most ``limit`` together; what is left out of one is counted in its last line.
+
+    Each has its share; what one does not need goes to the others, verdicts first.
+    """
+    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 4, 3), strict=True)]
+    for at in (2, 3, 1, 0):
+        shares[at] += min(len(sections[at]) - shares[at], limit - sum(shares))
+    found: list[str] = []
+    for lines, share in zip(sections, shares, strict=True):
+        if len(lines) <= share:
+            found += lines
+        elif share:
+            found += [*lines[: share - 1], f"  and {len(lines) - share + 1} more"]
+    return found
+
+
+def _ago(found: Comparison) -> str:
+    apart = timedelta(seconds=max(found.after.began - found.before.began, 0))
+    hours = apart.total_seconds() / 3600
+    return f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
+
+
+def _commit_lines(found: Changes) -> list[str]:
+    commits = found.commits
+    if not commits.span:
+        return []
+    count = "" if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
+    back = " back" if commits.backwards else ""
+    return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
+
+
+def _verdict_lines(found: Comparison) -> list[str]:
+    """Return a line for each item that flipped or in which something did; what became worse comes first."""
+    inside: dict[str, list[Flip]] = {}
+    for one in (*found.command_flips, *found.verdict_flips):
+        inside.setdefault(one.item, []).append(one)
+    lines = []
+    for flip in found.flips:
+        parts = inside.pop(flip.item, [])
+        reason = flip.reason if flip.after is not Outcome.PASS else ""
+        detail = reason or _parts_text(parts)
+        lines.append(
+            (
+                _rank(flip),
+                f"{flip.before.value} -> {flip.after.value}  {flip.item}" + (f": {detail}" if detail else ""),
+            )
+        )
+    lines += [(min(map(_rank, parts)), f"in {item}: {_parts_text(parts)}") for item, parts in inside.items()]
+    rows = [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+    for what, counts in (("new", found.new_verdicts), ("gone", found.gone_verdicts)):
+        rows += [f"{what} verdicts: {sum(counts.values())} in {_names(list(counts))}"] if counts else []
+    for what, items in (("new", found.new), ("gone", found.gone)):
+        rows += [f"{what} items: {_names(items)}"] if items else []
+    return rows
+
+
+def _rank(flip: Flip) -> int:
+    """Return 0 for what became bad, 1 for what is not run any more, 2 for what became good."""
+    bad = (Outcome.FAIL, Outcome.ERROR)
+    return 0 if flip.after in bad else 1 if flip.after is Outcome.SKIP else 2
+
+
+def _parts_text(parts: Sequence[Flip]) -> str:
+    if not parts:
+        return ""
+    first = min(parts, key=_rank)
+    more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+    return f"{first.part} {first.before.value} -> {first.after.value}{more}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
+
+
+def shift_line(one: Shift) -> str:
+    """Return a number that moved beyond its noise, and how that is known."""
+    what, moved = " ".join(filter(None, [one.item, one.part, one.name])), one.motion
+    relative = (moved.after - moved.before) / abs(moved.before) if moved.before else float("inf")
+    line = f"{what}: {number_text(moved.before)} -> {number_text(moved.after)}{_percent(relative)}"
+    if moved.how == "drift":
+        return f"{kind_of(one.name).kind.value} drifts over {moved.nights + 1} nights  {line}"
+    return f"{kind_of(one.name).kind.value}  {line}"
