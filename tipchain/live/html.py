@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
-from hashlib import sha256
-from importlib.resources import files
 
 from tipchain.live import html_sections as sections
 from tipchain.live.html_markup import Markup, element, markup
+from tipchain.live.html_page import asset, page
 from tipchain.live.html_plots import curve_plots, depth_plots, histogram_plots
 from tipchain.live.html_tree import count_layers, layer_tree
 from tipchain.live.report import AlignmentReport
@@ -17,12 +15,8 @@ Section = tuple[str, str, Markup]
 
 
 def render(report: AlignmentReport) -> str:
-    """Return the report as HTML; the same report gives the same text.
-
-    The page forbids itself, by its Content-Security-Policy (https://www.w3.org/TR/CSP3/), to load anything or to run
-    any script but its own.
-    """
-    script, style = (_file(name) for name in ("report.js", "report.css"))
+    """Return the report as HTML; the same report gives the same text."""
+    script, style = (asset("tipchain.live", name) for name in ("report.js", "report.css"))
     word, words = sections.headline(report)
     found = list(_sections(report))
     links = element(
@@ -33,18 +27,7 @@ def render(report: AlignmentReport) -> str:
         element("section", element("h2", title, id=f"{name}-title"), inside, id=name, aria_labelledby=f"{name}-title")
         for name, title, inside in found
     ]  # fmt: skip
-    head = element(
-        "head", element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("link", rel="icon", href="data:,"),
-        element("title", f"{word}: {words}"), element("style", Markup(style)),
-    )  # fmt: skip
-    body = element(
-        "body", element("main", sections.verdict(report), links, main), element("script", Markup(script))
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    return page(f"{word}: {words}", [sections.verdict(report), links, *main], style=style, script=script)
 
 
 def _sections(report: AlignmentReport) -> Iterator[Section]:
@@ -68,16 +51,3 @@ def _sections(report: AlignmentReport) -> Iterator[Section]:
     if report.numbers:
         yield "figures", "Figures", sections.figures(report)
     yield "origin", "To see it again", sections.origin(report)
-
-
-def _file(name: str) -> str:
-    return (files("tipchain.live") / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str) -> str:
-    digest = b64encode(sha256(script.encode()).digest()).decode()
-    rules = (
-        "default-src 'none'", "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'",
-        "base-uri 'none'", "form-action 'none'",
-    )  # fmt: skip
-    return "; ".join(rules)
