@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.align import Request, align, default_threads
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.preparation import Prepared, prepare
+from tipchain.parity.preparation import Given, Prepared, prepare
 from tipchain.parity.publish import stage_files
 from tipchain.parity.record import load_record, meta_path, save_record
 from tipchain.parity.recorder import sha256_of
@@ -65,6 +65,7 @@ class Wanted:
         timeout_s: how long each recording may take; None for no limit.
         threads: of the recording process; 0: as many as each side has where both run side by side.
         truths: whether float64 is recorded.
+        given: weights that are not made.
     """
 
     case: Case
@@ -76,6 +77,7 @@ class Wanted:
     timeout_s: float | None = None
     threads: int = 0
     truths: bool = True
+    given: Given = field(default_factory=Given)
 
 
 def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
@@ -93,7 +95,7 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
             "or name another place with --out"
         )
     try:
-        with _work_folder(wanted.folder) as work:
+        with work_folder(wanted.folder) as work:
             manifest = _fill(wanted, work, say)
             os.replace(work / "bundle", wanted.folder)  # noqa: PTH105
     except OSError as error:
@@ -102,7 +104,7 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
 
 
 @contextmanager
-def _work_folder(beside: Path) -> Iterator[Path]:
+def work_folder(beside: Path) -> Iterator[Path]:
     """Yield a folder beside the bundle's place, on the same disk; it is gone afterwards."""
     beside.parent.mkdir(parents=True, exist_ok=True)
     work = beside.parent / f".{beside.name}.{secrets.token_hex(4)}"
@@ -170,7 +172,7 @@ def _prepare(wanted: Wanted, folder: Path) -> Prepared:
         BundleFailedError: something cannot be had.
     """
     folder.mkdir()
-    prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path)
+    prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path, wanted.given)
     if prepared.failures:
         raise _failure(prepared.failures)
     return prepared
@@ -186,6 +188,7 @@ def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: boo
     request = Request(
         case=wanted.case, mode=wanted.mode, stages=stages, folder=folder, device=wanted.device, sides=("torch",),
         data_path=wanted.data_path, timeout_s=wanted.timeout_s, threads=_threads(wanted), truth=truth,
+        given=wanted.given,
     )  # fmt: skip
     return {
         judgement.stage: verdict.reason
@@ -283,5 +286,30 @@ def _copy_prepared(
             found = prepared.weights[stage]
             file = f"{WEIGHTS}/{variant or 'case'}{found.paths['paddle'].suffix}"
             shutil.copyfile(found.paths["paddle"], bundle / file)
-            weights[variant] = BundledWeights(file=file, digest=found.digest, names=dict(found.names))
+            torch_file = f"{WEIGHTS}/{variant or 'case'}_torch.safetensors"
+            _copy_torch_weights(found.paths["torch"], bundle / torch_file)
+            weights[variant] = BundledWeights(
+                file=file, torch=torch_file, spec=weights_spec(wanted.case.for_stage(stage)), digest=found.digest,
+                names=dict(found.names),
+            )  # fmt: skip
     return inputs, weights
+
+
+def _copy_torch_weights(source: Path, target: Path) -> None:
+    """Write torch's weights as safetensors, whose bytes do not depend on torch's version."""
+    if source.suffix == target.suffix:
+        shutil.copyfile(source, target)
+        return
+    from safetensors.torch import save_file
+
+    from tipchain.torch_weights import read_torch_state
+
+    state = {name: tensor.clone().contiguous() for name, tensor in read_torch_state(source).items()}
+    save_file(state, str(target), metadata={"format": "pt"})
+
+
+def weights_spec(case: Case) -> str:
+    """Return what a case says about its weights, the names left out: they are found or given, and change no value."""
+    spec = case.weights
+    file = _below(spec.torch, case.root) if spec.torch else None
+    return repr((spec.init, spec.seed, spec.fit_head, spec.calibrate, file))

@@ -9,7 +9,7 @@
       dumps/              what torch recorded, as ``tipchain align`` leaves it
       truth/              the same stages in float64, and by how much rounding moves them there
       inputs/             the fake inputs, by the case's variant
-      weights/            the port's weights, converted, by the case's variant
+      weights/            torch's weights, and the same converted for the port, by the case's variant
 
 Nothing in it is run when it is read: JSON, dumps (`tipchain.parity.dump_reader`), safetensors, and Paddle weight files
 (`tipchain.paddle_weights`).
@@ -55,15 +55,19 @@ class CaseIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundledWeights:
-    """The port's weights of one variant of the case.
+    """The weights of one variant of the case.
 
     Attributes:
-        file: path in the bundle.
+        file: the port's, a path in the bundle.
+        torch: the same as torch has them, safetensors; only recording the reference anew needs them.
+        spec: what the case says about them; weights of another spec are others on purpose.
         digest: SHA-256 of the torch weights' tensors, the identity that dumps carry.
         names: Paddle's name by torch's where they differ.
     """
 
     file: str
+    torch: str
+    spec: str
     digest: str
     names: Mapping[str, str]
 
@@ -170,7 +174,8 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
     weights = {variant: BundledWeights(**one) for variant, one in data["weights"].items()}
     case = CaseIdentity(**data["case"])
     manifest = Manifest(**{**data, "case": case, "weights": weights, "stages": tuple(data["stages"])})
-    for name in (*manifest.files, *manifest.inputs.values(), *(one.file for one in weights.values())):
+    stored = (name for one in weights.values() for name in (one.file, one.torch))
+    for name in (*manifest.files, *manifest.inputs.values(), *stored):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
             raise ValueError(f"{name!r} is no path in the bundle")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tipchain.bundle.making import weights_spec
 from tipchain.bundle.manifest import DUMPS, Manifest
 from tipchain.environment import installed_versions
 from tipchain.errors import BundleError
@@ -33,6 +34,26 @@ def given(folder: Path, manifest: Manifest) -> Given:
             for variant, one in manifest.weights.items()
         },
     )  # fmt: skip
+
+
+def kept_weights(folder: Path, manifest: Manifest, case: Case) -> Given:
+    """Return the bundle's weights, for both sides, of each variant whose weights the case makes as it did then.
+
+    Weights that are made anew differ by rounding wherever torch does, and so would all that is computed with them: a new
+    reference is recorded with the old one's. Those of a file of the user's are always that file's.
+    """
+    found: dict[str, WeightFiles] = {}
+    for variant, one in manifest.weights.items():
+        seen = case.for_stage(variant) if variant else case
+        if seen.weights.torch is None and weights_spec(seen) == one.spec:
+            paths = {"torch": one.torch, "paddle": one.file}
+            found[variant] = WeightFiles(
+                paths={side: folder / name for side, name in paths.items()},
+                sha256={side: manifest.files[name] for side, name in paths.items()},
+                digest=one.digest,
+                names=one.names,
+            )
+    return Given(weights=found)
 
 
 def dumps_of(folder: Path) -> Path:

@@ -1,0 +1,237 @@
+"""``tipchain rebaseline``: move a stored reference, with evidence that nothing but rounding changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
+from tipchain.devices import parse_device
+from tipchain.errors import OutputError, UsageError
+from tipchain.modes import Mode, parse_mode
+from tipchain.outcome import ExitCode
+from tipchain.runs import check_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tipchain.bundle.evidence import Evidence
+    from tipchain.bundle.manifest import Manifest
+    from tipchain.parity.case_types import Case
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "item", type=Path, metavar="ITEM", help="a bundle, or a case file whose bundle is at its usual place"
+    )
+    parser.add_argument("--why", required=True, metavar="TEXT", help="why it moves; it is recorded")
+    parser.add_argument(
+        "--with",
+        dest="new",
+        type=Path,
+        metavar="BUNDLE",
+        help="the new reference (default: it is made now, which takes torch)",
+    )
+    parser.add_argument(
+        "--case", type=Path, metavar="CASE", help="the case file (default: the one that the bundle names)"
+    )
+    parser.add_argument(
+        "--new-weights",
+        action="store_true",
+        help="make the weights anew, too (default: the old bundle's are kept, so that only torch's doing can differ)",
+    )
+    parser.add_argument("--force", action="store_true", help="move it without evidence; that is recorded too")
+    parser.add_argument("--json", metavar="FILE", help="write the decision as JSON; - is standard output")
+    add_making_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Move the reference or refuse to, and return the exit code."""
+    from tipchain.bundle.manifest import open_bundle
+
+    _check_use(args)
+    place = _place(args)
+    old = open_bundle(place)
+    case = _case(args, place, old)
+    mode = parse_mode(old.mode)
+    try:
+        with _locked(place), _new(args, place, old, case, mode) as folder:
+            new = open_bundle(folder)
+            return _decide(args, (place, old), (folder, new), case)
+    except OSError as error:
+        raise OutputError(f"{place}: cannot be moved: {error}") from error
+
+
+def _check_use(args: argparse.Namespace) -> None:
+    if not args.why.strip():
+        raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
+    if args.seed:
+        raise UsageError(
+            "--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another"
+        )
+    check_making_arguments(args)
+    check_writable({"--json": args.json})
+
+
+def _place(args: argparse.Namespace) -> Path:
+    """Return the bundle that is meant."""
+    item: Path = args.item
+    if item.is_dir():
+        return item
+    if item.suffix not in (".yaml", ".yml"):
+        raise UsageError(
+            f"{item}: is no stored reference\n"
+            "  expected: a bundle's folder, or a case file whose bundle is at its usual place\n"
+            "  envelopes below test_tipc/data are made anew by themselves whenever what they rest on changes"
+        )
+    from tipchain.parity.case import load_case
+
+    return default_folder(load_case(item), parse_mode(args.mode))
+
+
+def _case(args: argparse.Namespace, place: Path, old: Manifest) -> Case:
+    from tipchain.parity.case import find_root, load_case
+
+    path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
+    if not path.is_file():
+        raise UsageError(f"no such case file: {path}\n  --case names it")
+    case = load_case(path, old.reseed)
+    if case.id != old.case.id:
+        raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
+    return case
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Let one process at a time move a reference."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(place.absolute().parent / f".{place.absolute().name}.lock", timeout=0):
+            yield
+    except Timeout:
+        raise UsageError(f"{place}: is being moved by another process") from None
+
+
+@contextmanager
+def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode: Mode) -> Iterator[Path]:
+    """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
+    from tipchain.bundle.making import Wanted, make_bundle, work_folder
+    from tipchain.bundle.manifest import open_bundle
+    from tipchain.bundle.serving import kept_weights
+    from tipchain.parity.preparation import Given
+
+    with work_folder(place) as work:
+        folder = work / "bundle"
+        if args.new is not None:
+            open_bundle(args.new)
+            shutil.copytree(args.new, folder, dirs_exist_ok=True)
+        else:
+            wanted = Wanted(
+                case=case, mode=mode, stages=tuple(one for one in old.stages if one in case.stages), folder=folder,
+                device=str(parse_device(args.device)), data_path=args.data_path, timeout_s=args.timeout,
+                threads=args.threads or old.threads, truths=not args.no_float64,
+                given=Given() if args.new_weights else kept_weights(place, old, case),
+            )  # fmt: skip
+            stream = sys.stderr if args.json == "-" else sys.stdout
+            make_bundle(wanted, say=lambda text: print(f"== {text}", file=stream, flush=True))
+        yield folder
+
+
+def _decide(
+    args: argparse.Namespace, old: tuple[Path, Manifest], new: tuple[Path, Manifest], case: Case
+) -> int:
+    """Compare, and move where the evidence or ``--force`` lets it."""
+    from tipchain.bundle.evidence import Side, compare_bundles
+    from tipchain.bundle.moves import identity, log_of, who, write_move
+    from tipchain.bundle.placing import replace_folder
+    from tipchain.parity.stage_judge import Rules
+
+    place = old[0]
+    _check_same_kind(old, new)
+    if old[1].content == new[1].content:
+        return _tell(
+            args, [f"{place}: is as it would be now; nothing to move"], {"moved": False, "evidence": []}
+        )
+    evidence = compare_bundles(
+        Side(folder=old[0], manifest=old[1]), Side(folder=new[0], manifest=new[1]), Rules.of(case)
+    )
+    accepted = bool(evidence) and all(one.accepted for one in evidence)
+    move = {
+        "when": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "who": who(case.root),
+        "why": args.why.strip(),
+        "forced": not accepted,
+        "old": identity(old[1]),
+        "new": identity(new[1]),
+        "evidence": [_plain(one) for one in evidence],
+    }
+    lines = _lines(evidence)
+    if not accepted and not args.force:
+        lines.append(
+            f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)"
+        )
+        return _tell(args, lines, {"moved": False, **move, "forced": False}, ExitCode.FAILED)
+    # First what is told, then the move: a kill between them leaves a line too many, never a move that nobody explains.
+    write_move(place, move)
+    try:
+        replace_folder(place, new[0])
+    except OSError as error:
+        undone = {key: move[key] for key in ("when", "who", "old", "new")}
+        write_move(place, {**undone, "why": f"not done after all: {error}", "undone": True})
+        raise
+    how = "on this evidence" if accepted else "by force, without evidence"
+    lines.append(f"{place}: moved {how}; {log_of(place)} tells who and why")
+    return _tell(args, lines, {"moved": True, **move})
+
+
+def _check_same_kind(old: tuple[Path, Manifest], new: tuple[Path, Manifest]) -> None:
+    """Refuse a bundle that could never take the other's place.
+
+    Raises:
+        UsageError: it is of another case, mode or seed.
+    """
+    for what, found, expected in (
+        ("case", new[1].case.id, old[1].case.id),
+        ("mode", new[1].mode, old[1].mode),
+        ("seed", new[1].reseed, old[1].reseed),
+    ):
+        if found != expected:
+            raise UsageError(
+                f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}"
+            )
+
+
+def _plain(one: Evidence) -> dict[str, Any]:
+    """Return evidence as JSON has it: no infinite numbers."""
+    figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
+    return {**asdict(one), "figures": figures}
+
+
+def _lines(evidence: Sequence[Evidence]) -> list[str]:
+    width = max((len(one.stage) for one in evidence), default=0)
+    return [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
+
+
+def _tell(
+    args: argparse.Namespace, lines: Sequence[str], document: dict[str, Any], code: ExitCode = ExitCode.PASSED
+) -> int:
+    from tipchain.runs import atomic_write
+
+    text = json.dumps(document, indent=1) + "\n"
+    print("\n".join(lines), file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.json == "-":
+        print(text, end="")
+    elif args.json:
+        atomic_write(Path(args.json), text)
+    return code
