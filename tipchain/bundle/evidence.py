@@ -199,7 +199,7 @@ def _judge_without(
     drawn = [name for name in left if name.startswith(DRAWN.get(stage, ("/",)))]
     fixed = [name for name in left if name not in drawn]
     worst, name = within_last_places({one: left[one] for one in fixed}, right)
-    figures = {"largest difference, in units in the last place": worst}
+    figures = {"difference, of what is allowed": worst}
     also = f"; {why}" if why else ""
     if worst > 1:
         reason = f"{name} differs by {worst:.3g} times what a few units in the last place come to{also}"
