@@ -119,14 +119,23 @@ def _query(table: str) -> sa.Select[Any]:
         key = part.c.subject_id if table == "verdicts" else part.c.path_id
         source = source.join(names, names.c.id == key)
         if table == "artifacts":
-            return sa.select(*head, names.c.text.label("path"), part.c.sha256).select_from(source)
+            return (
+                sa.select(*head, names.c.text.label("path"), part.c.sha256)
+                .select_from(source)
+                .order_by(item_runs.c.id, names.c.text)
+            )
         tensors = texts.alias()
         source = source.join(reasons, reasons.c.id == part.c.reason_id).join(
             tensors, tensors.c.id == part.c.tensors_id
         )
         own = [part.c[name] for name in ("outcome", "finite", "size", *STATISTICS)]
         own += [reasons.c.text.label("reason"), tensors.c.text.label("tensors")]
-        return sa.select(*head, names.c.text.label("subject"), *own).select_from(source)
+        subject = names.c.text.label("subject")
+        return (
+            sa.select(*head, subject, *own)
+            .select_from(source)
+            .order_by(part.c.item_run_id, part.c.subject_id)
+        )
     source = source.join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
     source = source.join(names, names.c.id == command_runs.c.command_id)
     head.append(names.c.text.label("command"))
@@ -134,7 +143,11 @@ def _query(table: str) -> sa.Select[Any]:
         figure = texts.alias()
         source = source.join(figures, figures.c.command_run_id == command_runs.c.id)
         source = source.join(figure, figure.c.id == figures.c.name_id)
-        return sa.select(*head, figure.c.text.label("figure"), figures.c.value).select_from(source)
+        return (
+            sa.select(*head, figure.c.text.label("figure"), figures.c.value)
+            .select_from(source)
+            .order_by(command_runs.c.id, figure.c.text)
+        )
     source = source.join(reasons, reasons.c.id == command_runs.c.reason_id)
     own = [command_runs.c[name] for name in ("step", "argv", "outcome", "exit_code", "signal", "started", "seconds",
            "peak_memory_mb", "log", "reused")]  # fmt: skip

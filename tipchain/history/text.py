@@ -144,7 +144,7 @@ def _percent(relative: float) -> str:
 
 def environment_lines(found: Comparison) -> list[str]:
     """Return the facts that differ, one a line."""
-    return [f"{one.name}: {one.before or 'none'} -> {one.after or 'none'}" for one in found.environment]
+    return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in found.environment]
 
 
 def changes_text(found: Changes) -> str:
@@ -157,7 +157,7 @@ def changes_text(found: Changes) -> str:
         span = f", commits {found.commits.span}" if found.commits.span else ""
         return cut(f"{entry.title}: nothing changed since {comparison.before.name}, {ago}{span}")
     head = f"{entry.title}: {entry.name} against {comparison.before.name}, {ago}"
-    rules = f"fewer than {ENOUGH} nights to know the noise by: plain rules for some metrics and times"
+    rules = f"fewer than {ENOUGH} nights: plain rules judged metrics and times"
     notes = [rules] if found.plainly else []
     sections = [
         _commit_lines(found),
@@ -196,7 +196,10 @@ def _commit_lines(found: Changes) -> list[str]:
     commits = found.commits
     if not commits.span:
         return []
-    count = "" if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
+    unknown = ", not in the repository" if "unknown" not in commits.span else ""
+    count = (
+        unknown if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
+    )
     back = " back" if commits.backwards else ""
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 

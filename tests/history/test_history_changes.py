@@ -1,0 +1,270 @@
+"""Two nights side by side, and what changed since the last comparable one: literals for each rule."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+
+import pytest
+from history_samples import ERROR, FAIL, HERE, PASS, SKIP, fill, history_in, item, judged, night, trained
+
+from tipchain.history.changes import changes
+from tipchain.history.commits import commits_between
+from tipchain.history.compare import compare
+from tipchain.history.facts import CommandFacts, Machine
+from tipchain.history.queries import find_entry
+from tipchain.history.text import changes_text, compare_text, fit
+
+FEW = "fewer than 10 nights: plain rules judged metrics and times"
+
+
+@pytest.fixture
+def history(tmp_path):
+    return history_in(tmp_path)
+
+
+def told(history, root, **given) -> list[str]:
+    with history.reading() as connection:
+        found = changes(connection, find_entry(connection, "latest"), root=root, **given)
+    lines = changes_text(found).splitlines()
+    assert len(lines) <= 15
+    assert all(len(line) <= 80 for line in lines)
+    return lines
+
+
+def test_compare(history):
+    broken = CommandFacts(id="train[norm]", step="train", argv=("x",), outcome=FAIL, reason="loss is NaN")
+    before = [
+        judged("same", {"x": PASS, "y": PASS}),
+        judged("flips", {"x": PASS, "y": FAIL, "z": PASS}),
+        trained("trains", {"loss": 0.5, "avg_ips": 100.0}),
+        trained("breaks", {"loss": 0.5}),
+        item("goes"),
+    ]
+    after = [
+        judged("same", {"x": PASS, "y": PASS}),
+        judged("flips", {"x": ERROR, "y": PASS, "new": PASS}, FAIL, reason="x is wrong"),
+        trained("trains", {"loss": 0.6, "avg_ips": 101.0}, seconds=150.0),
+        item("breaks", FAIL, commands=(broken,), seconds=1.0),
+        item("comes"),
+    ]
+    facts = {"environment": {"torch": "2.12", "gone": "x"}}
+    fill(history, [(night(0, **facts), before), (night(1, environment={"torch": "2.13", "new": "y"}), after)])
+    with history.reading() as connection:
+        found = compare(connection, find_entry(connection, "latest~1"), find_entry(connection, "latest"))
+    assert [(one.item, one.before, one.after, one.reason) for one in found.flips] == [
+        ("flips", PASS, FAIL, "x is wrong"), ("breaks", PASS, FAIL, ""),
+    ]  # fmt: skip
+    assert [(one.item, one.part, one.before, one.after) for one in found.verdict_flips] == [
+        ("flips", "x", PASS, ERROR), ("flips", "y", FAIL, PASS),
+    ]  # fmt: skip
+    assert [(one.item, one.part, one.reason) for one in found.command_flips] == [
+        ("breaks", "train[norm]", "loss is NaN")
+    ]
+    assert (found.common, found.new, found.gone) == (4, ("comes",), ("goes",))
+    assert (found.new_verdicts, found.gone_verdicts) == ({"flips": 1}, {"flips": 1})
+    # Of what failed, times and figures mean nothing; a speed of 1 % more is no move.
+    assert [(one.item, one.name, one.before, one.after) for one in found.moved] == [
+        ("trains", "seconds", 100.0, 150.0), ("trains", "loss", 0.5, 0.6),
+    ]  # fmt: skip
+    assert [(one.name, one.before, one.after) for one in found.environment] == [
+        ("new", "", "y"), ("torch", "2.12", "2.13"), ("gone", "x", ""),
+    ]  # fmt: skip
+    text = compare_text(found)
+    assert "items:  4 in both, 1 new, 1 gone, 2 flipped" in text
+    assert "  PASS -> FAIL  flips: x is wrong" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_difference_that_grew_under_the_same_verdict(history):
+    small, large = judged("a", {"x": PASS, "y": PASS}), judged("a", {"x": PASS, "y": PASS})
+    object.__setattr__(large.verdicts[1], "max_abs", 2e-6)
+    fill(history, [(night(0), [small]), (night(1), [large])])
+    with history.reading() as connection:
+        found = compare(connection, find_entry(connection, "latest~1"), find_entry(connection, "latest"))
+    assert [(one.part, one.before, one.after) for one in found.grew] == [("y", 1e-7, 2e-6)]
+    assert found.verdict_flips == ()
+
+
+def test_nothing_changed_is_one_line(history, tmp_path):
+    fill(
+        history, [(night(number, commit=f"{number}aaaa"), [judged("a", {"x": PASS})]) for number in range(2)]
+    )
+    assert told(history, tmp_path) == [
+        "suite: nothing changed since suite-000, 24.0 hours before, commits 0aaaa..1aaaa"
+    ]
+
+
+def test_the_first_of_its_kind_is_one_line(history, tmp_path):
+    fill(history, [(night(0, title="other"), [item("a")]), (night(1), [item("a")])])
+    assert told(history, tmp_path) == ["suite: nothing comparable came before suite-001"]
+
+
+def test_comparable_is_the_same_name_machine_class_and_some_item(history, tmp_path):
+    slow = Machine(name="host", machine_class="2 cores")
+    fill(history, [
+        (night(0), [item("a"), item("b")]),
+        (night(1, title="other"), [item("a", FAIL)]),
+        (night(2, machine=slow), [item("a", FAIL)]),
+        (night(3), [item("c", FAIL)]),
+        (night(4, machine=Machine(name="other host", machine_class=HERE.machine_class)), [item("a"), item("b")]),
+    ])  # fmt: skip
+    assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
+
+
+def test_another_run_to_compare_with(history, tmp_path):
+    fill(history, [(night(0), [item("a", FAIL)]), (night(1), [item("a")]), (night(2), [item("a")])])
+    with history.reading() as connection:
+        first = find_entry(connection, "suite-000")
+    assert told(history, tmp_path, against=first)[1:] == ["FAIL -> PASS  a"]
+
+
+def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
+    last = night(12, environment={"torch": "2.13"}, commit="bbbbbbb")
+    nights = [(night(number, environment={"torch": "2.12"}, commit="aaaaaaa"),
+               [judged("a", {"x": PASS}), trained("b", {"top1": 0.9}), trained("c", {"avg_ips": 100.0})])
+              for number in range(12)]  # fmt: skip
+    now = [
+        judged("a", {"x": FAIL}, FAIL),
+        trained("b", {"top1": 0.8}, seconds=200.0),
+        trained("c", {"avg_ips": 50.0}),
+    ]
+    fill(history, [*nights, (last, now)])
+    assert told(history, tmp_path) == [
+        "suite: suite-012 against suite-011, 24.0 hours before",
+        "commits: aaaaaaa..bbbbbbb, not in the repository",
+        "environment: torch 2.12 -> 2.13",
+        "PASS -> FAIL  a: x PASS -> FAIL",
+        "metric  b train[norm] top1: 0.9 -> 0.8 (-11.1 %)",
+        "time  b seconds: 100 -> 200 (+100 %)",
+        "speed  c train[norm] avg_ips: 100 -> 50 (-50 %)",
+    ]
+
+
+def test_reports_of_items_tell_of_the_environment_too(history, tmp_path):
+    fill(
+        history, [(night(number), [item("a", environment={"paddle": f"3.{number}"})]) for number in range(2)]
+    )
+    assert told(history, tmp_path)[1] == "environment: paddle 3.0 -> 3.1"
+
+
+def test_fewer_than_ten_nights_and_it_says_so(history, tmp_path):
+    fill(history, [(night(number), [item("a", seconds=100.0)]) for number in range(9)])
+    history.add(night(9), [item("a", seconds=130.0)])
+    assert told(history, tmp_path)[1:] == [
+        "time  a seconds: 100 -> 130 (+30 %)",
+        FEW,
+    ]
+
+
+SECONDS = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.0, 131.0]
+
+
+def test_a_noisy_time_is_not_told(history, tmp_path):
+    fill(history, [(night(number), [item("a", seconds=one)]) for number, one in enumerate([*SECONDS, 140.0])])
+    assert told(history, tmp_path)[0].startswith("suite: nothing changed")
+
+
+def test_a_slow_drift_is_told(history, tmp_path):
+    fill(history, [(night(number), [item("a", seconds=100.0 + number)]) for number in range(20)])
+    assert told(history, tmp_path)[1:] == ["time drifts over 20 nights  a seconds: 100 -> 119 (+19 %)"]
+
+
+def test_noise_is_that_of_passes_on_machines_of_the_class(history, tmp_path):
+    slow = Machine(name="slow", machine_class="2 cores")
+    other = [(night(number, machine=slow), [item("a", seconds=500.0, machine=slow)]) for number in range(5)]
+    failed = [(night(number), [item("a", FAIL, seconds=1.0)]) for number in range(5, 10)]
+    good = [(night(number), [item("a", seconds=100.0 + number % 2)]) for number in range(10, 22)]
+    fill(history, [*other, *failed, *good, (night(22), [item("a", seconds=120.0)])])
+    assert told(history, tmp_path)[1:] == ["time  a seconds: 100.5 -> 120 (+19.4 %)"]
+
+
+def test_items_and_verdicts_that_come_and_go(history, tmp_path):
+    fill(history, [
+        (night(0), [judged("a", {"x": PASS, "y": PASS}), item("b"), item("s")]),
+        (night(1), [judged("a", {"x": PASS, "z": PASS}), item("c"), item("d"), item("e"), item("s", SKIP, reason="no data")]),
+    ])  # fmt: skip
+    assert told(history, tmp_path)[1:] == [
+        "PASS -> SKIP  s: no data",
+        "new verdicts: 1 in a",
+        "gone verdicts: 1 in a",
+        "new items: c, d and 1 more",
+        "gone items: b",
+        FEW,
+    ]
+
+
+def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
+    fill(history, [
+        (night(0), [judged("a", {"x": FAIL, "y": PASS, "z": FAIL}, FAIL)]),
+        (night(1), [judged("a", {"x": PASS, "y": FAIL, "z": FAIL}, FAIL)]),
+    ])  # fmt: skip
+    assert told(history, tmp_path)[1:] == ["in a: y PASS -> FAIL and 1 more"]
+
+
+def test_a_metric_that_is_no_number_any_more(history, tmp_path):
+    fill(history, [(night(0), [trained("a", {"loss": 0.5})]), (night(1), [trained("a", {"loss": math.nan})])])
+    assert told(history, tmp_path)[1] == "metric  a train[norm] loss: 0.5 -> NaN"
+
+
+def test_never_more_than_15_lines_and_what_is_left_out_is_counted(history, tmp_path):
+    old = [item(f"item{at:02d}", seconds=100.0) for at in range(60)]
+    new = [
+        item(f"item{at:02d}", FAIL if at < 30 else PASS, reason="long " * 30, seconds=500.0)
+        for at in range(60)
+    ]
+    facts = {f"fact{at}": "x" for at in range(20)}
+    fill(history, [(night(0), old), (night(1, environment=facts), new)])
+    lines = told(history, tmp_path)
+    assert len(lines) == 15
+    assert "  and 18 more" in lines
+    assert lines[-1].startswith("fewer than 10 nights")
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [((2, 1, 3, 1), 7), ((9, 9, 9, 9), 13), ((0, 0, 40, 0), 13), ((0, 40, 0, 0), 13), ((9, 0, 0, 9), 13)],
+)
+def test_shares_fill_the_lines(counts, shown):
+    sections = [[f"{at} {one}" for one in range(count)] for at, count in enumerate(counts)]
+    lines = fit(sections, 13)
+    assert len(lines) == shown
+    left = sum(int(line.split()[1]) for line in lines if "and" in line)
+    assert left + sum("and" not in line for line in lines) == sum(counts)
+
+
+def git(folder, *words: str) -> str:
+    name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_commits_between(history, tmp_path):
+    git(tmp_path, "init", "-q")
+    hashes = []
+    for number in range(4):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"Step {number}\n\nmore")
+        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    first, last = hashes[0], hashes[3]
+    found = commits_between(tmp_path, first, f"{last}-dirty")
+    assert (found.count, found.backwards) == (3, False)
+    assert found.subjects == tuple(f"{hashes[at]} Step {at}" for at in (3, 2, 1))
+    back = commits_between(tmp_path, last, first)
+    assert (back.count, back.backwards) == (3, True)
+    assert commits_between(tmp_path, first, first).span == ""
+    assert commits_between(tmp_path, first, f"{first}-dirty").span == f"{first}..{first}-dirty"
+    assert commits_between(tmp_path, first, "--output=x").count is None
+    assert commits_between(tmp_path / "absent", first, last).count is None
+    git(tmp_path, "tag", "-a", "v1", "-m", "v1", hashes[1])
+    assert commits_between(tmp_path, "v1", f"v1-2-g{last}").count == 2
+
+    fill(history, [(night(0, commit=first), [item("a")]), (night(1, commit=last), [item("a", FAIL)])])
+    assert told(history, tmp_path)[1:] == [
+        f"commits: {first}..{last}, 3 commits",
+        f"  {hashes[3]} Step 3",
+        f"  {hashes[2]} Step 2",
+        f"  {hashes[1]} Step 1",
+        "PASS -> FAIL  a",
+    ]

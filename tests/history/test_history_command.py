@@ -1,0 +1,168 @@
+"""``tipchain history`` from the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from history_samples import FAIL, PASS, item, judged, night, night_folder, report, trained
+
+from tipchain.cli import main
+from tipchain.history.places import place_of
+from tipchain.history.store import History
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with a history of three nights."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    monkeypatch.delenv("TIPCHAIN_DATABASE", raising=False)
+    history = History(place_of(tmp_path))
+    for number in range(2):
+        history.add(night(number), [judged("a", {"x": PASS}), trained("b", {"loss": 0.5})])
+    history.add(
+        night(2, environment={"torch": "2.13"}),
+        [judged("a", {"x": FAIL}, FAIL, reason="x is off"), item("b")],
+    )
+    return tmp_path
+
+
+def out(capsys, *words: str, code: int = 0) -> str:
+    assert main(["history", *words]) == code
+    return capsys.readouterr().out
+
+
+def test_list(project, capsys):
+    assert out(capsys, "list", "--limit", "2").splitlines() == [
+        "name       commit     items and what they are of",
+        "suite-002             1 PASS, 1 FAIL: suite",
+        "suite-001             2 PASS: suite",
+    ]
+    listed = json.loads(out(capsys, "list", "--json"))
+    assert (listed[0]["name"], listed[0]["counts"]) == ("suite-002", {"PASS": 1, "FAIL": 1})
+    assert out(capsys, "list", "--kind", "run").count("\n") == 1
+
+
+def test_show(project, capsys):
+    text = out(capsys, "show", "latest")
+    assert "night:    suite-002 of suite" in text
+    assert "  torch: 2.13" in text
+    assert "FAIL        100.0         1  a\n                           x is off" in text
+    text = out(capsys, "show", "latest", "a")
+    assert text.splitlines()[:2] == ["FAIL a, 100.0 s, attempt 1", "  x is off"]
+    assert "FAIL     x: x is FAIL" in text
+    assert "loss=0.5" in out(capsys, "show", "latest~1", "b")
+    shown = json.loads(out(capsys, "show", "latest~1", "b", "--json"))
+    assert shown["items"][0]["commands"][0]["figures"] == {"loss": 0.5}
+
+
+def test_compare(project, capsys):
+    text = out(capsys, "compare", "latest~1..latest")
+    assert "  PASS -> FAIL  a: x is off" in text
+    assert out(capsys, "compare", "latest~1..") == text
+    found = json.loads(out(capsys, "compare", "latest~1..latest", "--json"))
+    assert found["flips"] == [
+        {"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}
+    ]
+    assert "nothing differs" in out(capsys, "compare", "suite-000..suite-001")
+
+
+def test_diff(project, capsys):
+    lines = out(capsys, "diff").splitlines()
+    assert lines[1:3] == ["environment: torch none -> 2.13", "PASS -> FAIL  a: x is off"]
+    assert out(capsys, "diff", "latest~1").startswith("suite: nothing changed since suite-000")
+    assert json.loads(out(capsys, "diff", "--json"))["comparison"]["common"] == 2
+    assert json.loads(out(capsys, "diff", "suite-000", "--json"))["comparison"] is None
+
+
+def test_export(project, capsys):
+    rows = list(csv.DictReader(io.StringIO(out(capsys, "export"))))
+    assert [(row["entry"], row["item"], row["outcome"]) for row in rows] == [
+        (f"suite-{at:03d}", name, "FAIL" if (at, name) == (2, "a") else "PASS")
+        for at in range(3)
+        for name in "ab"
+    ]
+    lines = [
+        json.loads(line)
+        for line in out(capsys, "export", "latest~1", "--table", "verdicts", "--format", "jsonl").splitlines()
+    ]
+    assert [(one["subject"], one["outcome"], one["max_abs"], one["mean_abs"]) for one in lines] == [
+        ("x", "PASS", 1e-7, "NaN")
+    ]
+    (figure,) = csv.DictReader(io.StringIO(out(capsys, "export", "suite-001", "--table", "figures")))
+    assert (figure["command"], figure["figure"], figure["value"]) == ("train[norm]", "loss", "0.5")
+    said = out(capsys, "export", "--table", "commands", "--out", "commands.csv")
+    assert said == "2 rows in commands.csv\n"
+    assert (
+        (project / "sub" / "commands.csv")
+        .read_text()
+        .splitlines()[0]
+        .startswith("entry,title,item,command,step,argv")
+    )
+    (first, *_) = out(capsys, "export", "--table", "entries", "--format", "jsonl").splitlines()
+    assert json.loads(first)["environment"] == {}
+    assert out(capsys, "export", "--table", "artifacts").count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "nope"], "nope: is not in the history"),
+        (["show", "latest", "aa"], "did you mean 'a'"),
+        (["compare", "latest"], "is no range"),
+        (["export", "--table", "verdict"], "expected one of entries, items"),
+        (["export", "--out", "."], "cannot be written"),
+        (["list", "--database", "mysql://me:s3cret@h/x"], "kind mysql"),
+        (["list", "--database", "empty.sqlite"], "there is no history yet"),
+        (["add", "absent.json"], "absent.json: cannot be read"),
+        (["list", "--limit", "0"], "'0' is not a number, 1 or more"),
+    ],
+)
+def test_wrong_use(project, capsys, words, said):
+    assert main(["history", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "s3cret" not in error
+
+
+def test_add_and_what_waits(project, capsys):
+    folder = night_folder(project, {"a": PASS})
+    file = project / "report.json"
+    file.write_text(json.dumps(report()))
+    assert out(capsys, "add", str(folder), str(file), "--require-history").splitlines() == [
+        f"{folder.name}: 1 new items", "20260101-000000-abcde-" + _key(project) + ": 1 new items",
+    ]  # fmt: skip
+    assert out(capsys, "add", str(folder / "night.json")) == f"{folder.name}: nothing new\n"
+
+    place = place_of(project)
+    good = place.file.read_bytes()
+    place.file.write_text("no database" * 500)
+    other = night_folder(project, {"a": FAIL})
+    assert out(capsys, "add", str(other)) == f"{other.name}: not in the database yet\n"
+    assert main(["history", "add", str(other), "--require-history"]) == 1
+    assert "sent at the next call" in capsys.readouterr().err
+    assert main(["history", "list"]) == 2
+    place.file.write_bytes(good)
+    assert main(["history", "list"]) == 0
+    told = capsys.readouterr()
+    assert f"{other.name}, which waited, is in the history now" in told.err
+    assert other.name in told.out
+    assert out(capsys, "add") == f"nothing waits for {place}\n"
+
+
+def _key(root) -> str:
+    with History(place_of(root)).reading() as connection:
+        from tipchain.history.queries import list_entries
+
+        return list_entries(connection, kind="run")[0].name[-4:]
+
+
+def test_starting_up_loads_no_database():
+    code = "import sys; from tipchain.cli import main\ntry: main(['history', '--help'])\nexcept SystemExit: pass\nsys.exit('sqlalchemy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -1,0 +1,114 @@
+"""Which numbers count as moved: literals for each rule."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from tipchain.history.kinds import Kind, kind_of
+from tipchain.history.noise import motion, spread
+
+SECONDS, METRIC = kind_of("seconds"), kind_of("top1")
+STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]
+NOISY = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.0, 131.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("seconds", Kind.TIME), ("total_s", Kind.TIME), ("batch_cost_s", Kind.TIME), ("inference_ms", Kind.TIME),
+        ("avg_ips", Kind.SPEED), ("qps", Kind.SPEED), ("gpu_util", Kind.SPEED), ("cpu_rss_mb", Kind.MEMORY),
+        ("top1", Kind.METRIC), ("loss", Kind.METRIC), ("map50", Kind.METRIC), ("max_abs", Kind.METRIC),
+    ],
+)  # fmt: skip
+def test_figures_are_of_a_kind(name, kind):
+    assert kind_of(name).kind is kind
+
+
+def test_the_spread_is_robust():
+    assert spread([1.0, 2.0, 3.0, 4.0, 1000.0]) == pytest.approx(1.4826)
+    assert spread([5.0] * 8 + [6.0, 4.0]) == pytest.approx(1.2533 * 0.2)  # the MAD is 0
+    assert spread([5.0] * 10) == 0.0
+
+
+def test_a_time_beyond_its_noise_is_a_step():
+    found = motion(STEADY, 115.0, SECONDS)
+    assert found is not None
+    assert (found.how, found.before, found.after, found.nights) == ("step", 100.0, 115.0, 10)
+
+
+def test_a_time_within_its_noise_is_none():
+    assert motion(NOISY, 140.0, SECONDS) is None
+    assert motion(STEADY, 140.0, SECONDS) is not None
+
+
+def test_a_time_must_move_by_a_tenth_however_steady_it_is():
+    assert motion(STEADY, 108.0, SECONDS) is None
+    assert motion([1.0] * 12, 1.9, SECONDS) is None  # and by a second
+
+
+def test_what_was_told_the_night_before_is_not_told_again():
+    assert motion([*STEADY, 115.0], 115.5, SECONDS) is None
+    again = motion([*STEADY, 115.0], 140.0, SECONDS)
+    assert again is not None
+    assert again.after == 140.0
+    back = motion([*STEADY, 115.0], 85.0, SECONDS)
+    assert back is not None
+
+
+def test_coming_back_from_one_slow_night_is_none():
+    assert motion([*STEADY, 200.0], 100.0, SECONDS) is None
+
+
+def test_a_metric_that_never_moved_may_not_move():
+    assert motion([0.9] * 10, 0.9, METRIC) is None
+    found = motion([0.9] * 10, 0.8995, METRIC)
+    assert found is not None
+    assert (found.how, found.spread) == ("step", 0.0)
+
+
+def test_a_slow_drift_is_told_though_no_night_stands_out():
+    wobble = (0.4, -0.3, 0.1, -0.4, 0.2)
+    values = [100.0 + night + wobble[night % 5] for night in range(25)]
+    assert all(abs(b - a) < 2.0 for a, b in pairwise(values))
+    found = motion(values[:-1], values[-1], SECONDS)
+    assert found is not None
+    assert found.how == "drift"
+    assert found.before == pytest.approx(100.0, abs=0.5)
+    assert found.after == pytest.approx(124.0, abs=0.5)
+
+
+def test_a_step_long_ago_is_no_drift():
+    assert motion([*STEADY, *(value + 20 for value in STEADY)], 120.2, SECONDS) is None
+
+
+def test_a_drift_lost_in_the_noise_is_none():
+    assert motion([value + night * 0.5 for night, value in enumerate(NOISY)], 118.0, SECONDS) is None
+
+
+@pytest.mark.parametrize(
+    ("earlier", "value", "moved"),
+    [
+        ([100.0], 126.0, True),
+        ([100.0], 124.0, False),
+        ([1.0], 2.5, False),  # 1.5 s more, not 2
+        ([50.0] * 8 + [100.0], 126.0, True),  # against the last alone
+        ([50.0] * 8 + [100.0], 100.0, False),
+        ([], 100.0, False),
+    ],
+)
+def test_with_few_nights_plain_rules_hold(earlier, value, moved):
+    found = motion(earlier, value, SECONDS)
+    assert (found is not None) is moved
+    assert found is None or found.how == "plain"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [(0.5, math.nan, True), (math.nan, 0.5, True), (math.nan, math.nan, False), (math.inf, math.inf, False), (1.0, math.inf, True)],
+)  # fmt: skip
+def test_becoming_no_number_is_always_told(before, after, moved):
+    for count in (1, 12):
+        assert (motion([before] * count, after, METRIC) is not None) is moved

@@ -1,0 +1,153 @@
+"""A database that is down, or goes away in the middle: nothing is lost, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+import sqlalchemy as sa
+from filelock import FileLock
+from history_samples import FAIL, PASS, judged, night, night_folder, report, trained
+
+from tipchain.history import outbox, schema
+from tipchain.history.facts import facts_json, parse_entry, parse_item
+from tipchain.history.ingest import read_source
+from tipchain.history.places import place_of
+from tipchain.history.queries import items_of, list_entries
+from tipchain.history.sink import keep_results, send_waiting
+from tipchain.history.store import History
+
+
+def names(root) -> list[str]:
+    with History(place_of(root)).reading() as connection:
+        return sorted(one.name for one in list_entries(connection))
+
+
+def break_database(root) -> None:
+    file = place_of(root).file
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("no database" * 100)
+
+
+def mend_database(root) -> None:
+    place_of(root).file.unlink()
+
+
+def test_results_reach_the_database(tmp_path):
+    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
+    first, second = keep_results(folder, root=tmp_path), keep_results(folder, root=tmp_path)
+    assert (first.sent, first.new, first.message) == (True, 2, "")
+    assert (second.sent, second.new) == (True, 0)
+    assert (tmp_path / ".tipchain" / ".gitignore").read_text() == "*\n"
+    assert names(tmp_path) == [folder.name]
+
+
+def test_what_waits_is_sent_at_the_next_call_though_its_folder_is_gone(tmp_path):
+    break_database(tmp_path)
+    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
+    kept = keep_results(folder, root=tmp_path)
+    assert (kept.sent, kept.waiting) == (False, 1)
+    assert kept.kept is not None
+    assert "file is not a database" in kept.message
+    assert f"kept in {kept.kept}, sent at the next call" in kept.message
+    assert keep_results(folder, root=tmp_path).waiting == 1  # the same night waits once
+    shutil.rmtree(folder)
+    assert not send_waiting(root=tmp_path).sent
+
+    mend_database(tmp_path)
+    other = tmp_path / "report.json"
+    other.write_text(json.dumps(report()))
+    sent = keep_results(other, root=tmp_path)
+    assert (sent.sent, sent.waiting) == (True, 0)
+    assert f"{folder.name}, which waited, is in" in sent.message
+    assert len(names(tmp_path)) == 2
+    assert not kept.kept.exists()
+    history = History(place_of(tmp_path))
+    with history.reading() as connection:
+        entry = next(one for one in list_entries(connection) if one.kind == "night")
+        items = items_of(connection, entry)
+    assert (entry.finished, entry.counts) == (True, {PASS: 1, FAIL: 1})
+    assert items["a"].verdict_count == 2
+
+
+def test_a_database_that_goes_away_in_the_middle(tmp_path, monkeypatch):
+    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL, "c": PASS})
+    add = History._item
+    calls = []
+
+    def fails_once(self, *args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise sa.exc.OperationalError("INSERT", {}, Exception("server closed the connection"))
+        return add(self, *args)
+
+    monkeypatch.setattr(History, "_item", fails_once)
+    kept = keep_results(folder, root=tmp_path)
+    assert not kept.sent
+    assert "server closed the connection" in kept.message
+    assert len(names(tmp_path)) == 1  # one item is in it, and the night is marked as not finished
+    sent = send_waiting(root=tmp_path)
+    assert (sent.sent, sent.new) == (True, 2)
+    with History(place_of(tmp_path)).reading() as connection:
+        (entry,) = list_entries(connection)
+        count = connection.execute(sa.select(sa.func.count()).select_from(schema.verdicts)).scalar_one()
+    assert (entry.finished, entry.counts, count) == (True, {PASS: 2, FAIL: 1}, 6)
+
+
+def test_where_nothing_can_be_kept_either_it_says_where_the_results_are(tmp_path):
+    (tmp_path / ".tipchain").write_text("in the way")
+    folder = night_folder(tmp_path, {"a": PASS})
+    kept = keep_results(folder, root=tmp_path)
+    assert (kept.sent, kept.kept) == (False, None)
+    assert "nor could the results be kept" in kept.message
+    assert f"they are in {folder}; tipchain history add sends them later" in kept.message
+
+
+def test_a_damaged_file_is_named_and_holds_up_no_other(tmp_path):
+    break_database(tmp_path)
+    folders = [night_folder(tmp_path, {"a": PASS}) for _ in range(2)]
+    first, second = [keep_results(folder, root=tmp_path).kept for folder in folders]
+    damaged = min(first, second)
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    mend_database(tmp_path)
+    sent = send_waiting(root=tmp_path)
+    assert (sent.sent, sent.waiting, sent.new) == (False, 1, 1)
+    assert f"{damaged}: cannot be read" in sent.message
+    assert outbox.waiting(place_of(tmp_path)) == [damaged]
+
+
+def test_a_file_without_its_end_is_not_taken_for_whole(tmp_path):
+    place = place_of(tmp_path)
+    folder = night_folder(tmp_path, {"a": PASS, "b": PASS})
+    path = outbox.keep(place, read_source(folder))
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(lines[:-2])))
+    assert send_waiting(root=tmp_path).waiting == 1
+
+
+def test_what_another_process_sends_is_left_to_it(tmp_path):
+    place = place_of(tmp_path)
+    outbox.keep(place, read_source(night_folder(tmp_path, {"a": PASS})))
+    with FileLock(place.outbox / ".lock"):
+        sent = outbox.send(History(place))
+    assert (sent.waiting, sent.problem) == (1, "another process is sending them")
+    assert outbox.send(History(place)).waiting == 0
+
+
+def test_each_database_has_its_own_outbox(tmp_path):
+    outbox.keep(
+        place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS}))
+    )
+    assert send_waiting(root=tmp_path).new == 0
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "facts", [night(3, environment={"a": "b"}), judged("a", {"x": FAIL}), trained("b", {"loss": 0.5})]
+)
+def test_facts_are_the_same_after_json(facts):
+    parse = parse_entry if hasattr(facts, "key") else parse_item
+    again = parse(json.loads(json.dumps(facts_json(facts))))
+    assert repr(again) == repr(facts)  # NaN is not equal to itself

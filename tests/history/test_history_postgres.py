@@ -1,0 +1,156 @@
+"""The history in PostgreSQL: a real server, started here as an ordinary user, on loopback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from history_samples import FAIL, PASS, item, judged, night, night_folder, trained
+from postgres_server import PASSWORD, missing, running_server
+
+from tipchain.errors import HistoryError
+from tipchain.history import migrate, outbox, schema
+from tipchain.history.changes import changes
+from tipchain.history.compare import compare
+from tipchain.history.export import TABLES, export
+from tipchain.history.ingest import read_source
+from tipchain.history.places import place_of
+from tipchain.history.queries import find_entry, list_entries
+from tipchain.history.sink import keep_results, send_waiting
+from tipchain.history.store import History
+from tipchain.history.text import changes_text
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
+TESTS = Path(__file__).resolve().parents[1]
+
+WRITER = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from pathlib import Path
+from history_samples import judged, night, PASS, trained
+from tipchain.history.places import place_of
+from tipchain.history.store import History
+history = History(place_of(Path("."), sys.argv[2]))
+for number in range(3):
+    names = range(6) if int(sys.argv[3]) % 2 else reversed(range(6))
+    items = [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in names]
+    history.add(night(number), items)
+history.add(night(9, title=f"writer{sys.argv[3]}"), [trained("own", {"loss": 0.5})])
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running_server() as one:
+        yield one
+
+
+@pytest.fixture
+def place(server, tmp_path):
+    return place_of(tmp_path, server.new_database())
+
+
+def count(history: History, table: sa.Table) -> int:
+    with history.reading() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+
+def test_several_processes_make_the_tables_and_add_at_once(place, server):
+    argv = [sys.executable, "-c", WRITER, str(TESTS), place.url.render_as_string(hide_password=False)]
+    writers = [subprocess.Popen([*argv, str(number)]) for number in range(3)]
+    assert [one.wait(120) for one in writers] == [0, 0, 0]
+    history = History(place)
+    assert (count(history, schema.entries), count(history, schema.item_runs)) == (3 + 3, 3 * 6 + 3)
+    assert (count(history, schema.verdicts), count(history, schema.figures)) == (3 * 6 * 20, 3)
+
+
+def test_the_tables_are_those_that_are_used(place):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with History(place).reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, schema.metadata) == []
+        assert migrate.revision_of(connection) == schema.HEAD
+
+
+def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
+    histories = [History(place), History(place_of(tmp_path, str(tmp_path / "same.sqlite")))]
+    answers = []
+    for history in histories:
+        for number in range(12):
+            history.add(
+                night(number, commit="aaaa"),
+                [judged("a", {"x": PASS, "y": PASS}), trained("b", {"top1": 0.9})],
+            )
+        last = [
+            judged("a", {"x": FAIL, "z": PASS}, FAIL),
+            trained("b", {"top1": float("nan")}, seconds=300.0),
+            item("c"),
+        ]
+        history.add(night(12, commit="bbbb"), last)
+        with history.reading() as connection:
+            entry = find_entry(connection, "latest")
+            text = changes_text(changes(connection, entry, root=tmp_path))
+            found = compare(connection, find_entry(connection, "latest~1"), entry)
+            exported = []
+            for table in TABLES:
+                with (tmp_path / "export").open("w+") as stream:
+                    export(connection, stream, table=table, form="jsonl", chosen=None)
+                    stream.seek(0)
+                    exported.append(sorted(stream))
+        answers.append(
+            (text, found.flips, found.verdict_flips, found.new_verdicts, repr(found.moved), exported)
+        )
+    assert answers[0] == answers[1]
+    assert "PASS -> FAIL  a" in answers[0][0]
+
+
+def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp_path):
+    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL, "c": PASS})
+    source, history = read_source(folder), History(place)
+
+    def items():
+        for at, one in enumerate(source.items()):
+            if at == 1:
+                server.stop()
+            yield one
+
+    try:
+        with pytest.raises(HistoryError) as caught:
+            history.add(source.entry, items())
+        assert PASSWORD not in str(caught.value)
+        url = place.url.render_as_string(hide_password=False)
+        kept = keep_results(folder, root=tmp_path, database=url)
+        assert (kept.sent, kept.waiting) == (False, 1)
+        assert "postgresql+psycopg://tipchain:***@127.0.0.1" in kept.message
+        assert PASSWORD not in kept.message
+    finally:
+        server.start()
+    assert count(History(place), schema.item_runs) == 1
+    assert send_waiting(root=tmp_path, database=url).new == 2
+    assert outbox.waiting(place) == []
+    history = History(place)
+    with history.reading() as connection:
+        (entry,) = list_entries(connection)
+    assert (entry.finished, entry.counts) == (True, {PASS: 2, FAIL: 1})
+    assert count(history, schema.verdicts) == 6
+
+
+def test_a_wrong_password_is_told_without_it(server, tmp_path):
+    place = place_of(tmp_path, server.url("postgres", password="wr0ng"))
+    with pytest.raises(HistoryError, match="password authentication failed") as caught:
+        History(place)
+    assert "wr0ng" not in str(caught.value)
+
+
+def test_a_reader_sees_one_state_while_others_write(place):
+    history = History(place)
+    history.add(night(0), [item("a")])
+    with history.reading() as connection:
+        assert len(list_entries(connection)) == 1
+        History(place).add(night(1), [item("a")])
+        assert len(list_entries(connection)) == 1

@@ -1,0 +1,312 @@
+"""The history in an SQLite file: what goes in, once; several writers; older and newer tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from history_samples import (
+    ERROR,
+    FAIL,
+    PASS,
+    end_item,
+    finish,
+    history_in,
+    item,
+    judged,
+    night,
+    night_folder,
+    report,
+    trained,
+)
+
+from tipchain.errors import HistoryError, RecordError, UsageError
+from tipchain.history import migrate, schema
+from tipchain.history.facts import Machine
+from tipchain.history.ingest import read_source
+from tipchain.history.places import place_of, root_of
+from tipchain.history.queries import commands_of, find_entry, items_of, list_entries, verdicts_of
+from tipchain.history.store import History
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def history(tmp_path):
+    return history_in(tmp_path)
+
+
+def rows(history: History) -> dict[str, int]:
+    with history.reading() as connection:
+        return {
+            name: connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            for name, table in schema.metadata.tables.items()
+        }
+
+
+def test_all_of_a_report_goes_in(history, tmp_path):
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report()))
+    source = read_source(file, Machine(name="box", machine_class="2 cores"))
+    assert history.add(source.entry, source.items()).new == 1
+    with history.reading() as connection:
+        entry = find_entry(connection, "20260101-000000-abcde")
+        (only,) = items_of(connection, entry).values()
+        (command,) = commands_of(connection, entry)
+        verdicts = verdicts_of(connection, only, passed=True)
+        stored = connection.execute(
+            sa.select(schema.verdicts).order_by(schema.verdicts.c.size.desc())
+        ).first()
+        tensors = connection.execute(
+            sa.select(schema.texts.c.text).where(schema.texts.c.id == stored.tensors_id)
+        )
+        assert tensors.scalar_one() == "float32[4, 10]"
+    assert (entry.kind, entry.title, entry.machine) == ("run", "demo.txt[lite_train_lite_infer]", "box")
+    assert entry.environment == {"torch": "2.13.0", "paddle": "3.3.1"}
+    assert (only.id, only.outcome, only.seconds, only.peak_memory_mb) == (entry.title, FAIL, 12.5, 321.0)
+    assert (command.id, command.argv, command.seconds) == ("train[norm]", ("python", "a b.py"), 9.0)
+    assert command.figures["loss"] == 0.5
+    assert math.isnan(command.figures["top1"])
+    # A subject that stands there twice is two verdicts; what a database refuses in texts is replaced.
+    assert verdicts == [(PASS, "forward/logits", "fine\ufffd"), (FAIL, "forward/logits#2", "again")]
+    assert (stored.max_abs, stored.max_rel, stored.needed_atol, stored.size) == (1e-6, None, math.inf, 40)
+
+
+def test_all_of_a_night_goes_in(history, tmp_path):
+    folder = night_folder(tmp_path, {"a[lite;cpu]": PASS, "b[lite;cpu]": ERROR})
+    source = read_source(folder)
+    assert history.add(source.entry, source.items()).new == 2
+    with history.reading() as connection:
+        (entry,) = list_entries(connection)
+        items = items_of(connection, entry)
+    assert (entry.kind, entry.name, entry.title, entry.commit) == ("night", folder.name, "suite", "4b72afe")
+    assert (entry.machine, entry.machine_class) == (
+        "host",
+        "processor Example CPU, cores 16, gpus H200, H200",
+    )
+    assert entry.environment["versions.torch"] == "2.13.0"
+    assert (entry.finished, entry.seconds, entry.counts) == (True, 77.0, {PASS: 1, ERROR: 1})
+    assert list(items) == ["a[lite;cpu]", "b[lite;cpu]"]
+    assert items["b[lite;cpu]"].reason == "went wrong"
+    assert items["a[lite;cpu]"].environment == {"torch": "2.13.0", "paddle": "3.3.1"}
+    assert rows(history)["artifacts"] == 2
+
+
+@pytest.mark.parametrize("what", ["night", "report"])
+def test_adding_twice_adds_nothing(history, tmp_path, what):
+    path = night_folder(tmp_path, {"a": PASS, "b": FAIL})
+    if what == "report":
+        path = tmp_path / "report.json"
+        path.write_text(json.dumps(report()))
+    source = read_source(path, Machine())
+    history.add(source.entry, source.items())
+    before = rows(history)
+    again = history_in(tmp_path).add(source.entry, source.items())
+    assert (again.new, rows(history)) == (0, before)
+
+
+def test_a_night_that_goes_on_is_completed(history, tmp_path):
+    folder = night_folder(tmp_path, {"a": PASS}, left=["b"])
+    source = read_source(folder)
+    history.add(source.entry, source.items())
+    with history.reading() as connection:
+        (entry,) = list_entries(connection)
+    assert (entry.finished, entry.counts) == (False, {PASS: 1})
+    end_item(folder, source.entry.key, "b", FAIL)
+    finish(folder)
+    source = read_source(folder)
+    assert history.add(source.entry, source.items()).new == 1
+    with history.reading() as connection:
+        (entry,) = list_entries(connection)
+    assert (entry.finished, entry.counts) == (True, {PASS: 1, FAIL: 1})
+
+
+def test_an_item_whose_report_is_gone_goes_in_and_says_so(history, tmp_path):
+    folder = night_folder(tmp_path, {"a": FAIL})
+    next(folder.glob("items/*/attempt-1/report.json")).write_text("{")
+    source = read_source(folder)
+    history.add(source.entry, source.items())
+    with history.reading() as connection:
+        (only,) = items_of(connection, find_entry(connection, "latest")).values()
+    assert only.reason.startswith("went wrong; its report cannot be read: is not JSON")
+
+
+@pytest.mark.parametrize("text", ['{"format": 99}', "[]", "{"])
+def test_what_is_no_night_is_refused(tmp_path, text):
+    (tmp_path / "night.json").write_text(text)
+    with pytest.raises(RecordError, match=r"night\.json"):
+        read_source(tmp_path)
+
+
+def test_names(history):
+    for number in range(3):
+        history.add(night(number), [item("a")])
+    history.add(night(1, title="other"), [item("a")])
+    with history.reading() as connection:
+        assert find_entry(connection, "latest").name == "suite-002"
+        assert find_entry(connection, "latest~2").name == "suite-000"
+        assert find_entry(connection, "suite-001~1").name == "suite-000"
+        assert find_entry(connection, "latest", title="other").name == "other-001"
+        assert find_entry(connection, "oth").name == "other-001"
+        with pytest.raises(UsageError, match="names several"):
+            find_entry(connection, "suite-00")
+        with pytest.raises(UsageError, match="did you mean 'suite-001'"):
+            find_entry(connection, "suit-001")
+        with pytest.raises(UsageError, match="has 2 of suite before suite-002"):
+            find_entry(connection, "latest~3")
+
+
+WRITER = """
+import sys
+sys.path[:0] = sys.argv[1:2]
+from pathlib import Path
+from history_samples import history_in, judged, night, PASS, trained
+history = history_in(Path(sys.argv[2]))
+for number in range(4):
+    history.add(night(number), [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in range(6)])
+history.add(night(9, title=sys.argv[3]), [trained("own", {"loss": 0.5})])
+"""
+
+
+def test_several_processes_add_at_once(tmp_path):
+    argv = [sys.executable, "-c", WRITER, str(REPOSITORY / "tests"), str(tmp_path)]
+    writers = [subprocess.Popen([*argv, f"writer{number}"]) for number in range(3)]
+    assert [one.wait(120) for one in writers] == [0, 0, 0]
+    counts = rows(history_in(tmp_path))
+    assert (counts["entries"], counts["item_runs"]) == (4 + 3, 4 * 6 + 3)
+    assert (counts["verdicts"], counts["figures"]) == (4 * 6 * 20, 3)
+
+
+def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
+    def items():
+        yield judged("a", {"x": PASS})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        history.add(night(0), items())
+    with history.reading() as connection:
+        (entry,) = list_entries(connection)
+    assert (entry.finished, entry.counts) == (False, {PASS: 1})
+    added = history.add(night(0), [judged("a", {"x": PASS}), judged("b", {"x": PASS})])
+    assert (added.known, added.new, rows(history)["verdicts"]) == (1, 1, 2)
+
+
+def test_keys_of_other_tables_are_watched(history):
+    history.add(night(0), [item("a")])
+    with pytest.raises(sa.exc.IntegrityError), history.engine.begin() as connection:
+        connection.execute(sa.insert(schema.artifacts).values(item_run_id=99, path_id=99, sha256=""))
+
+
+def test_the_migrations_make_the_tables_that_are_used(history):
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    with history.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, schema.metadata) == []
+        assert migrate.revision_of(connection) == schema.HEAD
+    assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [schema.HEAD]
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "0002", "0001"
+def upgrade():
+    with op.batch_alter_table("entries") as table:
+        table.add_column(sa.Column("mood", sa.Text(), nullable=False, server_default="fine"))
+def downgrade():
+    pass
+"""
+
+
+@pytest.fixture
+def later(tmp_path):
+    """The migrations of a later tipchain."""
+    folder = tmp_path / "later"
+    shutil.copytree(migrate.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "m0002_next.py").write_text(NEXT)
+    return folder
+
+
+def test_an_older_database_is_migrated_after_a_copy(history, later, tmp_path):
+    history.add(night(0), [judged("a", {"x": PASS})])
+    place = history.place
+    History(place, scripts=later, head="0002")
+    with closing(sqlite3.connect(place.file)) as connection:
+        assert connection.execute("SELECT name, mood FROM entries").fetchall() == [("suite-000", "fine")]
+    with closing(sqlite3.connect(f"{place.file}.0001.backup")) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert connection.execute("SELECT count(*) FROM verdicts").fetchall() == [(1,)]
+
+
+def test_a_newer_database_is_refused(history, later):
+    History(history.place, scripts=later, head="0002")
+    with pytest.raises(HistoryError, match="written by a later tipchain\n  found: tables of revision 0002"):
+        History(history.place)
+
+
+def test_a_migration_that_fails_changes_nothing(history, later):
+    script = later / "versions" / "m0002_next.py"
+    script.write_text(NEXT.replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"))
+    with pytest.raises(HistoryError, match="no_such_table"):
+        History(history.place, scripts=later, head="0002")
+    History(history.place).add(night(0), [item("a")])
+
+
+def test_somebody_elses_database_is_refused(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "theirs.sqlite")) as connection:
+        connection.execute("CREATE TABLE entries (id INTEGER)")
+    with pytest.raises(HistoryError, match="not a history's"):
+        History(place_of(tmp_path, str(tmp_path / "theirs.sqlite")))
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "x.sqlite").write_text("no database" * 100)
+    with pytest.raises(HistoryError, match=r"x\.sqlite cannot be used: file is not a database"):
+        History(place_of(tmp_path, str(tmp_path / "x.sqlite")))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://me:s3cret@host/x", "kind mysql"),
+        ("postgresql://me:s3cret@host:port/x", "cannot be read"),
+        ("://", "cannot be read"),
+        ("sqlite://", "needs a file"),
+    ],
+)
+def test_a_url_that_cannot_be_used(tmp_path, url, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        place_of(tmp_path, url)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_places(tmp_path, monkeypatch):
+    assert place_of(tmp_path).file == tmp_path / ".tipchain" / "history.sqlite"
+    monkeypatch.setenv("TIPCHAIN_DATABASE", "postgres://me:s3cret@host/x")
+    place = place_of(tmp_path)
+    assert str(place) == "postgresql+psycopg://me:***@host/x"
+    assert "s3cret" not in repr(place)
+    assert place.without_secrets("login s3cret failed") == "login *** failed"
+    other = place_of(tmp_path, "postgres://me:other@host/x")
+    assert place.outbox == other.outbox  # a new password is no other database
+    assert place.outbox != place_of(tmp_path, "postgres://me:s3cret@host/y").outbox
+    (tmp_path / "test_tipc").mkdir()
+    assert root_of(tmp_path / "test_tipc" / "configs") == tmp_path
+
+
+def test_figures_of_two_items_stay_apart(history):
+    history.add(night(0), [trained("a", {"loss": 0.5}), trained("b", {"loss": 0.25, "top1": 1.0})])
+    with history.reading() as connection:
+        found = {one.item: one.figures for one in commands_of(connection, find_entry(connection, "latest"))}
+    assert found == {"a": {"loss": 0.5}, "b": {"loss": 0.25, "top1": 1.0}}

@@ -1,0 +1,137 @@
+"""Nights for the history's tests, made of facts, and as folders that a coordinator would leave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tipchain.history.facts import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.places import place_of
+from tipchain.history.store import History
+from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.nights import begin_night
+from tipchain.nightly.records import FINISHED, ItemRecord, item_folder, write_record
+from tipchain.outcome import Outcome
+
+PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
+HERE = Machine(name="host", machine_class="16 cores")
+DAY = 86400.0
+
+
+def night(number: int, *, title: str = "suite", machine: Machine = HERE, **facts: object) -> EntryFacts:
+    """Return the night of a day."""
+    began = 1_700_000_000 + DAY * number
+    return EntryFacts(
+        key=f"{title} {number}", kind="night", name=f"{title}-{number:03d}", title=title, began=began,
+        started=f"day {number}", machine=machine, **facts,
+    )  # fmt: skip
+
+
+def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
+    """Return an item that ended."""
+    return ItemFacts(**{"id": name, "outcome": outcome, "machine": HERE, "seconds": 100.0, **facts})
+
+
+def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
+    """Return an item with one command."""
+    command = CommandFacts(
+        id="train[norm]", step="train", argv=("python", "train.py"), outcome=PASS, figures=figures
+    )
+    return item(name, commands=(command,), **facts)
+
+
+def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
+    """Return an item with verdicts."""
+    verdicts = tuple(
+        VerdictFacts(subject=subject, outcome=one, reason=f"{subject} is {one.value}", tensors="float32[2]",
+                     size=2, max_abs=1e-7)
+        for subject, one in outcomes.items()
+    )  # fmt: skip
+    return item(name, outcome, verdicts=verdicts, **facts)
+
+
+def history_in(folder: Path) -> History:
+    """Return a history of its own."""
+    return History(place_of(folder, str(folder / "history.sqlite")))
+
+
+def fill(history: History, nights: Iterable[tuple[EntryFacts, Sequence[ItemFacts]]]) -> None:
+    for entry, items in nights:
+        history.add(entry, items)
+
+
+def report(
+    title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5
+) -> dict:
+    """Return a report of a chain and an alignment, as JSON values."""
+    diff = {
+        "path": "logits", "expected_shape": [4, 10], "actual_shape": [4, 10], "expected_dtype": "float32",
+        "actual_dtype": "float32", "size": 40, "mean_abs": 2e-7, "max_abs": 1e-6, "min_abs": 0.0, "max_rel": "NaN",
+        "worst_index": [3, 5], "worst_expected": -1.5, "worst_actual": -1.4, "expected_nan": 0, "actual_nan": 0,
+        "mismatched_nan": 0, "expected_inf": 0, "actual_inf": 0, "mismatched_inf": 0, "expected_max_abs": 2.25,
+        "needed_atol": "Infinity", "rtol": 0.0,
+    }  # fmt: skip
+    command = {"id": "train[norm]", "step": "train", "argv": ["python", "a b.py"], "env": {}, "cwd": ".", "log": "train.log",
+               "timeout_s": None, "needs": [], "on_gpu": False}  # fmt: skip
+    result = {
+        "command": command, "outcome": "PASS", "reason": "", "exit_code": 0, "signal": "", "started": "", "seconds": 9.0,
+        "peak_memory_mb": 321.0, "log": "train.log", "tail": [], "figures": {"loss": 0.5, "top1": "NaN"}, "missing": [],
+        "reused": False,
+    }  # fmt: skip
+    return {
+        "format": 1, "title": title, "mode": "lite_train_lite_infer", "run": run, "started": "2026-01-01T00:00:00+00:00",
+        "seconds": seconds, "versions": {"torch": "2.13.0", "paddle": "3.3.1"}, "exit_code": 1, "interrupted": False,
+        "notes": [], "results": [result],
+        "verdicts": [
+            {"outcome": "PASS", "subject": "forward/logits", "reason": "fine\0", "finite": True, "diff": diff},
+            {"outcome": "FAIL", "subject": "forward/logits", "reason": "again", "finite": True, "diff": None},
+        ],
+    }  # fmt: skip
+
+
+def plan(root: Path, names: Sequence[str]) -> NightPlan:
+    """Return a plan of items that are called so."""
+    items = tuple(
+        Item(id=name, kind="chain", subject=name, source="a.txt", mode="", device="cpu", repeat=1, tags=(),
+             argv=("true",), cwd=".", timeout_s=1.0)
+        for name in names
+    )  # fmt: skip
+    return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
+
+
+def night_folder(
+    root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True
+) -> Path:
+    """Return the folder of a night as a coordinator leaves it: items that ended, and such that have not."""
+    environment = {
+        "commit": "4b72afe", "machine": "host", "processor": "Example CPU", "cores": 16, "gpus": ["H200", "H200"],
+        "versions": {"torch": "2.13.0"},
+    }  # fmt: skip
+    made, lock = begin_night(
+        plan(root, [*ended, *left]), root / "nights", options={}, environment=environment
+    )
+    lock.release()
+    for name, outcome in ended.items():
+        end_item(made.folder, made.token, name, outcome, reports=reports)
+    if not left:
+        finish(made.folder)
+    return made.folder
+
+
+def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: bool = True) -> None:
+    attempt = item_folder(folder, name) / "attempt-1"
+    attempt.mkdir(parents=True)
+    if reports:
+        (attempt / "report.json").write_text(json.dumps(report(name)))
+    path = str((attempt / "report.json").relative_to(folder)) if reports else ""
+    record = ItemRecord(
+        id=name, token=token, attempt=1, outcome=outcome, reason="" if outcome is PASS else "went wrong",
+        exit_code=0, started="2026-01-01T00:00:00+00:00", seconds=12.5, peak_memory_mb=99.0, machine="host", executor="local",
+        report=path, artifacts={"output/model.pdparams": "ab" * 32},
+    )  # fmt: skip
+    write_record(folder, record)
+
+
+def finish(folder: Path) -> None:
+    (folder / FINISHED).write_text(json.dumps({"seconds": 77.0}))
