@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -43,6 +44,7 @@ from tipchain.parity.recorder import sha256_of
 from tipchain.parity.stages.truth import TRUTH_STAGES
 from tipchain.runs import atomic_write, commit
 from tipchain.stage_table import SOLO
+from tipchain.torch_weights import SAFETENSORS, read_torch_state
 
 Say = Callable[[str], None]
 _ELSEWHERE = ("created", "commit")
@@ -273,39 +275,44 @@ def _record_truths(
 def _copy_prepared(
     wanted: Wanted, prepared: Prepared, bundle: Path
 ) -> tuple[dict[str, str], dict[str, BundledWeights]]:
+    """Copy inputs and weights, once each: variants often share them."""
     inputs: dict[str, str] = {}
     weights: dict[str, BundledWeights] = {}
     for name in (INPUTS, WEIGHTS):
         (bundle / name).mkdir()
+    known: dict[str, str] = {}
+
+    def keep(content: bytes, name: str) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in known:
+            known[digest] = name
+            (bundle / name).write_bytes(content)
+        return known[digest]
+
     for stage in wanted.stages:
-        variant = wanted.case.for_stage(stage).variant
-        if stage in prepared.inputs and variant not in inputs:
-            inputs[variant] = f"{INPUTS}/{variant or 'case'}.npy"
-            shutil.copyfile(prepared.inputs[stage], bundle / inputs[variant])
-        if stage in prepared.weights and variant not in weights:
+        case = wanted.case.for_stage(stage)
+        label = case.variant or "case"
+        if stage in prepared.inputs and case.variant not in inputs:
+            inputs[case.variant] = keep(prepared.inputs[stage].read_bytes(), f"{INPUTS}/{label}.npy")
+        if stage in prepared.weights and case.variant not in weights:
             found = prepared.weights[stage]
-            file = f"{WEIGHTS}/{variant or 'case'}{found.paths['paddle'].suffix}"
-            shutil.copyfile(found.paths["paddle"], bundle / file)
-            torch_file = f"{WEIGHTS}/{variant or 'case'}_torch.safetensors"
-            _copy_torch_weights(found.paths["torch"], bundle / torch_file)
-            weights[variant] = BundledWeights(
-                file=file, torch=torch_file, spec=weights_spec(wanted.case.for_stage(stage)), digest=found.digest,
-                names=dict(found.names),
+            port = found.paths["paddle"]
+            weights[case.variant] = BundledWeights(
+                file=keep(port.read_bytes(), f"{WEIGHTS}/{label}{port.suffix}"),
+                torch=keep(_torch_weights(found.paths["torch"]), f"{WEIGHTS}/{label}_torch.safetensors"),
+                spec=weights_spec(case), digest=found.digest, names=dict(found.names),
             )  # fmt: skip
     return inputs, weights
 
 
-def _copy_torch_weights(source: Path, target: Path) -> None:
-    """Write torch's weights as safetensors, whose bytes do not depend on torch's version."""
-    if source.suffix == target.suffix:
-        shutil.copyfile(source, target)
-        return
-    from safetensors.torch import save_file
+def _torch_weights(path: Path) -> bytes:
+    """Return torch's weights as safetensors, whose bytes do not depend on torch's version."""
+    if path.suffix == SAFETENSORS:
+        return path.read_bytes()
+    from safetensors.torch import save
 
-    from tipchain.torch_weights import read_torch_state
-
-    state = {name: tensor.clone().contiguous() for name, tensor in read_torch_state(source).items()}
-    save_file(state, str(target), metadata={"format": "pt"})
+    state = {name: tensor.clone().contiguous() for name, tensor in read_torch_state(path).items()}
+    return bytes(save(state, metadata={"format": "pt"}))
 
 
 def weights_spec(case: Case) -> str:
