@@ -115,7 +115,7 @@ def night_folder(
     for name, outcome in ended.items():
         end_item(made.folder, made.token, name, outcome, reports=reports)
     if not left:
-        finish(made.folder)
+        finish(made.folder, made.token)
     return made.folder
 
 
@@ -133,5 +133,5 @@ def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: 
     write_record(folder, record)
 
 
-def finish(folder: Path) -> None:
-    (folder / FINISHED).write_text(json.dumps({"seconds": 77.0}))
+def finish(folder: Path, token: str) -> None:
+    (folder / FINISHED).write_text(json.dumps({"token": token, "seconds": 77.0}))

@@ -121,7 +121,9 @@ def test_a_night_that_goes_on_is_completed(history, tmp_path):
         (entry,) = list_entries(connection)
     assert (entry.finished, entry.counts) == (False, {PASS: 1})
     end_item(folder, source.entry.key, "b", FAIL)
-    finish(folder)
+    finish(folder, "another night's")
+    assert not read_source(folder).entry.finished
+    finish(folder, source.entry.key)
     source = read_source(folder)
     assert history.add(source.entry, source.items()).new == 1
     with history.reading() as connection:

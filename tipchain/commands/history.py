@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,53 @@ def add_place_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)"
     )
+
+
+def add_night_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which history a night goes into."""
+    parser.add_argument("--database", metavar="URL", help="the history that the night goes into, a URL or an SQLite file "
+                        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)")  # fmt: skip
+    parser.add_argument("--require-history", action="store_true",
+                        help="exit code 1 if the history's database does not have the night in the end")  # fmt: skip
+
+
+def add_night_diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of saying what changed since the last comparable night."""
+    parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
+    parser.add_argument("--night", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
+    parser.add_argument(
+        "--against", metavar="NAME", help="compare with this one instead of the last comparable"
+    )
+    _finish(parser, _night_diff)
+
+
+def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
+    """Return who is given a night's folder in the end.
+
+    Raises:
+        UsageError: the database's URL cannot be understood.
+    """
+    from tipchain.history.places import VARIABLE
+
+    if args.database or os.environ.get(VARIABLE):  # known before the night, not after it
+        from tipchain.history.places import place_of
+
+        place_of(Path.cwd(), args.database)
+
+    def sink(folder: Path) -> None:
+        from tipchain.history.sink import HistorySink
+
+        args.history_sink = HistorySink(args.database)
+        args.history_sink(folder)
+
+    return sink
+
+
+def with_history(args: argparse.Namespace, code: int) -> int:
+    """Return a night's exit code: 1 instead of 0 where the history is required and does not have the night."""
+    kept = getattr(getattr(args, "history_sink", None), "kept", None)
+    missing = args.require_history and (kept is None or not kept.sent)
+    return ExitCode.FAILED if missing and code == ExitCode.PASSED else code
 
 
 def _finish(
@@ -246,6 +294,14 @@ def diff(args: argparse.Namespace) -> int:
         found = changes(connection, entry, root=place, against=against)
     _print_json(changes_json(found)) if args.json else print(changes_text(found))
     return ExitCode.PASSED
+
+
+def _night_diff(args: argparse.Namespace) -> int:
+    from tipchain.nightly.manifest import load_manifest
+
+    manifest = load_manifest(args.manifest)
+    args.name, args.root = manifest.name, args.root or manifest.root
+    return diff(args)
 
 
 def _export(args: argparse.Namespace) -> int:

@@ -102,7 +102,7 @@ def read_night(folder: Path) -> Source:
         RecordError: its ``night.json`` cannot be read, or is none.
     """
     night = nights.read_night(folder)
-    finished = _finished(folder)
+    finished = _finished(folder, night.token)
     facts = dict(_flat(night.environment))
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = EntryFacts(
@@ -140,13 +140,13 @@ def _class_of(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
 
 
-def _finished(folder: Path) -> Mapping[str, Any]:
+def _finished(folder: Path, token: str) -> Mapping[str, Any]:
     """Return what a night that came to its end says about itself; nothing for others."""
     try:
         found = json.loads((folder / records.FINISHED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) and found.get("token") == token else {}
 
 
 def _epoch(started: str, file: Path) -> float:

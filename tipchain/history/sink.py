@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,28 @@ class Kept:
     message: str = ""
     waiting: int = 0
     kept: Path | None = None
+
+
+class HistorySink:
+    """Adds each night that it is given to the history, and says on standard error what there is to be said.
+
+    Args:
+        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
+
+    Attributes:
+        kept: where the results of the last night are; None before the first.
+    """
+
+    def __init__(self, database: str | None = None) -> None:
+        self.database = database
+        self.kept: Kept | None = None
+
+    def __call__(self, folder: Path) -> None:
+        """Add the night in ``folder``, or put it into the outbox."""
+        source = read_source(folder)
+        self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
+        if self.kept.message:
+            print(self.kept.message, file=sys.stderr)
 
 
 def keep_results(path: Path, *, root: Path, database: str | None = None) -> Kept:
