@@ -1,4 +1,4 @@
-"""``tipchain nightly plan|run|status|resume``: many chains and alignment cases in one night."""
+"""``tipchain nightly plan|run|status|resume|diff``: many chains and alignment cases in one night."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.history import add_night_arguments, add_night_diff_arguments, night_sink, with_history
 from tipchain.errors import ManifestError, OutputError, UsageError
 from tipchain.outcome import ExitCode
 
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_night(resume)
     _add_execution(resume)
     resume.set_defaults(act=_resume)
+    add_night_diff_arguments(
+        actions.add_parser(
+            "diff", help="say what changed since the last comparable night", allow_abbrev=False
+        )
+    )
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +97,7 @@ def _add_execution(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="a GPU that is not here is an ERROR, not a SKIP",
     )
+    add_night_arguments(parser)
 
 
 def _add_night(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +224,7 @@ def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
-    return result.exit_code
+    return with_history(args, result.exit_code)
 
 
 def _executor(jobs: int | None) -> Executor:
@@ -228,8 +235,7 @@ def _executor(jobs: int | None) -> Executor:
 
 def sinks(args: argparse.Namespace) -> Sequence[Sink]:
     """Return who is given a night's folder when it has finished."""
-    del args
-    return ()
+    return (night_sink(args),)
 
 
 def _summarize(night: Night, result: NightResult, seconds: float) -> None:
