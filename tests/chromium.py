@@ -26,6 +26,7 @@ TIMEOUT_S = 60.0
 KEYS = {
     "Tab": 9,
     "Enter": 13,
+    "Escape": 27,
     " ": 32,
     "ArrowLeft": 37,
     "ArrowUp": 38,

@@ -1,0 +1,247 @@
+"""The dashboard's text: grid, curves, links, changes, size; its behaviour is tested in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from dashboard_samples import (
+    BROKEN,
+    CASE,
+    FLAKY,
+    GONE,
+    GOOD,
+    NASTY,
+    NEW,
+    NIGHTS,
+    chain_report,
+    make_nights,
+    many_nights,
+    page_of,
+)
+from night_samples import NightSample
+
+from tipchain.cli import main
+from tipchain.nightly import dashboard
+from tipchain.nightly.figures import read_figures
+from tipchain.nightly.results import find_nights, read_results
+from tipchain.nightly.timeline import changes_since_before, read_timelines
+from tipchain.outcome import Outcome
+
+
+class Text(HTMLParser):
+    """Collects links, ids, tables' cells and scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.hrefs, self.ids, self.rows, self.open = [], [], [], []
+        self.images = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.hrefs += [given["href"]] if "href" in given else []
+        self.ids += [given["id"]] if "id" in given else []
+        self.images += tag in ("img", "iframe")
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th") and self.rows:
+            self.rows[-1].append("")
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th") and self.open:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if self.open:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory) -> Path:
+    return make_nights(tmp_path_factory.mktemp("project") / "tipchain-nights")
+
+
+@pytest.fixture(scope="module")
+def text(nights) -> str:
+    return page_of(nights, nights.parent)
+
+
+def test_the_grid_has_a_sign_for_each_item_and_night_the_latest_first(text):
+    rows = {row[0]: row[1:] for row in Text(text).rows if row and row[0].endswith("]")}
+    assert rows[FLAKY.id] == ["✗", "✓", "✓", "✗", "✓", "✓"]
+    assert rows[BROKEN.id] == ["!"] * NIGHTS
+    assert rows[GONE.id] == ["", "–", "–", "–", "–", "–"]  # noqa: RUF001
+    assert rows[NEW.id] == ["–", "", "", "", "", ""]  # noqa: RUF001
+    assert list(rows)[:2] == [GOOD.id, FLAKY.id]  # of the other manifest; then what failed
+
+
+def test_every_link_leads_to_what_is_there(text, nights):
+    found = Text(text)
+    assert len(found.ids) == len(set(found.ids))
+    files = 0
+    for href in found.hrefs:
+        if href.startswith("#"):
+            assert href[1:] in found.ids
+        elif href != "data:,":
+            assert (nights.parent / unquote(href)).exists(), href
+            files += 1
+    assert files > 20
+
+
+def test_links_are_relative_to_the_page_wherever_it_goes(nights, tmp_path):
+    folder = tmp_path / "a b" / "c"
+    folder.mkdir(parents=True)
+    for href in Text(page_of(nights, folder)).hrefs:
+        if not href.startswith(("#", "data:")):
+            assert href.startswith("../")
+            assert (folder / unquote(href)).exists(), href
+
+
+def test_what_changed_stands_at_the_top(text):
+    top = text[text.index('id="verdict"') : text.index("</section>")]
+    plain = re.sub("<[^>]*>", "", top)
+    assert "FAIL" in plain
+    assert "2 of 5 items did not pass" in plain
+    assert "so far: the night is not finished" in plain
+    order = [plain.index(one) for one in ("ERROR mvf", "PASS -&gt; FAIL resnet", "gone old", "new new")]
+    assert order == sorted(order)
+    assert "top1 is 0.1" in plain
+
+
+def test_another_environment_is_marked(text):
+    assert text.count("versions.torch: 2.12.0 -&gt; 2.13.0") == 2  # the column's head, and the night's row
+    assert text.count('class="turn"') >= 4  # in each plot
+    assert "commit: c4" not in text
+
+
+def test_times_and_metrics_are_plotted(text):
+    labels = re.findall(r'aria-label="([^"]* in \d+ nights, latest [^"]*)"', text)
+    for label in (
+        "seconds: 10 to 15 in 6 nights, latest 15",
+        "memory in MiB: 100 to 100 in 6 nights, latest 100",
+        "top1 of eval[x]: 0.5 to 0.55 in 6 nights, latest 0.55",
+        "avg_ms of infer[x]: 20 to 20 in 6 nights, latest 20",
+        "largest mean difference in forward: 1e-06 to 6e-06 in 6 nights, latest 6e-06",
+    ):
+        assert label in labels
+    assert not any("batch_size" in label or "loss" in label for label in labels)
+
+
+def test_nothing_of_a_reason_is_html_or_script(text):
+    found = Text(text)
+    assert found.images == 0
+    assert text.count("<script") == 2
+    data = json.loads(text[text.index('id="data">') + 10 : text.index("</script>")])
+    assert any(NASTY[:20] in one for one in data["texts"])
+    assert "<img" not in text
+    assert "192.0.2.1" in text
+
+
+def test_the_same_nights_give_the_same_text(text, nights):
+    assert page_of(nights, nights.parent) == text
+
+
+def test_only_the_latest_nights(nights):
+    lines, _ = read_timelines(find_nights(nights), 2, nights)
+    assert [(line.name, len(line.columns)) for line in lines] == [("other", 1), ("suite", 2)]
+    assert lines[1].columns[0].environment == ()
+
+
+def test_an_unfinished_night_has_what_ended(tmp_path):
+    night = NightSample(tmp_path / "suite", 0, [GOOD, FLAKY])
+    night.end(GOOD)
+    (line,), problems = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert problems == []
+    assert [row.cells[0] is None for row in line.rows] == [False, True]
+    assert dict(line.columns[0].counts) == {Outcome.PASS: 1}
+    assert "not finished" in page_of(tmp_path, tmp_path)
+
+
+def test_a_page_that_an_item_leaves_is_its_report(tmp_path):
+    night = NightSample(tmp_path / "suite", 0, [GOOD])
+    record = night.end(GOOD, report=chain_report(1.0, 1.0))
+    (night.finish() / record.log).with_name("report.html").write_text("<p>")
+    assert "/attempt-1/report.html" in page_of(tmp_path, tmp_path)
+
+
+def test_nights_that_cannot_be_read_are_told(tmp_path, capsys):
+    NightSample(tmp_path / "suite", 0, [GOOD]).finish()
+    (NightSample(tmp_path / "suite", 1, [GOOD]).finish() / "night.json").write_text("{}")
+    assert main(["nightly", "dashboard", str(tmp_path), "--html", str(tmp_path / "d.html")]) == 0
+    assert "left out: " in capsys.readouterr().err
+    assert "is not a night" in (tmp_path / "d.html").read_text()
+
+
+def test_the_command(nights, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(nights.parent)
+    assert main(["nightly", "dashboard", "--html", "page.html", "--nights", "3"]) == 0
+    assert capsys.readouterr().out == "page.html: 7 items, 4 nights\n"
+    assert main(["nightly", "dashboard", str(nights / "suite"), "--html", "-"]) == 0
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
+    for words, said in (
+        (["--html", "none/"], "cannot be written"),
+        ([str(tmp_path), "--html", "x"], "no night is there"),
+        (["nowhere", "--html", "x"], "is no folder of nights"),
+        (["--html", "x", "--nights", "0"], "is not a number of nights"),
+        ([], "--html"),
+    ):
+        if words[-1:] == ["none/"]:
+            (nights.parent / "none").mkdir()
+        assert main(["nightly", "dashboard", *words]) == 2, words
+        assert said in capsys.readouterr().err, words
+
+
+def test_what_changed_without_a_history(nights):
+    found = find_nights(nights / "suite")
+    assert changes_since_before(read_results(found[-1])) == [
+        f"since {found[-2].name}:", "PASS -> FAIL  resnet[whole_infer;gpu]", "gone  old[whole_infer;cpu]",
+        "new  new[whole_infer;cpu]",
+    ]  # fmt: skip
+    assert changes_since_before(read_results(found[3]))[1:] == [
+        "environment: versions.torch: 2.12.0 -> 2.13.0", "FAIL -> PASS  resnet[whole_infer;gpu]",
+    ]  # fmt: skip
+    assert changes_since_before(read_results(found[0])) == []
+
+
+def test_figures_of_reports(tmp_path):
+    file = tmp_path / "report.json"
+    assert read_figures(file) == {}
+    for bad in ("{", "[]", '{"results": [{}]}', '{"results": 3}', '{"verdicts": [{"diff": 3}]}'):
+        file.write_text(bad)
+        assert read_figures(file) == {}
+    file.write_text(json.dumps(chain_report(0.5, 3.0)))
+    assert list(read_figures(file).items()) == [("top1 of eval[x]", 0.5), ("avg_ms of infer[x]", 3.0)]
+
+
+def test_figures_that_have_no_room_are_counted(tmp_path):
+    night = NightSample(tmp_path / "suite", 0, [CASE])
+    many = [{"subject": f"s{one}/x", "diff": {"mean_abs": 1.0}} for one in range(9)]
+    night.end(CASE, report={"verdicts": many})
+    night.finish()
+    text = page_of(tmp_path, tmp_path)
+    assert text.count("largest mean difference in") == 12  # a caption and a label for each of six
+    assert "3 more figures are in the reports" in text
+
+
+def test_a_page_that_would_be_too_large_plots_less(tmp_path, monkeypatch):
+    folder = many_nights(tmp_path, 4, 3)
+    whole = page_of(folder, tmp_path)
+    monkeypatch.setattr(dashboard, "LARGEST", len(whole.encode()) - 1)
+    less = page_of(folder, tmp_path)
+    assert len(less.encode()) < len(whole.encode())
+    assert "of eval" not in less or less.count("<svg") < whole.count("<svg")
+    assert "seconds: " in less
+
+
+def test_500_items_and_30_nights_take_less_than_5_mb(tmp_path):
+    # A tenth of the items, with what does not grow with them left out: the full size takes ten seconds to make.
+    sizes = {}
+    for items in (10, 60):
+        sizes[items] = len(page_of(many_nights(tmp_path / str(items), items, 30), tmp_path).encode())
+    assert sizes[10] + (sizes[60] - sizes[10]) / 50 * 490 < 5e6

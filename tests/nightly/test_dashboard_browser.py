@@ -1,0 +1,237 @@
+"""The dashboard in headless Chromium: filters, keys, details, links, both colour schemes, a narrow window, no scripts.
+
+Skipped where no Chromium is installed; nothing here installs one (Debian: ``apt-get install chromium``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import chromium
+import pytest
+from dashboard_samples import BROKEN, CASE, FLAKY, GONE, GOOD, NASTY, NEW, make_nights, many_nights, page_of
+
+BROWSER = chromium.find()
+pytestmark = pytest.mark.skipif(
+    BROWSER is None,
+    reason=f"no Chromium is installed ({', '.join(chromium.NAMES)}; or name it in {chromium.VARIABLE})",
+)
+ALL = [GOOD.id, FLAKY.id, BROKEN.id, GOOD.id, CASE.id, GONE.id, NEW.id]
+SHOWN = '[...document.querySelectorAll(".matrix tbody tr")].filter(one => one.checkVisibility()).map(one => one.cells[0].textContent)'
+PARTS = '[...document.querySelectorAll(".item")].filter(one => one.checkVisibility()).map(one => one.querySelector("summary b").textContent)'
+TOLD = 'document.querySelectorAll(".told-cell")[1].textContent'
+PLACE = "[document.activeElement.parentElement.cells?.[0].textContent, document.activeElement.cellIndex]"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[chromium.Page]:
+    made = chromium.Page(str(BROWSER), tmp_path_factory.mktemp("profile"))
+    made.send("Emulation.setFocusEmulationEnabled", enabled=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    made = folder / "dashboard.html"
+    made.write_text(page_of(make_nights(folder / "tipchain-nights"), folder))
+    return made
+
+
+@pytest.fixture
+def page(browser, file) -> Iterator[chromium.Page]:
+    """Return the page, opened anew; whatever a test does, it must have nothing to complain of."""
+    browser.size(1300, 900)
+    browser.open(file, prefers_color_scheme="light", prefers_reduced_motion="reduce")
+    yield browser
+    assert browser.complaints() == []
+    assert len(browser.files()) == 1
+
+
+def choose(page: chromium.Page, name: str, value: str) -> None:
+    page.run(
+        f'{{ const one = document.getElementById("{name}"); one.value = "{value}";'
+        ' one.dispatchEvent(new Event("input", {bubbles: true})); }'
+    )
+
+
+def test_a_page_opens_without_complaint_and_asks_for_nothing(page):
+    assert page.run("document.title") == "2 failed: nights of other, suite"
+    assert page.run(SHOWN) == ALL
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("outcome", "FAIL", [FLAKY.id]),
+        ("outcome", "SKIP", [GONE.id, NEW.id]),
+        ("mode", "lite_train_lite_infer", [GOOD.id, GOOD.id]),
+        ("device", "gpu", [FLAKY.id]),
+        ("tag", "heavy", [FLAKY.id, BROKEN.id]),
+        ("find", "align vgg", [CASE.id]),
+        ("find", "TOP1 is", [FLAKY.id]),  # in a reason
+        ("find", "192.0.2.1", [BROKEN.id]),
+        ("find", "no such thing", []),
+    ],
+)
+def test_filters(page, name, value, expected):
+    choose(page, name, value)
+    assert page.run(SHOWN) == expected
+    assert sorted(page.run(PARTS)) == sorted(expected)
+    assert page.run('document.getElementById("shown").textContent') == f"{len(expected)} of 7 items"
+    page.run('document.querySelector("#filters button").click()')
+    page.run("new Promise(done => setTimeout(done, 50))")
+    assert page.run(SHOWN) == ALL
+    assert page.run('document.getElementById("shown").textContent') == "7 items"
+
+
+def test_only_what_changed_and_filters_together(page):
+    page.run('document.getElementById("changed").focus()')
+    page.press(" ")
+    assert page.run(SHOWN) == [FLAKY.id, GONE.id, NEW.id]
+    choose(page, "device", "cpu")
+    assert page.run(SHOWN) == [GONE.id, NEW.id]
+
+
+def test_the_filter_is_written_by_hand(page):
+    page.run('document.getElementById("find").focus()')
+    page.write("resnet")
+    assert page.run(SHOWN) == [FLAKY.id]
+    page.press("Enter")  # sends nothing anywhere
+    assert page.run(SHOWN) == [FLAKY.id]
+
+
+def test_the_grid_is_walked_with_the_arrow_keys_and_each_cell_tells_its_reason(page):
+    page.run('document.querySelectorAll(".matrix")[1].querySelector("td[tabindex=\'0\']").focus()')
+    assert page.run(PLACE) == [FLAKY.id, 1]
+    assert "FAIL 5 s" in page.run(TOLD)
+    assert "top1 is 0.1" in page.run(TOLD)
+    page.press("ArrowDown")
+    assert page.run(PLACE) == [BROKEN.id, 1]
+    assert NASTY[:30] in page.run(TOLD)
+    page.press("End", "ArrowRight", "ArrowDown")
+    assert page.run(PLACE) == [GOOD.id, 6]
+    assert "PASS 10 s" in page.run(TOLD)
+    page.press("Home", "ArrowLeft")
+    assert page.run(PLACE) == [GOOD.id, 1]
+    page.press("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown")
+    assert page.run(PLACE) == [NEW.id, 1]
+    page.press("ArrowRight")
+    assert "not planned" in page.run(TOLD)
+    outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+
+
+def test_hidden_rows_are_walked_over_and_tab_finds_what_is_left(page):
+    choose(page, "tag", "heavy")
+    page.run('document.querySelectorAll(".matrix")[1].querySelector("td[tabindex=\'0\']").focus()')
+    page.press("ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp")
+    assert page.run(PLACE) == [FLAKY.id, 1]
+    choose(page, "tag", "lite")
+    choose(page, "device", "cpu")
+    found = page.run('document.querySelectorAll(".matrix")[1].querySelectorAll("td[tabindex=\'0\']").length')
+    assert found == 1
+    assert page.run(
+        'document.querySelectorAll(".matrix")[1].querySelector("td[tabindex=\'0\']").checkVisibility()'
+    )
+
+
+def test_enter_leads_to_the_log_and_escape_back(page, file):
+    page.run('document.querySelectorAll(".matrix")[1].querySelector("td[tabindex=\'0\']").focus()')
+    page.press("ArrowDown", "ArrowDown", "ArrowRight", "Enter")
+    href = page.run("document.activeElement.href")
+    assert href.startswith("file:")
+    assert page.run("document.activeElement.textContent") == "report"
+    assert Path(href.removeprefix("file://")).name == "report.json"
+    assert Path(href.removeprefix("file://")).is_file()
+    page.press("Escape")
+    assert page.run(PLACE) == [GOOD.id, 2]
+
+
+def test_an_item_opens_by_its_name_even_if_a_filter_hides_it(page):
+    page.run('document.querySelectorAll(".matrix")[1].querySelector("tbody th a").click()')
+    page.run("new Promise(done => setTimeout(done, 50))")
+    opened = '[...document.querySelectorAll(".item")].filter(one => one.open).map(one => one.querySelector("b").textContent)'
+    assert page.run(opened) == [FLAKY.id]
+    assert "top1 is 0.1" in page.run('document.querySelector(".item[open]").innerText')
+    assert page.run('document.querySelector(".item[open] svg").checkVisibility()')
+    choose(page, "device", "cpu")
+    page.run('location.hash = ""; document.querySelector("#verdict ul a[href*=resnet]").click()')
+    page.run("new Promise(done => setTimeout(done, 50))")
+    assert page.run('document.querySelector(".item[open]").checkVisibility()')
+
+
+def test_everything_that_can_be_used_is_reached_by_tab_and_shows_it(page):
+    wanted = page.run(
+        "[...document.querySelectorAll(\"a, button, input, select, summary, td[tabindex='0']\")]"
+        ".filter(one => one.checkVisibility() && one.tabIndex >= 0)"
+        ".map((one, place) => (window.ids ??= new Map()).set(one, place)).length"
+    )
+    page.run("document.body.focus()")
+    reached = set()
+    for _ in range(wanted + 20):
+        page.press("Tab")
+        told = page.run(
+            "(() => { const one = document.activeElement, style = getComputedStyle(one);"
+            " if (!ids.has(one)) ids.set(one, ids.size);"
+            " return [ids.get(one), one.localName, style.outlineStyle]; })()"
+        )
+        if told[1] in ("a", "button", "input", "select", "summary", "td"):
+            assert told[2] != "none", told
+            reached.add(told[0])
+    assert reached >= set(range(wanted))
+
+
+def test_outcomes_are_told_apart_without_colour(page):
+    signs = page.run(
+        'Object.fromEntries(["p", "f", "e", "s"].map(one => [one, document.querySelector(`td.cell-${one}`).textContent]))'
+    )
+    assert len(set(signs.values())) == 4
+    assert all(signs.values())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(browser, file, scheme):
+    browser.open(file, prefers_color_scheme=scheme)
+    ratios = browser.run(
+        """(() => {
+        const shine = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+        return ["p", "f", "e", "s"].map(one => { const style = getComputedStyle(document.querySelector(`td.cell-${one}`));
+            const [a, b] = [shine(style.color), shine(style.backgroundColor)].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); });
+        })()"""
+    )
+    assert min(ratios) >= 4.5, ratios  # WCAG 2.1, 1.4.3
+    assert browser.complaints() == []
+
+
+def test_without_scripts_everything_but_filters_is_there(browser, file):
+    browser.open(file, scripts=False)
+    assert browser.run(SHOWN) == ALL
+    assert not browser.run('document.getElementById("filters").checkVisibility()')
+    assert browser.run('document.querySelectorAll("td.cell-f a, td.cell-e a").length') == 8
+    href = browser.run('document.querySelector("td.cell-f a").href')
+    assert Path(href.removeprefix("file://")).is_file()
+    assert "top1 is 0.1" in browser.run('document.querySelector("td.cell-f a").title')
+    browser.run('document.querySelector(".item summary").focus()')
+    browser.press("Enter")
+    assert browser.run('document.querySelector(".item svg").checkVisibility()')
+    assert browser.complaints() == []
+
+
+def test_a_narrow_window_scrolls_the_grid_and_not_the_page(page):
+    page.size(400, 800)
+    assert page.run("document.documentElement.scrollWidth") <= 400
+    assert page.run('document.querySelectorAll(".nights .wide")[1].scrollWidth') > 400
+
+
+def test_many_items_are_filtered_without_complaint(browser, tmp_path):
+    file = tmp_path / "many.html"
+    file.write_text(page_of(many_nights(tmp_path / "nights", 100, 5), tmp_path))
+    browser.open(file)
+    choose(browser, "outcome", "FAIL")
+    assert len(browser.run(SHOWN)) == 3
+    assert browser.run('document.querySelectorAll("td").length') == 500
+    assert browser.complaints() == []
