@@ -200,6 +200,31 @@ def test_a_move_that_fails_is_told_and_the_old_one_stays(copied, tmp_path, monke
     assert [move.get("undone", False) for move in log(copied)] == [False, True]
 
 
+def test_a_reference_that_no_move_put_there_is_said(copied, tmp_path, capsys):
+    """Somebody copied it there by hand, or a kill came between the line and the move."""
+    old = shutil.copytree(copied.bundle, tmp_path / "old")
+    new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
+    assert rebaseline(copied, "--with", new, "--why", "w") == 0
+    assert main(["bundle", "verify", str(copied.bundle)]) == 0
+    shutil.rmtree(copied.bundle)
+    shutil.copytree(old, copied.bundle)
+    assert main(["bundle", "verify", str(copied.bundle)]) == 1
+    assert "was put there without rebaseline, or a move was cut short" in capsys.readouterr().err
+    assert rebaseline(copied, "--with", old, "--why", "w") == 1
+    assert rebaseline(copied, "--with", old, "--why", "back again", "--force") == 0
+    assert main(["bundle", "verify", str(copied.bundle)]) == 0
+    assert [move["forced"] for move in log(copied)] == [False, True]
+
+
+def test_a_move_that_was_taken_back_does_not_count(copied, tmp_path, monkeypatch):
+    new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
+    newer = changed(new, tmp_path / "newer", "dumps/loss_torch.npy", nudge)
+    assert rebaseline(copied, "--with", new, "--why", "w") == 0
+    monkeypatch.setattr(placing, "replace_folder", lambda *_: (_ for _ in ()).throw(OSError(5, "I/O error")))
+    assert rebaseline(copied, "--with", newer, "--why", "w") == 1
+    assert main(["bundle", "verify", str(copied.bundle)]) == 0, "it is where the move before left it"
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_folders_change_places(tmp_path, monkeypatch, exchange):
     if not exchange:

@@ -46,6 +46,26 @@ def moves_of(item: Path) -> list[dict[str, Any]]:
     return found
 
 
+def untold(item: Path, manifest: Manifest) -> str:
+    """Say how a bundle came to its place if not by its last move; "" where no move is told, or that one left it."""
+    done = [move for move in moves_of(item) if not move.get("undone")]
+    undone = [move for move in moves_of(item) if move.get("undone")]
+    taken_back = {(move.get("when"), _content(move, "new")) for move in undone}
+    done = [move for move in done if (move.get("when"), _content(move, "new")) not in taken_back]
+    if not done or _content(done[-1], "new") == manifest.content:
+        return ""
+    return (
+        f"{log_of(item)} tells of another one: it was put there without rebaseline, or a move was cut short\n"
+        f"  found: content {manifest.content[:12]}…\n  expected: {_content(done[-1], 'new')[:12]}…, "
+        f"moved {done[-1].get('when')}\n  hint: tipchain rebaseline {item} --force --why … records it as it is"
+    )
+
+
+def _content(move: Mapping[str, Any], side: str) -> str:
+    found = move.get(side)
+    return str(found.get("content", "")) if isinstance(found, Mapping) else ""
+
+
 def identity(manifest: Manifest) -> dict[str, Any]:
     """Return what a move says about a bundle."""
     return {

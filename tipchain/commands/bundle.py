@@ -132,7 +132,7 @@ def _show(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from tipchain.bundle.manifest import read_manifest
-    from tipchain.bundle.moves import moves_of
+    from tipchain.bundle.moves import moves_of, untold
 
     manifest = read_manifest(args.bundle)
     if args.json:
@@ -141,19 +141,25 @@ def _show(args: argparse.Namespace) -> int:
     print("\n".join(describe(args.bundle, manifest)))
     for move in moves_of(args.bundle):
         forced = ", forced" if move.get("forced") else ""
-        print(f"  moved     {move.get('when')} by {move.get('who')}{forced}: {move.get('why')}")
+        word = "undone" if move.get("undone") else "moved"
+        print(f"  {word:<9} {move.get('when')} by {move.get('who')}{forced}: {move.get('why')}")
+    other = untold(args.bundle, manifest)
+    if other:
+        print(other, file=sys.stderr)
     return ExitCode.PASSED
 
 
 def _verify(args: argparse.Namespace) -> int:
     from tipchain.bundle.manifest import damages, read_manifest
+    from tipchain.bundle.moves import untold
 
     manifest = read_manifest(args.bundle)
     problems = damages(args.bundle, manifest)
-    for problem in problems:
+    other = untold(args.bundle, manifest)
+    for problem in (*problems, *([other] if other else [])):
         print(problem, file=sys.stderr)
     print(
         f"{args.bundle}: "
         + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made")
     )
-    return ExitCode.FAILED if problems else ExitCode.PASSED
+    return ExitCode.FAILED if problems or other else ExitCode.PASSED

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.devices import parse_device
-from tipchain.errors import OutputError, UsageError
+from tipchain.errors import BundleError, OutputError, UsageError, first_line
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.runs import check_writable
@@ -126,7 +126,7 @@ def _locked(place: Path) -> Iterator[None]:
 @contextmanager
 def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode: Mode) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
-    from tipchain.bundle.making import Wanted, make_bundle, work_folder
+    from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle, work_folder
     from tipchain.bundle.manifest import open_bundle
     from tipchain.bundle.serving import kept_weights
     from tipchain.parity.preparation import Given
@@ -144,7 +144,13 @@ def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode:
                 given=Given() if args.new_weights else kept_weights(place, old, case),
             )  # fmt: skip
             stream = sys.stderr if args.json == "-" else sys.stdout
-            make_bundle(wanted, say=lambda text: print(f"== {text}", file=stream, flush=True))
+            try:
+                make_bundle(wanted, say=lambda text: print(f"== {text}", file=stream, flush=True))
+            except BundleFailedError as error:
+                hint = (
+                    "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
+                )
+                raise BundleFailedError(f"{place}: not moved: {error}{hint}") from error
         yield folder
 
 
@@ -160,9 +166,7 @@ def _decide(
     place = old[0]
     _check_same_kind(old, new)
     if old[1].content == new[1].content:
-        return _tell(
-            args, [f"{place}: is as it would be now; nothing to move"], {"moved": False, "evidence": []}
-        )
+        return _stay(args, place, old[1], case)
     evidence = compare_bundles(
         Side(folder=old[0], manifest=old[1]), Side(folder=new[0], manifest=new[1]), Rules.of(case)
     )
@@ -186,13 +190,42 @@ def _decide(
     write_move(place, move)
     try:
         replace_folder(place, new[0])
-    except OSError as error:
-        undone = {key: move[key] for key in ("when", "who", "old", "new")}
-        write_move(place, {**undone, "why": f"not done after all: {error}", "undone": True})
+    except BaseException as error:
+        if _content(place) != new[1].content:
+            undone = {key: move[key] for key in ("when", "who", "old", "new")}
+            reason = first_line(error)
+            write_move(place, {**undone, "why": f"not done after all: {reason}", "undone": True})
         raise
     how = "on this evidence" if accepted else "by force, without evidence"
     lines.append(f"{place}: moved {how}; {log_of(place)} tells who and why")
     return _tell(args, lines, {"moved": True, **move})
+
+
+def _stay(args: argparse.Namespace, place: Path, manifest: Manifest, case: Case) -> int:
+    """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
+    from tipchain.bundle.moves import identity, log_of, untold, who, write_move
+
+    other = untold(place, manifest)
+    if other and args.force:
+        move = {
+            "when": datetime.now().astimezone().isoformat(timespec="seconds"), "who": who(case.root),
+            "why": args.why.strip(), "forced": True, "old": {}, "new": identity(manifest), "evidence": [],
+        }  # fmt: skip
+        write_move(place, move)
+        return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
+    lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
+    code = ExitCode.FAILED if other else ExitCode.PASSED
+    return _tell(args, lines, {"moved": False, "evidence": []}, code)
+
+
+def _content(place: Path) -> str:
+    """Return the content of the bundle that is at a place now; "" where there is none."""
+    from tipchain.bundle.manifest import read_manifest
+
+    try:
+        return read_manifest(place).content
+    except BundleError:
+        return ""
 
 
 def _check_same_kind(old: tuple[Path, Manifest], new: tuple[Path, Manifest]) -> None:
