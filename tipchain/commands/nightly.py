@@ -10,7 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import add_night_arguments, add_night_diff_arguments, night_sink, with_history
+from tipchain.commands.history import (
+    add_night_arguments,
+    add_night_diff_arguments,
+    check_history,
+    night_sink,
+    with_history,
+)
+from tipchain.commands.nightly_reports import (
+    add_dashboard,
+    add_report_arguments,
+    check_targets,
+    write_reports,
+)
 from tipchain.errors import ManifestError, OutputError, UsageError
 from tipchain.outcome import ExitCode
 
@@ -37,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(run)
     _add_choice(run)
     _add_execution(run)
+    add_report_arguments(run)
     run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
     status = actions.add_parser(
@@ -45,16 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(status)
     _add_night(status)
     status.add_argument("--json", action="store_true", help="as JSON, with how each item ended")
+    add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
     _add_manifest(resume)
     _add_night(resume)
     _add_execution(resume)
+    add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_night_diff_arguments(
         actions.add_parser(
             "diff", help="say what changed since the last comparable night", allow_abbrev=False
         )
+    )
+    add_dashboard(
+        actions.add_parser("dashboard", help="write the latest nights as one page", allow_abbrev=False)
     )
 
 
@@ -172,6 +190,8 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.dry_run:
         return _plan(args)
+    check_history(args)
+    check_targets(args)
     plan, nights = _chosen(args)
     if not plan.items:
         return _nothing_chosen(args)
@@ -184,6 +204,8 @@ def _run(args: argparse.Namespace) -> int:
 def _resume(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import hold
 
+    check_history(args)
+    check_targets(args)
     night = _night(args)
     lock = hold(night.folder)
     if night.finished:
@@ -210,8 +232,10 @@ def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
         sinks=sinks(args),
     )
     view.number = len(night.plan.items) - coordinator.left
+    place = os.path.relpath(night.folder)
     print(
-        f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {night.folder}"
+        f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}",
+        flush=True,
     )
     try:
         result = coordinator.run()
@@ -219,6 +243,12 @@ def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
         view.close()
         lock.release()
     _summarize(night, result, coordinator.state().seconds or 0.0)
+    try:
+        write_reports(night.folder, args)
+    except OutputError as error:
+        if not result.problem:
+            raise
+        print(f"error: {error}", file=sys.stderr)
     if result.problem:
         raise OutputError(
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
@@ -291,6 +321,7 @@ def _status(args: argparse.Namespace) -> int:
     from tipchain.outcome import Outcome
     from tipchain.report.terminal import terminal_width
 
+    check_targets(args)
     night = _night(args)
     who = holder(night.folder)
     records = list(night.records())
@@ -307,6 +338,7 @@ def _status(args: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         sys.stdout.writelines(f"{line}\n" for line in state_lines(night, state, who, terminal_width()))
+    write_reports(night.folder, args)
     bad = state.counts.get(Outcome.FAIL, 0) + state.counts.get(Outcome.ERROR, 0)
     return ExitCode.FAILED if bad else ExitCode.PASSED
 

@@ -117,11 +117,11 @@ class LocalExecutor:
         _, free = self.memory()
         if not free:  # not known
             return ""
-        promised = {one.pid: float(one.work.item.needs.memory_mb) for one in self._running.values()}
-        if need <= free - sum(promised.values()):
+        promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
+        if need <= free - sum(mb for _, mb in promised):
             return ""
-        taken = resident_mb([pid for pid in promised if pid])
-        room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised.items())
+        taken = resident_mb([pid for pid, _ in promised if pid])
+        room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised)
         return "" if need <= room else f"{need:.0f} MiB of memory, {max(room, 0):.0f} are free"
 
     def _take_gpus(self, count: int, holder: str) -> tuple[tuple[str, ...], str]:

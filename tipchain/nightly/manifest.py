@@ -230,9 +230,11 @@ def _texts(one: Reader, key: str, expected: str, default: Sequence[str] | None =
     found = [found] if isinstance(found, str) else found
     for number, text in enumerate(found):
         if not isinstance(text, str) or not text:
-            raise one.error(
-                f"{key}.{number}" if text else key, "is not a text", found=repr(text), expected=expected
-            )
+            path = (*one.path, key, str(number))
+            raise ManifestError(
+                "is not a text", file=one.file, line=one.document.line(path), key=".".join(path),
+                found=repr(text), expected=expected,
+            )  # fmt: skip
     return tuple(found)
 
 

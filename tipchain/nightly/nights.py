@@ -92,10 +92,9 @@ def begin_night(
         UsageError: the folder cannot be made.
         OutputError: what it is to be cannot be written: the disk is full.
     """
-    now = datetime.now().astimezone()
     try:
         nights.mkdir(parents=True, exist_ok=True)
-        folder = _new_folder(nights, now)
+        folder, now = _new_folder(nights)
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
@@ -119,12 +118,14 @@ def begin_night(
     return night, lock
 
 
-def _new_folder(nights: Path, now: datetime) -> Path:
+def _new_folder(nights: Path) -> tuple[Path, datetime]:
+    """Make a folder whose name sorts as nights began, within a second too; return it and when that was."""
     while True:
-        folder = nights / f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)[:5]}"
+        now = datetime.now().astimezone()
+        folder = nights / f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}"
         with suppress(FileExistsError):
             folder.mkdir()
-            return folder
+            return folder, now
 
 
 def read_night(folder: Path) -> Night:

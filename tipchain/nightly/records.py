@@ -100,7 +100,7 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     try:
         document = json.loads((item_folder(night, item_id) / ENDED).read_text(encoding="utf-8"))
         record = _record(document)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return record if record.id == item_id and record.token == token else None
 

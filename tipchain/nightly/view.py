@@ -100,9 +100,12 @@ class NightView:
 
     def _size(self) -> os.terminal_size:
         try:
-            return os.get_terminal_size(self.stream.fileno())
+            size = os.get_terminal_size(self.stream.fileno())
         except (OSError, ValueError):  # no terminal of the system's, as in tests
             return shutil.get_terminal_size()
+        return (
+            size if size.columns and size.lines else os.terminal_size((80, 24))
+        )  # one that does not know its size
 
     def _write(self, text: str) -> None:
         if text:

@@ -1,0 +1,88 @@
+"""Nights of stub commands, run in this process or by the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from night_samples import item
+
+from tipchain.nightly.coordinator import Coordinator
+from tipchain.nightly.executor import Work
+from tipchain.nightly.isolation import Ports
+from tipchain.nightly.items import NightPlan
+from tipchain.nightly.local import LocalExecutor
+from tipchain.nightly.nights import begin_night
+from tipchain.nightly.records import item_folder
+
+
+class Quiet:
+    """A view that keeps what it is told."""
+
+    def __init__(self):
+        self.lines, self.starts, self.ends, self.states = [], [], [], []
+
+    def started(self, item, attempt):
+        self.starts.append((item.id, attempt))
+
+    def ended(self, record):
+        self.ends.append(record.id)
+
+    def said(self, text):
+        self.lines.append(text)
+
+    def tick(self, state):
+        self.states.append(state())
+
+
+def command(name: str, script: str = "true", **more: Any):
+    """Return an item that runs a shell script."""
+    values = {
+        "kind": "command",
+        "argv": ("/bin/sh", "-c", script),
+        "id": f"{name}[cpu]",
+        "mode": "",
+        "source": "",
+    }
+    return item(name, **{**values, "timeout_s": 30.0, **more})
+
+
+def plan_of(folder: Path, *items):
+    return NightPlan(name="suite", root=str(folder), manifest="suite.yaml", sha256="", items=items)
+
+
+def begin(folder: Path, *items):
+    """Return a night that is held by this process, and its lock."""
+    return begin_night(plan_of(folder, *items), folder / "nights", options={}, environment={})
+
+
+def local(folder: Path, jobs: int = 2, **more: Any) -> LocalExecutor:
+    return LocalExecutor(jobs, **{"ports": Ports(folder / "leases"), "grace_s": (0.3, 0.3, 5.0), **more})
+
+
+def run_night(folder: Path, *items, executor=None, night=None, **more: Any):
+    """Run items; return the night, the result, and the view."""
+    night = night or begin(folder, *items)[0]
+    view = Quiet()
+    result = Coordinator(night, executor or local(folder), view, **more).run()
+    return night, result, view
+
+
+def work_of(night, one, attempt: int = 1) -> Work:
+    folder = item_folder(night.folder, one.id) / f"attempt-{attempt}"
+    return Work(item=one, attempt=attempt, folder=folder, root=Path(night.plan.root))
+
+
+def write_manifest(folder: Path, **keys: Any) -> Path:
+    (folder / "test_tipc").mkdir(exist_ok=True)
+    path = folder / "suite.yaml"
+    path.write_text(yaml.safe_dump(keys))
+    return path
+
+
+def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "tipchain", "nightly", *map(str, words)]
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more)

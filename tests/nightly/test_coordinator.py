@@ -1,0 +1,341 @@
+"""Nights: order, records, what is settled, resuming, retries, disks that cannot be written."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import threading
+import time
+
+import pytest
+from stub_nights import Quiet, begin, command, local, run_night, work_of
+
+from tipchain.errors import RecordError, UsageError
+from tipchain.nightly.coordinator import Coordinator
+from tipchain.nightly.executor import Ended
+from tipchain.nightly.items import Needs
+from tipchain.nightly.nights import hold, holder, latest_night, nights_below, read_night
+from tipchain.nightly.past import finished_items, last_failed, usual_seconds
+from tipchain.nightly.records import ENDED, FINISHED, ItemRecord, item_folder, write_record
+from tipchain.outcome import ExitCode, Outcome
+
+ROOT = os.geteuid() == 0
+
+
+class Fake:
+    """An executor that ends what it starts as it is told."""
+
+    name = "fake"
+
+    def __init__(self, endings=None, room=100, impossible=()):
+        self.endings, self.room, self.never = endings or {}, room, impossible
+        self.order, self.ended, self.active = [], [], {}
+
+    def impossible(self, item):
+        return "never here" if item.subject in self.never else ""
+
+    def start(self, work):
+        if len(self.active) >= self.room:
+            return "a slot"
+        work.make_folder()
+        work.log.touch()
+        self.order.append(work.item.subject)
+        self.active[work.item.id] = work
+        return ""
+
+    def wait(self, timeout_s):
+        found = []
+        for name, work in list(self.active.items()):
+            more = self.endings.get(work.item.subject, [{"exit_code": 0}])
+            ending = more.pop(0) if len(more) > 1 else more[0]
+            found.append(Ended(id=name, attempt=work.attempt, seconds=1.0, **ending))
+            del self.active[name]
+        return found
+
+    def running(self):
+        return dict.fromkeys(self.active, (0.5, ""))
+
+    def stop(self):
+        pass
+
+    def close(self):
+        pass
+
+
+def test_items_start_in_order_and_end_with_a_record_each(tmp_path):
+    items = [command(name) for name in "abc"]
+    executor = Fake({"b": [{"exit_code": 1}]}, room=1)
+    night, result, view = run_night(tmp_path, *items, executor=executor)
+    assert executor.order == ["a", "b", "c"]
+    assert result.counts == {Outcome.PASS: 2, Outcome.FAIL: 1}
+    assert (result.left, result.exit_code) == (0, ExitCode.FAILED)
+    assert [record.outcome for record in night.records()] == [Outcome.PASS, Outcome.FAIL, Outcome.PASS]
+    assert [record.executor for record in night.records()] == ["fake"] * 3
+    assert view.ends == ["a[cpu]", "b[cpu]", "c[cpu]"]
+    finished = json.loads((night.folder / FINISHED).read_text())
+    assert finished["counts"] == {"PASS": 2, "FAIL": 1, "ERROR": 0, "SKIP": 0}
+    assert finished["exit_code"] == 1
+    assert finished["items"]["b[cpu]"] == ["FAIL", 1.0]
+
+
+def test_exit_codes(tmp_path):
+    skip = {"settled": Outcome.SKIP, "reason": "gone"}
+    for number, (items, code) in enumerate([
+        ([command("a")], ExitCode.PASSED),
+        ([command("a"), command("b", **skip)], ExitCode.PASSED),
+        ([command("b", **skip)], ExitCode.NOTHING_CHECKED),
+        ([command("a"), command("b", settled=Outcome.ERROR, reason="gone")], ExitCode.FAILED),
+    ]):  # fmt: skip
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert run_night(folder, *items, executor=Fake())[1].exit_code is code
+
+
+def test_what_is_settled_is_written_down_and_not_run(tmp_path):
+    items = [command("a", settled=Outcome.SKIP, reason="data are gone"), command("b")]
+    executor = Fake()
+    night, _, _ = run_night(tmp_path, *items, executor=executor)
+    assert executor.order == ["b"]
+    record = night.record("a[cpu]")
+    assert (record.outcome, record.reason, record.attempt, record.log) == (
+        Outcome.SKIP,
+        "data are gone",
+        0,
+        "",
+    )
+
+
+@pytest.mark.parametrize(("require", "outcome"), [(False, Outcome.SKIP), (True, Outcome.ERROR)])
+def test_what_can_never_run_here(tmp_path, require, outcome):
+    night, _, _ = run_night(tmp_path, command("a"), executor=Fake(impossible="a"), require_gpu=require)
+    assert (night.record("a[cpu]").outcome, night.record("a[cpu]").reason) == (outcome, "never here")
+
+
+def test_who_waits_for_a_gpu_keeps_nobody_else_waiting(tmp_path):
+    class NoGpu(Fake):
+        def start(self, work):
+            return "a GPU" if work.item.needs.gpus and "b" not in self.order else super().start(work)
+
+    executor = NoGpu()
+    run_night(tmp_path, command("g", needs=Needs(gpus=1)), command("a"), command("b"), executor=executor)
+    assert executor.order == ["a", "b", "g"]
+
+
+def test_an_item_whose_machine_is_lost_runs_again_a_few_times(tmp_path):
+    executor = Fake({"a": [{"lost": "node 1"}, {"exit_code": 0}], "b": [{"lost": "node 2"}]})
+    night, result, view = run_night(tmp_path, command("a"), command("b"), executor=executor)
+    assert (night.record("a[cpu]").outcome, night.record("a[cpu]").attempt) == (Outcome.PASS, 2)
+    lost = night.record("b[cpu]")
+    assert (lost.outcome, lost.attempt, lost.reason) == (Outcome.ERROR, 4, "lost: node 2")
+    assert executor.order.count("b") == 4
+    assert "a[cpu] runs again: node 1" in view.lines
+    assert result.left == 0
+
+
+def test_an_interrupted_item_has_not_ended(tmp_path):
+    executor = Fake({"a": [{"interrupted": True}]})
+    night, result, _ = run_night(tmp_path, command("a"), executor=executor)
+    assert (result.left, night.finished, night.record("a[cpu]")) == (1, False, None)
+
+
+def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
+    items = [command(name, f"echo {name} >> ran") for name in "abc"]
+    night, lock = begin(tmp_path, *items)
+    for name in "ab":
+        work = work_of(night, items["abc".index(name)])
+        work.make_folder()
+        work.report.write_text(
+            '{"exit_code": 0, "results": [], "verdicts": []}'
+        )  # of an attempt that was killed
+    write_record(night.folder, ItemRecord(id="a[cpu]", token=night.token, attempt=1, outcome=Outcome.PASS))
+    again = read_night(night.folder)
+    assert again == night
+    _, result, view = run_night(tmp_path, night=again)
+    lock.release()
+    assert sorted((tmp_path / "ran").read_text().split()) == ["b", "c"]
+    assert view.starts == [("b[cpu]", 2), ("c[cpu]", 1)]
+    assert [again.record(f"{name}[cpu]").attempt for name in "abc"] == [1, 2, 1]
+    assert result.counts == {Outcome.PASS: 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"format": 1}',
+        "[]",
+        "null",
+        '{"format": 1, "id": "a[cpu]", "token": "other", "attempt": 1, "outcome": "PASS"}',
+    ],
+)
+def test_records_that_are_not_whole_or_not_this_nights_are_none(tmp_path, text):
+    night, _ = begin(tmp_path, command("a", "echo x >> ran"))
+    folder = item_folder(night.folder, "a[cpu]")
+    folder.mkdir(parents=True)
+    (folder / ENDED).write_text(text)
+    assert night.record("a[cpu]") is None
+    run_night(tmp_path, night=night)
+    assert (tmp_path / "ran").read_text() == "x\n"
+    assert night.record("a[cpu]").outcome is Outcome.PASS
+
+
+def test_a_second_coordinator_is_refused(tmp_path):
+    night, lock = begin(tmp_path, command("a"))
+    with pytest.raises(UsageError, match=f"still being run, by process {os.getpid()} on "):
+        hold(night.folder)
+    assert holder(night.folder).startswith(f"process {os.getpid()} on ")
+    lock.release()
+    assert holder(night.folder) == ""
+    hold(night.folder).release()
+
+
+def test_looking_who_holds_a_night_hinders_nobody(tmp_path):
+    night, lock = begin(tmp_path, command("a"))
+    lock.release()
+    with (night.folder / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert holder(night.folder) == ""
+
+
+def test_a_night_that_was_killed_before_it_was_written_down_is_none(tmp_path):
+    (tmp_path / "nights/20260101-000000-00000").mkdir(parents=True)
+    assert nights_below(tmp_path / "nights") == []
+    with pytest.raises(UsageError, match="no night is there yet"):
+        latest_night(tmp_path / "nights")
+    night, _ = begin(tmp_path, command("a"))
+    assert latest_night(tmp_path / "nights") == night
+    (night.folder / "night.json").write_text("{")
+    with pytest.raises(RecordError, match="is not JSON"):
+        read_night(night.folder)
+
+
+def test_what_earlier_nights_tell(tmp_path):
+    for seconds in (1.0, 5.0, 2.0):
+        night, _ = begin(tmp_path, command("a"), command("b"))
+        document = {"items": {"a[cpu]": ["PASS", seconds], "b[cpu]": ["ERROR", 9.0]}}
+        (night.folder / FINISHED).write_text(json.dumps(document))
+    nights = tmp_path / "nights"
+    assert usual_seconds(nights) == {"a[cpu]": 2.0}
+    assert usual_seconds(nights, limit=1) == {"a[cpu]": 2.0}
+    assert last_failed(nights) == (night.folder, {"b[cpu]"})
+    late, _ = begin(tmp_path, command("a"), command("b"))
+    item_folder(late.folder, "a[cpu]").mkdir(parents=True)
+    write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.FAIL))
+    assert last_failed(nights) == (late.folder, {"a[cpu]"}), "a night that goes on counts, too"
+    assert finished_items(late.folder) is None
+    with pytest.raises(UsageError, match="no night"):
+        last_failed(tmp_path / "none")
+
+
+def test_sinks_are_given_the_finished_night_and_may_fail(tmp_path):
+    given = []
+
+    def broken(folder):
+        raise ConnectionError("the database is down")
+
+    night, result, view = run_night(tmp_path, command("a"), executor=Fake(), sinks=(broken, given.append))
+    assert given == [night.folder]
+    assert result.exit_code is ExitCode.PASSED
+    assert view.lines == ["the night was not handed on: ConnectionError: the database is down"]
+
+
+def fail_to_write(monkeypatch, after, times=10**6):
+    """Let the disk be full after so many records, for so many more."""
+    count = [0]
+
+    def write(night, record):
+        count[0] += 1
+        if after < count[0] <= after + times:
+            raise OSError(28, "No space left on device", str(night))
+        write_record(night, record)
+
+    monkeypatch.setattr("tipchain.nightly.coordinator.write_record", write)
+
+
+def test_a_full_disk_stops_the_night_and_keeps_what_was_got(tmp_path, monkeypatch):
+    items = [command(f"i{number}", "echo x >> ran; sleep 0.05") for number in range(6)]
+    fail_to_write(monkeypatch, 2)
+    night, result, view = run_night(tmp_path, *items, executor=local(tmp_path, 1))
+    assert result.problem == f"{night.folder}: No space left on device"
+    assert (result.left, result.exit_code) == (4, ExitCode.FAILED)
+    assert not night.finished
+    assert any("i2[cpu] ended as PASS, which could not be written down" in line for line in view.lines)
+    monkeypatch.undo()
+    _, result, _ = run_night(tmp_path, night=night)
+    assert (result.left, result.exit_code) == (0, ExitCode.PASSED)
+    assert (tmp_path / "ran").read_text().count("x") == 7, "only what was not written down ran again"
+
+
+def test_a_record_that_could_not_be_written_is_written_when_there_is_room_again(tmp_path, monkeypatch):
+    items = [command(f"i{number}", "echo x >> ran; sleep 0.05") for number in range(3)]
+    fail_to_write(monkeypatch, 0, 1)
+    night, result, _ = run_night(tmp_path, *items, executor=local(tmp_path, 1))
+    assert result.counts == {Outcome.PASS: 1}
+    assert result.problem
+    monkeypatch.undo()
+    assert run_night(tmp_path, night=night)[1].left == 0
+    assert (tmp_path / "ran").read_text().count("x") == 3
+
+
+def test_an_item_that_fails_for_want_of_room_has_not_ended(tmp_path, monkeypatch):
+    executor = Fake({"a": [{"failure": "cannot write its log: No space left on device"}]})
+    full = OSError(28, "No space left on device", "probe")
+    monkeypatch.setattr(Coordinator, "_unwritable", lambda self: full)
+    night, result, _ = run_night(tmp_path, command("a"), executor=executor)
+    assert (result.left, night.record("a[cpu]"), result.problem) == (
+        1,
+        None,
+        "probe: No space left on device",
+    )
+
+
+@pytest.mark.skipif(
+    ROOT, reason="root writes everywhere; tests/nightly/test_nightly_command.py has it as nobody"
+)
+def test_a_folder_that_becomes_read_only(tmp_path):
+    night, _ = begin(tmp_path, command("a"))
+    night.folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    _, result, _ = run_night(tmp_path, night=night)
+    assert "Permission denied" in result.problem
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
+    import tipchain.nightly.local as module
+
+    real, jumps = time.time, iter(range(0, 10**9, 3600))
+    monkeypatch.setattr(module.time, "time", lambda: real() - next(jumps))
+    night, result, view = run_night(tmp_path, command("a", "sleep 0.3"), command("b"))
+    assert result.counts == {Outcome.PASS: 2}
+    assert all(record.seconds > 0 for record in night.records())
+    assert all((state.seconds or 0) >= 0 and (state.left_s or 0) >= 0 for state in view.states)
+
+
+def test_an_interrupt_ends_items_and_leaves_a_night_to_resume(tmp_path):
+    items = [command(name, "echo x >> ran; sleep 30") for name in "abc"]
+    night, _ = begin(tmp_path, *items)
+    executor = local(tmp_path)
+    coordinator = Coordinator(night, executor, Quiet())
+    threading.Timer(0.5, coordinator.interrupt).start()
+    result = coordinator.run()
+    assert result.exit_code is ExitCode.INTERRUPTED
+    assert result.left == 3
+    assert night.attempts("a[cpu]") == 1
+    assert night.attempts("c[cpu]") == 0
+
+
+def test_the_time_that_is_left(tmp_path):
+    items = [command(name) for name in "abcd"]
+    night, _ = begin(tmp_path, *items)
+    view = Quiet()
+    usual = {"a[cpu]": 10.0, "b[cpu]": 20.0}
+    coordinator = Coordinator(night, Fake(room=1), view, usual=usual, slots=2)
+    assert coordinator.state().left_s == pytest.approx((30 + 2 * 15) / 2), (
+        "the median stands for those not known"
+    )
+    coordinator.run()
+    # One second each, as the first ends: 20 s of b, and c and d like what ran so far.
+    assert view.states[0].left_s == pytest.approx((20 + 2 * 1) / 2)
+    assert view.states[-1].left_s == 0

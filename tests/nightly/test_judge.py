@@ -1,0 +1,141 @@
+"""How items come out: exit code and report must say the same."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from stub_nights import begin, command, work_of
+
+from tipchain.nightly.executor import Ended
+from tipchain.nightly.judge import judge
+from tipchain.outcome import Outcome
+
+PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
+
+
+def report(code, *outcomes):
+    parts = [
+        {"subject": f"forward/{number}", "outcome": outcome, "reason": f"why {number}\n  found: x"}
+        for number, outcome in enumerate(outcomes)
+    ]
+    return json.dumps({"exit_code": code, "results": [], "verdicts": parts})
+
+
+def judged(tmp_path, text=None, *, wants=True, log="first\nlast\n", **ending):
+    one = command("a", argv=("x", "{report}") if wants else ("x",), timeout_s=90.0)
+    night, _ = begin(tmp_path, one)
+    work = work_of(night, one)
+    work.make_folder()
+    work.log.write_text(log)
+    if text is not None:
+        work.report.write_text(text)
+    return judge(work, Ended(id=one.id, attempt=1, **ending), night.folder, night.token, "local")
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "reason"),
+    [
+        (0, PASS, ""),
+        (1, FAIL, "exit 1: last"),
+        (5, FAIL, "exit 5: last"),
+        (2, ERROR, "exit 2: last"),
+        (3, ERROR, "exit 3: last"),
+        (4, SKIP, "nothing was checked: last"),
+        (126, ERROR, "exit 126: last"),
+        (130, ERROR, "exit 130: last"),
+    ],
+)
+def test_exit_codes_of_items_without_a_report(tmp_path, code, outcome, reason):
+    record = judged(tmp_path, wants=False, exit_code=code)
+    assert (record.outcome, record.reason) == (outcome, reason)
+    assert record.report == ""
+    assert record.log.endswith("attempt-1/output.log")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "outcome", "reason"),
+    [
+        (0, report(0, "PASS"), PASS, ""),
+        (1, report(1, "PASS", "ERROR", "FAIL"), FAIL, "forward/2: why 2"),
+        (1, report(1, "PASS", "ERROR"), ERROR, "forward/1: why 1"),
+        (4, report(4, "SKIP"), SKIP, "forward/0: why 0"),
+        (0, report(1, "FAIL"), ERROR, "exit 0, but its report says 1"),
+        (1, report(0, "PASS"), ERROR, "exit 1, but its report says 0"),
+        (0, None, ERROR, "exit 0, but it left no report: last"),
+        (1, None, ERROR, "exit 1, but it left no report: last"),
+        (0, report(0, "PASS")[:-5], ERROR, "exit 0, but its report cannot be read: JSONDecodeError"),
+        (0, "", ERROR, "exit 0, but its report cannot be read"),
+        (0, "[]", ERROR, "exit 0, but its report is not whole"),
+        (0, "{}", ERROR, "exit 0, but its report cannot be read"),
+        (0, '{"exit_code": 0, "results": []}', ERROR, "exit 0, but its report cannot be read"),
+        (2, None, ERROR, "exit 2: last"),
+    ],
+)
+def test_exit_code_and_report(tmp_path, code, text, outcome, reason):
+    record = judged(tmp_path, text, exit_code=code)
+    assert record.outcome is outcome
+    assert record.reason.startswith(reason)
+
+
+def test_a_report_that_is_a_link_is_none(tmp_path):
+    (tmp_path / "other.json").write_text(report(0, "PASS"))
+    one = command("a", argv=("x", "{report}"))
+    night, _ = begin(tmp_path, one)
+    work = work_of(night, one)
+    work.make_folder()
+    work.report.symlink_to(tmp_path / "other.json")
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, night.token, "local")
+    assert record.outcome is ERROR
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ({"timed_out": True, "signal": 2}, "timed out after 1m 30s: last"),
+        ({"timed_out": True, "exit_code": 0}, "timed out after 1m 30s: last"),
+        ({"signal": 9}, "killed by SIGKILL (the kernel does that when memory runs out)"),
+        ({"signal": 64}, "killed by SIGRTMAX"),
+        ({"signal": 99}, "killed by signal 99"),
+        ({"failure": "cannot be started", "exit_code": 127}, "cannot be started"),
+        ({"lost": "node gone"}, "lost: node gone"),
+        ({}, "ended without an exit code"),
+    ],
+)
+def test_endings_without_an_exit_code_of_their_own(tmp_path, ending, reason):
+    record = judged(tmp_path, report(0, "PASS"), **ending)
+    assert (record.outcome, record.reason) == (ERROR, reason)
+
+
+def test_negative_times_are_none(tmp_path):
+    assert judged(tmp_path, wants=False, exit_code=0, seconds=-3.0).seconds == 0.0
+
+
+def test_long_reasons_are_cut_and_in_one_line(tmp_path):
+    reason = judged(tmp_path, wants=False, exit_code=1, log="word " * 1000 + "\n").reason
+    assert len(reason) <= 300
+    assert reason.endswith(" ...")
+
+
+def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(tmp_path):
+    one = command("a", argv=("x", "{report}"))
+    night, _ = begin(tmp_path, one)
+    work = work_of(night, one)
+    work.make_folder()
+    left = work.folder / "work/net/lite/runs/20261121-231547-0a3f1/train/best.pdparams"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"weights")
+    from tipchain.chain.artifacts import Artifact
+    from tipchain.chain.plan import Command
+    from tipchain.chain.result import Result
+    from tipchain.chain.result_json import result_json
+
+    leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
+    result = result_json(
+        Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS)
+    )
+    work.report.write_text(json.dumps({"exit_code": 0, "results": [result], "verdicts": []}))
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, night.token, "local")
+    assert record.outcome is PASS
+    assert list(record.artifacts) == ["work/net/lite/runs/train/best.pdparams"]
+    assert len(record.artifacts["work/net/lite/runs/train/best.pdparams"]) == 64

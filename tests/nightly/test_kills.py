@@ -1,0 +1,147 @@
+"""Coordinators and items killed at any time: a night ends all the same, and nothing that had ended runs twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import living
+from stub_nights import tipchain, write_manifest
+
+from tipchain.nightly.nights import nights_below, read_night
+from tipchain.outcome import Outcome
+
+ITEMS = 24
+SCRIPT = 'n=$0; echo begun >> "$n.ran"; sleep 0.0$((n % 7 + 1)); echo done >> "$n.ran"'
+
+
+def write_stubs(folder):
+    commands = [
+        {"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number)]} for number in range(ITEMS)
+    ]
+    return write_manifest(folder, defaults={"timeout": "20s"}, commands=commands)
+
+
+def begin(folder, *words):
+    """Start the command line; it has a session of its own, as a cron job does."""
+    argv = [sys.executable, "-m", "tipchain", "nightly", *words, "suite.yaml", "--jobs", "2"]
+    return subprocess.Popen(
+        argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def ended(night):
+    """Return the records of a night as text, by item; what is no record must not look like one."""
+    return {
+        record.id: json.dumps([record.attempt, record.outcome.name, record.started, record.seconds])
+        for record in night.records()
+    }
+
+
+def runs(folder):
+    """Return how often each item ran to its end."""
+    counts = {}
+    for number in range(ITEMS):
+        path = folder / f"{number}.ran"
+        counts[f"i{number}[cpu]"] = path.read_text().count("done") if path.is_file() else 0
+    return counts
+
+
+def children(pid):
+    """Return the items' own processes of a coordinator."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if parent == pid and b".ran" in words:
+                found.append(int(folder.name))
+    return found
+
+
+def kill_all_over(folder, kills, seed):
+    """Begin a night and kill its coordinator, or an item, at random moments; end it; check what is left."""
+    chance = random.Random(seed)
+    write_stubs(folder)
+    before, settled, item_kills = {}, {}, 0
+    words = ("run",)
+    for number in range(kills):
+        process = begin(folder, *words)
+        end = time.monotonic() + chance.uniform(0.05, 1.0)
+        while time.monotonic() < end and process.poll() is None:
+            time.sleep(0.01)
+        if number % 2 and process.poll() is None and (found := children(process.pid)):
+            item_kills += 1
+            try:
+                os.kill(chance.choice(found), signal.SIGKILL)
+            except ProcessLookupError:
+                item_kills -= 1
+            time.sleep(chance.uniform(0, 0.2))
+        process.kill()
+        process.communicate()
+        nights = nights_below(folder / "tipchain-nights/suite")
+        words = ("resume",) if nights else ("run",)
+        if nights:
+            assert len(nights) == 1
+            now = ended(read_night(nights[0]))
+            assert before.items() <= now.items(), "a record changed, or went"
+            before = now
+            settled = {name: count for name, count in runs(folder).items() if name in now}
+    process = begin(folder, *words)
+    assert "Traceback" not in process.communicate(timeout=120)[1]
+    (folder_of_night,) = nights_below(folder / "tipchain-nights/suite")
+    night = read_night(folder_of_night)
+    assert night.finished
+    records = {record.id: record for record in night.records()}
+    assert len(records) == ITEMS
+    counts = runs(folder)
+    for name, count in settled.items():
+        assert counts[name] == count, f"{name} had ended and ran again"
+    assert before.items() <= ended(night).items()
+    killed = [record for record in records.values() if record.outcome is not Outcome.PASS]
+    assert all(record.reason.startswith("killed by SIGKILL") for record in killed)
+    assert len(killed) <= item_kills
+    assert all(counts[name] >= 1 for name, record in records.items() if record.outcome is Outcome.PASS)
+
+
+def test_kills(tmp_path):
+    kill_all_over(tmp_path, 3, 1)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(4))
+def test_many_kills(tmp_path, seed):
+    kill_all_over(tmp_path, 20, seed)
+
+
+def test_items_of_a_killed_coordinator_end_and_run_again_alone(tmp_path):
+    script = 'echo $$ > pid; setsid sh -c "echo \\$\\$ > child; sleep 60" & while [ ! -s child ]; do sleep 0.02; done; '
+    script += "[ -e go ] || sleep 60"
+    write_manifest(tmp_path, commands=[{"id": "a", "argv": ["/bin/sh", "-c", script]}])
+    process = begin(tmp_path, "run")
+    end = time.monotonic() + 20
+    while not ((tmp_path / "child").exists() and (tmp_path / "child").read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert living(tmp_path / "pid")
+    process.kill()
+    process.communicate()
+    while (living(tmp_path / "pid") or living(tmp_path / "child")) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not living(tmp_path / "pid")
+    assert not living(tmp_path / "child")
+    (tmp_path / "go").touch()
+    done = tipchain("resume", "suite.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (night,) = nights_below(tmp_path / "tipchain-nights/suite")
+    assert read_night(night).record("a[cpu]").attempt == 2
+    assert "a[cpu] runs again, attempt 2" in done.stdout

@@ -1,0 +1,286 @@
+"""Items as processes of this machine: slots, memory, GPUs, isolation, endings."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import datetime, timedelta
+
+import pytest
+from chain_samples import living
+from night_samples import item
+from stub_nights import begin, command, local, work_of
+
+from tipchain.chain.hardware import Gpus
+from tipchain.chain.leases import Leases
+from tipchain.nightly import isolation, machine
+from tipchain.nightly.items import Needs
+from tipchain.outcome import Outcome
+
+
+def drain(executor, count=1, seconds=20.0):
+    """Return what ends, by id."""
+    found, end = {}, time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < end:
+        found.update({one.id: one for one in executor.wait(0.2)})
+    return found
+
+
+def hold(name, **needs):
+    return command(name, "while [ ! -e go ]; do sleep 0.02; done", needs=Needs(**needs))
+
+
+def starts(tmp_path, executor, *items):
+    """Return what each item waits for; those that start run until the file ``go`` is there."""
+    night, _ = begin(tmp_path, *items)
+    said = [executor.start(work_of(night, one)) for one in items]
+    (tmp_path / "go").touch()
+    assert len(drain(executor, said.count(""))) == said.count("")
+    executor.close()
+    return said
+
+
+def test_slots(tmp_path):
+    items = [hold("a", cpus=2), hold("b", cpus=2), hold("c"), hold("d")]
+    said = starts(tmp_path, local(tmp_path, 3), *items)
+    assert said == ["", "2 of 3 CPU slots", "", "1 of 3 CPU slots"]
+
+
+def test_an_item_that_wants_more_than_there_is_runs_alone(tmp_path):
+    assert starts(tmp_path, local(tmp_path, 2), hold("a", cpus=9), hold("b")) == ["", "1 of 2 CPU slots"]
+
+
+def test_memory_that_was_promised_is_not_promised_again(tmp_path):
+    items = [hold(name, memory_mb=600) for name in "abc"]
+    said = starts(tmp_path, local(tmp_path, 3, memory=lambda: (2000.0, 1500.0)), *items)
+    assert said[:2] == ["", ""]
+    assert said[2].startswith("600 MiB of memory, 3")
+
+
+def test_an_item_that_no_memory_is_enough_for_runs_when_nothing_else_does(tmp_path):
+    items = [hold("a", memory_mb=9000), hold("b", memory_mb=1)]
+    said = starts(tmp_path, local(tmp_path, 2, memory=lambda: (2000.0, 1000.0)), *items)
+    assert said == ["", "1 MiB of memory, 0 are free"]
+
+
+def test_what_an_item_took_already_is_not_kept_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tipchain.nightly.local.resident_mb", lambda pids: dict.fromkeys(pids, 900.0))
+    items = [command("a", "echo up; sleep 30", needs=Needs(memory_mb=1000)), hold("b", memory_mb=300)]
+    night, _ = begin(tmp_path, *items)
+    executor = local(tmp_path, 2, memory=lambda: (2000.0, 500.0))
+    assert executor.start(work_of(night, items[0])) == ""
+    while executor.running()["a[cpu]"][1] != "up":
+        time.sleep(0.01)
+    assert executor.start(work_of(night, items[1])) == ""
+    executor.close()
+
+
+def test_memory_of_a_process_with_its_children_is_measured():
+    assert machine.resident_mb([os.getpid()])[os.getpid()] > 5
+    total, free = machine.memory_mb()
+    assert total >= free > 0
+
+
+def test_a_containers_limit_counts(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text(f"{100 << 20}\n")
+    (tmp_path / "memory.current").write_text(f"{40 << 20}\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    assert machine.memory_mb() == (100.0, 60.0)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine.memory_mb()[0] > 100
+
+
+def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
+    leases = Leases(tmp_path / "gpus")
+    others = Leases(tmp_path / "gpus")
+    assert others.take(("1",), "another night") == ""
+    script = "echo gpus=$CUDA_VISIBLE_DEVICES; while [ ! -e go ]; do sleep 0.02; done"
+    items = [
+        command(name, script, needs=Needs(gpus=count))
+        for name, count in (("a", 2), ("b", 1), ("c", 1), ("d", 0))
+    ]
+    executor = local(tmp_path, 4, gpus=Gpus(numbers=("0", "1", "2")), leases=leases)
+    night, _ = begin(tmp_path, *items)
+    works = [work_of(night, one) for one in items]
+    said = [executor.start(work) for work in works]
+    assert said[0] == ""
+    assert "GPU" in said[1]
+    assert "held by" in said[1]
+    assert said[2] == said[1]
+    assert said[3] == ""
+    assert not works[1].folder.exists(), "what waits has begun no attempt"
+    (tmp_path / "go").touch()
+    drain(executor, 2)
+    assert executor.start(works[1]) == ""
+    assert drain(executor).keys() == {"b[cpu]"}
+    executor.close()
+    assert [works[number].log.read_text() for number in (0, 1, 3)] == ["gpus=0,2\n", "gpus=0\n", "gpus=\n"]
+    others.give_back(("1",))
+    assert Leases(tmp_path / "gpus").take(("0", "1", "2"), "x") == "", "all are given back"
+
+
+def test_gpus_never_leave_an_outer_setting(monkeypatch):
+    gpus = Gpus(numbers=("0", "1", "2", "3"), names={"GPU-aa": "0", "GPU-bb": "3"})
+    monkeypatch.setattr(machine, "find_gpus", lambda: gpus)
+    for visible, allowed in {"2,1": ("2", "1"), "GPU-b": ("GPU-b",), "1,7,2": ("1",), "9": ()}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        found = machine.usable_gpus()
+        assert found.numbers == allowed
+        assert bool(found.trouble) == (not allowed)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert machine.usable_gpus() is gpus
+
+
+def test_what_can_never_run_is_told(tmp_path):
+    def said(gpus):
+        executor = local(tmp_path, gpus=gpus)
+        found = [executor.impossible(item("a", needs=Needs(gpus=count))) for count in (0, 1, 2)]
+        executor.close()
+        return found
+
+    assert said(Gpus(trouble="no GPU")) == ["", "no GPU", "no GPU"]
+    assert said(Gpus(numbers=("0",))) == ["", "", "needs 2 GPUs, 1 may be used here"]
+
+
+def test_items_have_their_own_environment(tmp_path, monkeypatch):
+    for name in ("TIPCHAIN_RUN", "TIPCHAIN_MODE", "TIPCHAIN_DATA"):
+        monkeypatch.setenv(name, "outer")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    script = "env; echo > $TMPDIR/x; pwd; while [ ! -e ../go ]; do sleep 0.02; done"
+    (tmp_path / "sub").mkdir()
+    items = [command(name, script, cwd="sub", env={"OWN": name}) for name in "ab"]
+    night, _ = begin(tmp_path, *items)
+    executor, works = local(tmp_path), [work_of(night, one) for one in items]
+    assert [executor.start(work) for work in works] == ["", ""]
+    (tmp_path / "go").touch()
+    drain(executor, 2)
+    executor.close()
+    seen = []
+    for work in works:
+        lines = work.log.read_text().splitlines()
+        seen.append(dict(line.split("=", 1) for line in lines if "=" in line))
+        assert lines[-1] == str(tmp_path / "sub")
+    first, second = seen
+    assert [one["OWN"] for one in seen] == ["a", "b"]
+    assert first["HOME"] == os.environ["HOME"]
+    assert first["CUDA_VISIBLE_DEVICES"] == ""
+    assert not {"TIPCHAIN_RUN", "TIPCHAIN_MODE", "TIPCHAIN_DATA"} & first.keys()
+    for name in ("TMPDIR", "MASTER_PORT", "PADDLE_PORT", "PORT_RANGE"):
+        assert first[name] != second[name], name
+    assert all(len(one["TMPDIR"]) <= 60 for one in seen)
+    assert not any(os.path.lexists(one["TMPDIR"]) for one in seen), "nothing is left"
+    assert not any((work.folder / "tmp").exists() for work in works)
+
+
+def test_temporary_files_are_in_the_attempts_folder_under_a_short_name(tmp_path):
+    deep = tmp_path / ("x" * 50) / ("y" * 50)
+    deep.mkdir(parents=True)
+    name = isolation.make_tmp(deep)
+    assert len(str(name)) <= 60
+    assert name.resolve() == deep / "tmp"
+    (name / "file").touch()
+    isolation.remove_tmp(deep)
+    assert not os.path.lexists(name)
+    assert not (deep / "tmp").exists()
+
+
+def test_ports_are_had_by_one_item_at_a_time(tmp_path):
+    one, other = isolation.Ports(tmp_path), isolation.Ports(tmp_path)
+    taken = [ports.take("x") for ports in (one, other, one, other)]
+    assert len(set(taken)) == 4
+    assert all(20000 <= port < 32768 for port in taken)
+    one.give_back(taken[0])
+    one.give_back(taken[2])
+
+
+def test_endings(tmp_path):
+    items = [
+        command("good", "exit 0"),
+        command("bad", "exit 3"),
+        command("killed", "kill -SEGV $$"),
+        command("none", argv=("/no/such/program",)),
+        command("nowhere", cwd="none"),
+    ]
+    executor = local(tmp_path, 5)
+    night, _ = begin(tmp_path, *items)
+    assert [executor.start(work_of(night, one)) for one in items] == [""] * 5
+    ended = drain(executor, 5)
+    executor.close()
+    assert [ended[f"{name}[cpu]"].exit_code for name in ("good", "bad", "killed")] == [0, 3, None]
+    assert ended["killed[cpu]"].signal == 11
+    assert ended["none[cpu]"].failure == "program '/no/such/program' not found"
+    assert ended["nowhere[cpu]"].failure == f"the working folder {tmp_path}/none is missing"
+    good = ended["good[cpu]"]
+    assert good.machine
+    assert good.peak_memory_mb > 0
+    assert abs(datetime.fromisoformat(good.started) - datetime.now().astimezone()) < timedelta(minutes=1)
+
+
+def test_an_item_that_hangs_is_ended_with_children_that_ignore_sigterm(tmp_path):
+    script = """
+    sh -c 'trap "" INT TERM; echo $$ > same; sleep 300 & wait; sleep 300' &
+    setsid sh -c 'trap "" INT TERM; echo $$ > other; sleep 300 & wait; sleep 300' &
+    trap "" INT TERM
+    while [ ! -s same ] || [ ! -s other ]; do sleep 0.02; done
+    echo ready; sleep 300"""
+    one = command("hang", script, timeout_s=2.0)
+    executor = local(tmp_path)
+    night, _ = begin(tmp_path, one)
+    assert executor.start(work_of(night, one)) == ""
+    ended = drain(executor)["hang[cpu]"]
+    executor.close()
+    assert ended.timed_out
+    assert ended.seconds >= 2.0
+    assert not living(tmp_path / "same")
+    assert not living(tmp_path / "other")
+
+
+def test_a_report_that_is_older_than_its_attempt_is_refused(tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text("{}")
+    os.utime(old, (1e9, 1e9))
+    one = command("stale", argv=("/bin/cp", "-p", str(old), "{report}"))
+    executor = local(tmp_path)
+    night, _ = begin(tmp_path, one)
+    assert executor.start(work_of(night, one)) == ""
+    assert "before the item began" in drain(executor)["stale[cpu]"].failure
+    executor.close()
+
+
+def test_a_clock_that_is_set_back_makes_no_negative_time_and_no_report_stale(tmp_path, monkeypatch):
+    shift = [0.0]
+    real = time.time
+    monkeypatch.setattr("tipchain.nightly.local.time.time", lambda: real() - shift[0])
+    old = tmp_path / "old.json"
+    old.write_text("{}")
+    hour_ago = real() - 3600
+    os.utime(old, (hour_ago, hour_ago))  # what a program writes after the clock was set back by an hour
+    one = command(
+        "jump", argv=("/bin/sh", "-c", f"while [ ! -e go ]; do sleep 0.02; done; cp -p {old} $0", "{report}")
+    )
+    executor = local(tmp_path)
+    night, _ = begin(tmp_path, one)
+    assert executor.start(work_of(night, one)) == ""
+    threading.Timer(0.3, lambda: (shift.__setitem__(0, 3600.0), (tmp_path / "go").touch())).start()
+    time.sleep(0.1)
+    assert all(seconds >= 0 for seconds, _ in executor.running().values())
+    ended = drain(executor)["jump[cpu]"]
+    executor.close()
+    assert ended.seconds > 0
+    assert ended.failure == ""
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+def test_stopping_ends_everything(tmp_path, jobs):
+    items = [command(f"s{number}", "sleep 300") for number in range(jobs)]
+    executor = local(tmp_path, jobs)
+    night, _ = begin(tmp_path, *items)
+    assert [executor.start(work_of(night, one)) for one in items] == [""] * jobs
+    executor.stop()
+    ended = drain(executor, jobs)
+    executor.close()
+    assert all(one.interrupted for one in ended.values())
+    assert len(ended) == jobs
+    assert executor.running() == {}
+    assert Outcome.PASS not in {one.exit_code for one in ended.values()}

@@ -1,0 +1,162 @@
+"""Manifests: what they say, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tipchain.errors import ManifestError
+from tipchain.nightly.manifest import load_manifest
+from tipchain.nightly.quantities import duration, parse_mebibytes, parse_seconds
+
+WHOLE = """\
+name: suite
+defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}}
+data:
+  imagenet: {path: /data/imagenet, layout: imagenet}
+  own: {path: mine}
+chains:
+  - params: ["configs/*.txt", other.txt]
+    exclude: ["*/broken.txt"]
+    modes: [lite_train_lite_infer, whole_infer]
+    devices: [cpu, gpu]
+    repeats: 2
+    tags: [lite]
+    timeout: 90s
+    data: {whole_infer: imagenet}
+    suite: PaddleClas
+    options: ["--lenient"]
+    cpus: 2
+    gpus: 4
+    memory: 4GiB
+    env: {B: true}
+cases:
+  - case: "configs/*.yaml"
+    modes: [lite_train_lite_infer]
+    stages: [forward, loss]
+commands:
+  - id: smoke
+    argv: [python, smoke.py]
+    data: own
+"""
+
+
+def write(folder, text):
+    (folder / "test_tipc").mkdir(exist_ok=True)
+    path = folder / "suite.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_everything_is_read(tmp_path):
+    manifest = load_manifest(write(tmp_path, WHOLE))
+    assert (manifest.name, manifest.root) == ("suite", tmp_path)
+    chain, case, command = manifest.entries
+    assert chain.files == (("configs/*.txt", 7), ("other.txt", 7))
+    assert (chain.common.timeout_s, chain.common.memory_mb, chain.common.cpus, chain.common.gpus) == (
+        90.0,
+        4096,
+        2,
+        4,
+    )
+    assert chain.common.env == {"A": "1", "B": "true"}
+    assert chain.common.tags == ("lite",)
+    assert [mode.value for mode in chain.modes] == ["lite_train_lite_infer", "whole_infer"]
+    assert (chain.suite, chain.options, chain.data) == (
+        "PaddleClas",
+        ("--lenient",),
+        {"whole_infer": "imagenet"},
+    )
+    assert (case.stages, case.common.timeout_s, case.common.tags) == (("forward", "loss"), 1800.0, ("all",))
+    assert (command.id, command.argv, command.modes) == ("smoke", ("python", "smoke.py"), ())
+    assert manifest.data["own"].path == tmp_path / "mine"
+    assert manifest.data["own"].layout == "any"
+
+
+def test_names_have_defaults(tmp_path):
+    manifest = load_manifest(write(tmp_path, "commands: [{id: a, argv: [x]}]"))
+    assert manifest.name == "suite"
+    common = manifest.entries[0].common
+    assert (common.timeout_s, common.cpus, common.memory_mb, common.repeats) == (7200.0, 1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("chains: []", None, "names nothing to run"),
+        ("comands: [{id: a, argv: [x]}]", 1, "did you mean 'commands'"),
+        ("commands:\n  - {id: a, argv: [x], timout: 3s}", 2, "did you mean 'timeout'"),
+        ("commands:\n  - id: a\n    argv: x y", 3, "no shell reads it"),
+        ("commands:\n  - id: a\n    argv: [x, 3]", 3, "is not a text"),
+        ("commands:\n  - id: a b\n    argv: [x]", 2, "is not a word"),
+        ("commands:\n  - {id: a, argv: [x]}\n  - 3", 3, "is not an entry"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {timeout: soon}", 3, "90s, 30m or 2h"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {memory: 4}", 3, "512MiB or 4GiB"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {repeats: 0}", 3, "is too small"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: [cqu]}", 3, "did you mean 'cpu'"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: []}", 3, "is empty"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {env: {a-b: 1}}", 3, "not a variable's name"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {env: {A: [1]}}", 3, "is not a text"),
+        ("chains:\n  - params: a.txt\n    modes: [whole_inferr]", 3, "did you mean 'whole_infer'"),
+        ("chains:\n  - params: a.txt", 2, "is missing"),
+        ("chains:\n  - modes: [whole_infer]", 2, "is missing"),
+        ("chains:\n  - params: []\n    modes: [whole_infer]", 2, "is empty"),
+        ("chains:\n  - {params: a, modes: [whole_infer], data: x}", 2, "is not known"),
+        (
+            "data: {x: {path: y}}\nchains:\n  - {params: a, modes: [whole_infer], data: {whole: x}}",
+            3,
+            "a mode that the entry does not have",
+        ),
+        (
+            "data: {x: {path: y, layout: imgnet}}\ncommands: [{id: a, argv: [x]}]",
+            1,
+            "did you mean 'imagenet'",
+        ),
+        ("cases:\n  - {case: a, modes: [whole_infer], stages: [foward]}", 2, "did you mean 'forward'"),
+        ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "cannot be a folder's name"),
+        ("root: nowhere\ncommands: [{id: a, argv: [x]}]", 1, "no such folder"),
+        ("a: [", None, "is not YAML"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path, text, line, said):
+    path = write(tmp_path, text)
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}:")
+
+
+def test_a_manifest_that_is_not_there(tmp_path):
+    with pytest.raises(ManifestError, match="no such manifest"):
+        load_manifest(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1.5h", 5400), ("1d", 86400), (12, 12)]
+)
+def test_times(text, seconds):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "-3s", "3 weeks", "0s", 0, True, "1e3s", "inf"])
+def test_what_is_no_time(text):
+    with pytest.raises(ValueError, match="90s"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mebibytes"), [("4GiB", 4096), ("512MiB", 512), ("1.5 GiB", 1536), ("1MB", 1), ("2GB", 1908)]
+)
+def test_sizes(text, mebibytes):
+    assert parse_mebibytes(text) == mebibytes
+
+
+@pytest.mark.parametrize("text", ["4", 4, "4G", "-1GiB", "0MiB"])
+def test_what_is_no_size(text):
+    with pytest.raises(ValueError, match="4GiB"):
+        parse_mebibytes(text)
+
+
+def test_durations_for_people():
+    assert [duration(one) for one in (-1, 0.04, 59.9, 59.96, 185, 7620)] == [
+        "0.0s", "0.0s", "59.9s", "1m 00s", "3m 05s", "2h 07m",
+    ]  # fmt: skip

@@ -1,0 +1,324 @@
+"""``tipchain nightly`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE
+from stub_nights import tipchain, write_manifest
+
+from tipchain.cli import main
+from tipchain.nightly.nights import nights_below, read_night
+from tipchain.outcome import Outcome
+
+GOOD = {"id": "good", "argv": ["/bin/true"], "tags": ["quick"]}
+BAD = {"id": "bad", "argv": ["/bin/sh", "-c", "echo oh no; exit 1"]}
+SLOW = {"id": "slow", "argv": ["/bin/sh", "-c", "echo working; while [ ! -e go ]; do sleep 0.02; done"]}
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def nights(folder):
+    return [read_night(one) for one in nights_below(folder / "tipchain-nights/suite")]
+
+
+def nightly(*words):
+    return main(["nightly", *words])
+
+
+def test_plan_shows_a_table_in_80_columns(inside, capsys):
+    for name in ("alexnet", "broken"):
+        (inside / f"configs/{name}").mkdir(parents=True)
+        (inside / f"configs/{name}/t.txt").write_text(TEMPLATE)
+    (inside / "configs/broken/t.txt").write_text("nonsense\n")
+    write_manifest(
+        inside,
+        data={"imagenet": {"path": "/no/such/folder", "layout": "imagenet"}},
+        chains=[{
+            "params": "configs/*/t.txt", "modes": ["lite_train_lite_infer", "whole_train_whole_infer"],
+            "data": {"whole_train_whole_infer": "imagenet"}, "memory": "2GiB", "devices": ["cpu", "gpu"], "cpus": 2,
+        }],
+        commands=[GOOD],
+    )  # fmt: skip
+    assert nightly("plan", "suite.yaml") == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "alexnet[lite_train_lite_infer;cpu]" in out
+    assert "data 'imagenet': /no/such/folder is not there (expected:" in " ".join(out.split())
+    assert "9 items: 8 chains, 1 commands; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(
+        out.split()
+    )
+    assert not (inside / "tipchain-nights").exists()
+    assert nightly("run", "suite.yaml", "--dry-run", "--require-data", "--select", "alexnet*") == 0
+    assert "(2 errors)" in capsys.readouterr().out
+    assert not (inside / "tipchain-nights").exists()
+
+
+def test_plan_as_json_with_a_choice(inside, capsys):
+    write_manifest(inside, commands=[GOOD, BAD])
+    assert nightly("plan", "suite.yaml", "--json", "--select", "tag:quick") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in plan["items"]] == ["good[cpu]"]
+    assert nightly("plan", "suite.yaml", "--select", "tag:quikc") == 2
+    assert "matches none of the 2 items" in capsys.readouterr().err
+
+
+def test_wrong_calls(inside, capsys):
+    write_manifest(inside, commands=[GOOD])
+    for words, said in (
+        (("run", "none.yaml"), "no such manifest"),
+        (("run", "suite.yaml", "--shard", "3/2"), "is no share"),
+        (("run", "suite.yaml", "--jobs", "0"), "is not a number of slots"),
+        (("run", "suite.yaml", "--last-failed"), "no night of this manifest"),
+        (("status", "suite.yaml"), "no night is there yet"),
+        (("resume", "suite.yaml"), "no night is there yet"),
+        (("resume", "suite.yaml", "--night", "x"), "no such night"),
+        ((), "ACTION"),
+    ):
+        assert nightly(*words) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_night_and_its_summary(inside, capsys):
+    gpu = {"id": "far", "argv": ["/bin/true"], "devices": ["gpu"], "gpus": 99}
+    write_manifest(inside, commands=[GOOD, BAD, gpu])
+    assert nightly("run", "suite.yaml", "--jobs", "1") == 1
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines() if "/" not in line), "but for paths"
+    (night,) = nights(inside)
+    record = night.record("bad[cpu]")
+    assert "FAIL     bad[cpu]\n         exit 1: oh no\n" in out
+    assert f"         tipchain-nights/suite/{night.name}/{record.log}\n" in out
+    assert (night.folder / record.log).read_text() == "oh no\n"
+    assert re.search(r"^SKIP     far\[gpu\]\n         .*GPU", out, re.MULTILINE)
+    assert "1 passed, 1 failed, 1 skipped of 3 in " in out
+    assert out.endswith("exit code 1: a check or a command failed or errored\n")
+    facts = night.environment
+    assert {
+        "commit",
+        "machine",
+        "processor",
+        "cores",
+        "memory_mb",
+        "gpus",
+        "driver",
+        "python",
+    } <= facts.keys()
+    assert "tipchain" in facts["versions"]
+    assert night.options == {"jobs": 1}
+    assert nightly("run", "suite.yaml", "--require-gpu", "--select", "far*") == 1
+    assert "ERROR" in capsys.readouterr().out
+
+
+def test_last_failed(inside, capsys):
+    write_manifest(inside, commands=[GOOD, BAD])
+    assert nightly("run", "suite.yaml") == 1
+    assert nightly("run", "suite.yaml", "--last-failed") == 1
+    assert [item.id for item in nights(inside)[0].plan.items] == ["bad[cpu]"]
+    write_manifest(inside, commands=[GOOD, {**BAD, "argv": ["/bin/true"]}])
+    assert nightly("run", "suite.yaml", "--last-failed") == 0
+    capsys.readouterr()
+    assert nightly("run", "suite.yaml", "--last-failed") == 4
+    assert "nothing failed in the latest night" in capsys.readouterr().err
+
+
+def test_shards_are_the_whole(inside, capsys):
+    write_manifest(inside, commands=[{**GOOD, "repeats": 7}])
+    found = []
+    for number in range(1, 4):
+        assert nightly("plan", "suite.yaml", "--json", "--shard", f"{number}/3") == 0
+        found += [one["id"] for one in json.loads(capsys.readouterr().out)["items"]]
+    assert len(found) == len(set(found)) == 7
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert condition()
+
+
+def start(folder, *words, **more):
+    argv = [sys.executable, "-m", "tipchain", "nightly", *words]
+    return subprocess.Popen(argv, cwd=folder, text=True, **more)
+
+
+def running(folder):
+    found = nights(folder)
+    path = found[0].folder / "running.json" if found else None
+    return path is not None and path.is_file() and "working" in path.read_text()
+
+
+def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD, SLOW])
+    process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
+    try:
+        wait_for(lambda: running(tmp_path))
+        (night,) = nights(tmp_path)
+        done = tipchain("status", "suite.yaml", cwd=tmp_path)
+        assert done.returncode == 0
+        assert f"night {night.name} of suite: run by process {process.pid} on " in done.stdout
+        assert "1 of 2 ended, 1 passed, 1 running, " in done.stdout
+        assert re.search(r"^ +0:0\d  slow\[cpu\]  working$", done.stdout, re.MULTILINE)
+        told = json.loads(tipchain("status", "suite.yaml", "--json", cwd=tmp_path).stdout)
+        assert [one["id"] for one in told["running"]] == ["slow[cpu]"]
+        assert told["items"]["good[cpu]"]["outcome"] == "PASS"
+        assert not told["finished"]
+        second = tipchain("resume", "suite.yaml", cwd=tmp_path)
+        assert second.returncode == 2
+        assert f"is still being run, by process {process.pid}" in second.stderr
+        (tmp_path / "go").touch()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+    done = tipchain("status", "suite.yaml", cwd=tmp_path)
+    assert ": finished\n2 of 2 ended, 2 passed, " in done.stdout
+    (night,) = nights(tmp_path)
+    assert [record.attempt for record in night.records()] == [1, 1]
+    again = tipchain("resume", "suite.yaml", "--night", night.name, cwd=tmp_path)
+    assert again.returncode == 0
+    assert "nothing is left to do" in again.stderr
+
+
+def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD, SLOW])
+    process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
+    wait_for(lambda: running(tmp_path))
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "1 passed, 1 not ended of 2 in " in out
+    assert out.endswith("exit code 130: interrupted\n")
+    status = tipchain("status", "suite.yaml", cwd=tmp_path)
+    assert "not finished, and nobody runs it" in status.stdout
+    (tmp_path / "go").touch()
+    write_manifest(tmp_path, commands=[BAD])
+    done = tipchain("resume", "suite.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "suite.yaml has changed since" in done.stderr
+    assert "1 of 2 items to run" in done.stdout
+    (night,) = nights(tmp_path)
+    assert [record.attempt for record in night.records()] == [1, 2]
+
+
+def test_a_live_table_on_a_terminal(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD, SLOW])
+    master, slave = pty.openpty()
+    process = start(
+        tmp_path, "run", "suite.yaml", stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    )
+    os.close(slave)
+    text, end = b"", time.monotonic() + 20
+    while b"slow[cpu]  working" not in text and time.monotonic() < end:
+        if select.select([master], [], [], 0.2)[0]:
+            text += os.read(master, 4096)
+    (tmp_path / "go").touch()
+    while True:
+        try:
+            chunk = os.read(master, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        text += chunk
+    assert process.wait(60) == 0
+    shown = text.decode()
+    assert "[1/2] PASS" in shown
+    assert "1 of 2 ended, 1 passed, 1 running" in shown
+    last = shown.rsplit("\x1b[2K", 1)[1]
+    assert "2 passed of 2" in last, "the lines of what ran are gone"
+
+
+def test_a_folder_that_cannot_be_made(inside, capsys):
+    write_manifest(inside, commands=[GOOD])
+    (inside / "file").touch()
+    assert nightly("run", "suite.yaml", "--out", "file/below") == 2
+    assert "cannot make a night's folder below" in capsys.readouterr().err
+
+
+AS_NOBODY = """
+import os, sys
+from tipchain.cli import main
+from pathlib import Path
+from tipchain.nightly import fingerprint, nights
+fingerprint.fingerprint(Path.cwd())
+assert main(["nightly", "plan", "suite.yaml"]) == 0  # what is imported may be root's alone
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+sys.exit(main(["nightly", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_read_only_folder_is_one_clear_message(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD])
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    argv = [sys.executable, "-c", AS_NOBODY, "run", "suite.yaml"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "cannot make a night's folder below" in done.stderr
+    assert "Permission denied" in done.stderr
+
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from tipchain.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(["nightly", *sys.argv[2:]]))
+"""
+
+
+def test_no_room_for_the_plan(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD])
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, "100", "run", "suite.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "night.json: cannot be written: File too large" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_a_disk_that_fills_up(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        fill = {"id": "fill", "argv": ["/bin/sh", "-c", "[ -e go ] || head -c 4M /dev/zero"]}
+        write_manifest(tmp_path, commands=[GOOD, fill, {**GOOD, "id": "last"}])
+        done = tipchain("run", "suite.yaml", "--jobs", "1", "--out", disk, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "No space left on device" in done.stderr
+        assert "2 items have not ended; what had ended is kept" in done.stderr
+        (folder,) = nights_below(disk)
+        assert read_night(folder).record("good[cpu]").outcome is Outcome.PASS
+        for log in folder.glob("items/fill*/attempt-1/output.log"):
+            log.unlink()
+        (tmp_path / "go").touch()
+        done = tipchain("resume", "suite.yaml", "--out", disk, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert [record.attempt for record in read_night(folder).records()] == [1, 2, 1]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

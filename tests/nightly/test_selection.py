@@ -1,0 +1,103 @@
+"""Which items of a plan run."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from night_samples import item
+
+from tipchain.errors import UsageError
+from tipchain.nightly.items import NightPlan
+from tipchain.nightly.selection import Shard, parse_shard, select, share
+from tipchain.outcome import Outcome
+
+PLAN = NightPlan(
+    name="suite", root="/", manifest="suite.yaml", sha256="",
+    items=(
+        item("alexnet"),
+        item("alexnet", device="gpu", tags=("big",)),
+        item("alexnet", kind="align"),
+        item("mvf", mode="lite_train_lite_infer", tags=()),
+    ),
+)  # fmt: skip
+
+
+def numbers(*patterns):
+    return [PLAN.items.index(one) for one in select(PLAN, patterns).items]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "chosen"),
+    [
+        ((), [0, 1, 2, 3]),
+        (("alexnet[whole_infer;cpu]",), [0]),
+        (("alexnet[*",), [0, 1]),
+        (("alexnet*",), [0, 1, 2]),
+        (("tag:lite",), [0, 2]),
+        (("tag:*",), [0, 1, 2]),
+        (("mode:lite_*",), [3]),
+        (("device:gpu",), [1]),
+        (("kind:align", "device:gpu"), [1, 2]),
+        (("subject:mvf",), [3]),
+        (("alexnet:align*",), [2]),
+        (("!kind:align",), [0, 1, 3]),
+        (("alexnet*", "!device:gpu"), [0, 2]),
+    ],
+)
+def test_patterns(patterns, chosen):
+    assert numbers(*patterns) == chosen
+
+
+def test_a_pattern_that_matches_nothing_is_refused():
+    with pytest.raises(UsageError, match="tag:light: matches none of the 4 items"):
+        select(PLAN, ["tag:light"])
+    with pytest.raises(UsageError, match=r"did you mean 'alexnet\[whole_infer;cpu\]'"):
+        select(PLAN, ["!alexnet[whole_infer;cqu]"])
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/2", "1/2/3", ""])
+def test_what_is_no_share(text):
+    with pytest.raises(UsageError, match="is no share"):
+        parse_shard(text)
+
+
+def plan_of(count):
+    return NightPlan(
+        name="", root="", manifest="", sha256="", items=tuple(item(f"m{number}") for number in range(count))
+    )
+
+
+def shares(plan, count, seconds):
+    return [
+        [one.id for one in share(plan, Shard(index=i, count=count), seconds).items]
+        for i in range(1, count + 1)
+    ]
+
+
+def test_shares_take_about_as_long_as_each_other():
+    plan = plan_of(6)
+    seconds = dict(zip([one.id for one in plan.items], (100, 60, 50, 40, 30, 20), strict=True))
+    loads = [sum(seconds[name] for name in one) for one in shares(plan, 2, seconds)]
+    assert loads == [160, 140]
+
+
+def test_without_seconds_shares_have_as_many_items():
+    assert [len(one) for one in shares(plan_of(10), 3, {})] == [4, 3, 3]
+
+
+@given(st.integers(0, 30), st.integers(1, 7), st.lists(st.floats(0.1, 1e4), max_size=30))
+def test_every_item_is_in_one_share_and_in_the_plans_order(count, parts, times):
+    plan = plan_of(count)
+    ids = [one.id for one in plan.items]
+    found = shares(plan, parts, dict(zip(ids, times, strict=False)))
+    assert sorted(name for one in found for name in one) == sorted(ids)
+    assert all([name for name in ids if name in one] == one for one in found)
+
+
+def test_what_does_not_run_weighs_nothing():
+    gone = {"settled": Outcome.SKIP, "reason": "gone"}
+    items = (item("a"), item("b", **gone), item("c", **gone), item("d"))
+    plan = NightPlan(name="", root="", manifest="", sha256="", items=items)
+    ran = [[name for name in one if name[0] in "ad"] for one in shares(plan, 2, {})]
+    assert [len(one) for one in ran] == [1, 1]
