@@ -30,10 +30,11 @@ def imports_of(path: Path) -> set[str]:
     [
         ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare", "bundle")),
         ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "bundle")),
-        ("bundle", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live")),
-        ("live", ("chain", "commands", "cli", "prepare", "reprod_log")),
+        ("bundle", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "nightly")),
+        ("live", ("chain", "commands", "cli", "prepare", "reprod_log", "nightly")),
         ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
-        ("report", ("commands", "cli", "prepare", "reprod_log")),
+        ("report", ("commands", "cli", "prepare", "reprod_log", "nightly")),
+        ("nightly", ("commands", "cli", "live", "prepare", "reprod_log", "history")),
         ("conversion", ("chain", "parity", "report", "commands", "cli", "prepare", "reprod_log")),
     ],
 )
