@@ -110,18 +110,22 @@ def add_night_diff_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(parser, _night_diff)
 
 
-def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
-    """Return who is given a night's folder in the end.
+def check_history(args: argparse.Namespace) -> None:
+    """Refuse, before a night begins, a database that cannot be one.
 
     Raises:
-        UsageError: the database's URL cannot be understood.
+        UsageError: its URL cannot be understood.
     """
     from tipchain.history.places import VARIABLE
 
-    if args.database or os.environ.get(VARIABLE):  # known before the night, not after it
+    if args.database or os.environ.get(VARIABLE):
         from tipchain.history.places import place_of
 
         place_of(Path.cwd(), args.database)
+
+
+def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
+    """Return who is given a night's folder in the end."""
 
     def sink(folder: Path) -> None:
         from tipchain.history.sink import HistorySink

@@ -1,0 +1,62 @@
+"""``tipchain nightly`` and the history: a night goes in when it has ended, whatever becomes of the database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MANIFEST = """
+commands:
+  - {id: good, argv: [sh, -c, "exit 0"]}
+  - {id: other, argv: [sh, -c, "exit $(cat code)"]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "suite.yaml").write_text(MANIFEST)
+    (tmp_path / "code").write_text("0")
+    return tmp_path
+
+
+def tipchain(project, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "TIPCHAIN_DATABASE"}
+    argv = [sys.executable, "-m", "tipchain", *words]
+    return subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
+
+
+def test_nights_go_in_and_what_changed_is_told(project):
+    first = tipchain(project, "nightly", "run", "suite.yaml", "--require-history")
+    assert first.returncode == 0, first.stderr
+    assert tipchain(project, "nightly", "diff", "suite.yaml").stdout.startswith(
+        "suite: nothing comparable came before"
+    )
+    (project / "code").write_text("1")
+    assert tipchain(project, "nightly", "run", "suite.yaml").returncode == 1
+    told = tipchain(project, "nightly", "diff", "suite.yaml")
+    assert told.returncode == 0
+    assert told.stdout.splitlines()[1].startswith("PASS -> FAIL  other[cpu]")
+    listed = json.loads(tipchain(project, "history", "list", "--json").stdout)
+    assert [(one["title"], one["finished"], one["counts"]) for one in listed] == [
+        ("suite", True, {"PASS": 1, "FAIL": 1}), ("suite", True, {"PASS": 2}),
+    ]  # fmt: skip
+
+
+def test_trouble_with_the_history_changes_no_exit_code_unless_it_is_required(project):
+    url = ("--database", "postgresql://me:s3cret@127.0.0.1:1/none")
+    done = tipchain(project, "nightly", "run", "suite.yaml", *url)
+    assert done.returncode == 0
+    assert "sent at the next call" in done.stderr
+    assert "s3cret" not in done.stdout + done.stderr
+    required = tipchain(project, "nightly", "run", "suite.yaml", *url, "--require-history")
+    assert required.returncode == 1
+    waiting = [*project.glob(".tipchain/outbox/*/*.jsonl.gz")]
+    assert len(waiting) == 2
+    refused = tipchain(project, "nightly", "run", "suite.yaml", "--database", "mysql://x/y")
+    assert refused.returncode == 2
+    assert len([*project.glob("tipchain-nights/suite/*/night.json")]) == 2
