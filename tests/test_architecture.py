@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
-HEAVY = ("numpy", "torch", "paddle", "yaml", "rich", "safetensors", "sklearn", "PIL")
+HEAVY = ("numpy", "torch", "paddle", "yaml", "rich", "safetensors", "sklearn", "PIL", "sqlalchemy", "alembic")
 
 
 def imports_of(path: Path) -> set[str]:
@@ -28,13 +28,17 @@ def imports_of(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("part", "forbidden"),
     [
-        ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare", "bundle")),
-        ("parity", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "bundle")),
+        ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare", "bundle", "history")),
+        (
+            "parity",
+            ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "bundle", "history"),
+        ),
         ("bundle", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "nightly")),
-        ("live", ("chain", "commands", "cli", "prepare", "reprod_log", "nightly")),
+        ("live", ("chain", "commands", "cli", "prepare", "reprod_log", "nightly", "history")),
         ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
-        ("report", ("commands", "cli", "prepare", "reprod_log", "nightly")),
+        ("report", ("commands", "cli", "prepare", "reprod_log", "nightly", "history")),
         ("nightly", ("commands", "cli", "live", "prepare", "reprod_log", "history")),
+        ("history", ("commands", "cli", "live", "prepare", "reprod_log", "bundle")),
         ("conversion", ("chain", "parity", "report", "commands", "cli", "prepare", "reprod_log")),
     ],
 )
