@@ -100,7 +100,8 @@ def test_float64s_own_noise_is_allowed_but_not_without_end(tmp_path):
     arguments = rounded(LOGITS), rounded(LOGITS, seed=2)
     old, new = forward(arguments[0], noise=1e-9), forward(arguments[1], truth=moved)
     assert compare(tmp_path / "a", "forward", old, new).accepted
-    new = forward(arguments[1], truth=LOGITS * (1 + 1e-5))
+    moved = LOGITS * (1 + 1e-5)
+    new = forward(rounded(moved, seed=2), truth=moved)
     assert not compare(tmp_path / "b", "forward", forward(arguments[0], noise=1.0), new).accepted
 
 
@@ -149,7 +150,7 @@ def backward(seed: int, gradients=GRADIENTS, noise=1e-6, last=None) -> Stage:
     """A backward stage whose later losses have drifted apart, as they do."""
     dump = {name: rounded(one, seed) for name, one in gradients.items()}
     dump |= {f"gradient_noise/{name.partition('/')[2]}": np.array(noise) for name in gradients}
-    losses = {"loss_0": rounded(np.array([2.3]), seed), "loss_4": np.array([2.0 + 0.1 * seed], np.float32)}
+    losses = {"loss_0": rounded(np.array([2.3]), seed), "loss_4": np.array([2.0 + 0.1 * seed**3], np.float32)}
     truth = {**gradients, "loss_0": np.array([2.3]), "loss_4": np.array([2.0]) if last is None else last}
     return Stage(
         arrays=losses, tensors=dump, truth=truth,

@@ -201,7 +201,7 @@ def _judge_without(
     worst, name = within_last_places({one: left[one] for one in fixed}, right)
     figures = {"difference, of what is allowed": worst}
     also = f"; {why}" if why else ""
-    if worst > 1:
+    if not worst <= 1:
         reason = f"{name} differs by {worst:.3g} times what a few units in the last place come to{also}"
         return Evidence(stage=stage, accepted=False, how="differs", reason=reason, figures=figures)
     if not drawn or same({one: left[one] for one in drawn}, {one: right[one] for one in drawn}):
