@@ -32,8 +32,15 @@ PACKAGES = {
     "scikit-learn": "tipchain[cases]",
 }
 """The packages that ``align`` and ``run`` need, and what brings each."""
-OPTIONAL_PACKAGES = {"paddle2onnx": "tipchain[onnx]", "onnxruntime": "tipchain[onnx]"}
-"""What a part of a stage needs: the inference stage skips its ONNX half without them."""
+OPTIONAL_PACKAGES = {
+    "paddle2onnx": "tipchain[onnx]",
+    "onnxruntime": "tipchain[onnx]",
+    "SQLAlchemy": "tipchain",
+    "alembic": "tipchain",
+    "psycopg": "tipchain[postgres]",
+    "ray": "tipchain[ray]",
+}
+"""What a part needs: the inference stage skips its ONNX half without its own; the history, a team's, a cluster."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
 
 TORCH_PROBE = """
