@@ -1,0 +1,108 @@
+"""``--junit`` and ``--github`` of ``tipchain nightly run``, ``status`` and ``resume``; a night's way through them all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from stub_nights import write_manifest
+
+from tipchain.cli import main
+from tipchain.nightly.results import find_nights
+
+GOOD = {"id": "good", "argv": ["/bin/sh", "-c", "echo fine"]}
+BAD = {"id": "bad", "argv": ["/bin/sh", "-c", "[ -e mended ] || { echo oh no; exit 1; }"]}
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIPCHAIN_DATABASE", raising=False)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    write_manifest(tmp_path, commands=[GOOD, BAD])
+    return tmp_path
+
+
+def cases(file: Path) -> dict[str, str]:
+    """Return the outcome of each case in a JUnit file."""
+    return {one.get("name"): one[0].tag if len(one) else "passed" for one in ET.parse(file).iter("testcase")}
+
+
+def test_a_night_with_reports_and_the_next(inside, capsys):
+    assert main(["nightly", "run", "suite.yaml", "--junit", "out.xml", "--github"]) == 1
+    assert cases(inside / "out.xml") == {"good[cpu]": "passed", "bad[cpu]": "failure"}
+    out = capsys.readouterr().out
+    annotated = [line for line in out.splitlines() if line.startswith("::")]
+    assert len(annotated) == 1
+    assert annotated[0].startswith("::error title=bad[cpu]::FAIL: ")
+    first = (inside / "summary.md").read_text()
+    assert "❌ suite: 1 of 2 items did not pass" in first
+    assert "<pre>oh no</pre>" in first
+    (inside / "mended").touch()
+    (inside / "summary.md").unlink()
+    assert main(["nightly", "run", "suite.yaml", "--github"]) == 0
+    assert "::error" not in capsys.readouterr().out
+    second = (inside / "summary.md").read_text()
+    assert "✅ suite: 2 of 2 items passed" in second
+    assert "What changed" in second
+    assert "FAIL -&gt; PASS" in second
+    assert "bad[cpu]" in second
+    assert main(["nightly", "dashboard", "--html", "page.html"]) == 0
+    assert main(["gc", "--keep", "1", "--yes"]) == 0
+    assert len(find_nights(inside / "tipchain-nights")) == 1
+
+
+def test_what_changed_is_known_without_a_history_too(inside):
+    assert main(["nightly", "run", "suite.yaml"]) == 1
+    (inside / "mended").touch()
+    assert main(["nightly", "run", "suite.yaml"]) == 0
+    shutil.rmtree(inside / ".tipchain")
+    assert main(["nightly", "status", "suite.yaml", "--github"]) == 0
+    assert "FAIL -&gt; PASS  bad[cpu]" in (inside / "summary.md").read_text()
+
+
+def test_reports_of_a_night_that_was_killed_and_goes_on(inside):
+    assert main(["nightly", "run", "suite.yaml"]) == 1
+    (night,) = find_nights(inside / "tipchain-nights")
+    (night / "finished.json").unlink()
+    for ended in night.glob("items/good*/ended.json"):
+        ended.unlink()
+    assert main(["nightly", "status", "suite.yaml", "--junit", "killed.xml"]) == 1
+    assert cases(inside / "killed.xml") == {"good[cpu]": "error", "bad[cpu]": "failure"}
+    assert main(["nightly", "resume", "suite.yaml", "--junit", "whole.xml"]) == 1
+    assert cases(inside / "whole.xml") == {"good[cpu]": "passed", "bad[cpu]": "failure"}
+
+
+def test_reports_that_cannot_be_written_are_refused_before_the_night(inside, monkeypatch, capsys):
+    assert main(["nightly", "run", "suite.yaml", "--junit", "test_tipc"]) == 2
+    assert "--junit test_tipc: cannot be written: Is a directory" in capsys.readouterr().err
+    assert main(["nightly", "run", "suite.yaml", "--junit", "-"]) == 2
+    assert "--junit needs a file" in capsys.readouterr().err
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(inside / "test_tipc"))
+    assert main(["nightly", "run", "suite.yaml", "--github"]) == 2
+    assert "GITHUB_STEP_SUMMARY" in capsys.readouterr().err
+    assert not (inside / "tipchain-nights").exists()
+
+
+def test_reports_that_cannot_be_written_in_the_end_are_told(inside, monkeypatch, capsys):
+    def full(path, data):
+        raise OSError(28, "No space left on device", str(path))
+
+    from tipchain.commands import nightly_reports
+
+    def atomic_write_fails(folder, args):
+        import tipchain.runs
+
+        with monkeypatch.context() as inner:
+            inner.setattr(tipchain.runs, "atomic_write", full)
+            nightly_reports.write_reports(folder, args)
+
+    monkeypatch.setattr("tipchain.commands.nightly.write_reports", atomic_write_fails)
+    assert main(["nightly", "run", "suite.yaml", "--junit", "x.xml"]) == 1
+    assert "x.xml: cannot be written: No space left on device" in capsys.readouterr().err
+    (night,) = find_nights(inside / "tipchain-nights")
+    assert json.loads((night / "finished.json").read_text())["counts"]["FAIL"] == 1
