@@ -73,7 +73,15 @@ def test_python_blocks_run(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "README_cn.md", "test_tipc/README.md", "docs/reprod_log.md", "CONTRIBUTING.md"]
+    "name",
+    [
+        "README.md",
+        "README_cn.md",
+        "test_tipc/README.md",
+        "docs/reprod_log.md",
+        "docs/nightly.md",
+        "CONTRIBUTING.md",
+    ],
 )
 def test_links_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):

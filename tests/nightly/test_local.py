@@ -95,7 +95,7 @@ def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
     leases = Leases(tmp_path / "gpus")
     others = Leases(tmp_path / "gpus")
     assert others.take(("1",), "another night") == ""
-    script = "echo gpus=$CUDA_VISIBLE_DEVICES; while [ ! -e go ]; do sleep 0.02; done"
+    script = "echo gpus=$CUDA_VISIBLE_DEVICES=$TIPCHAIN_GPUS; while [ ! -e go ]; do sleep 0.02; done"
     items = [
         command(name, script, needs=Needs(gpus=count))
         for name, count in (("a", 2), ("b", 1), ("c", 1), ("d", 0))
@@ -115,7 +115,11 @@ def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
     assert executor.start(works[1]) == ""
     assert drain(executor).keys() == {"b[cpu]"}
     executor.close()
-    assert [works[number].log.read_text() for number in (0, 1, 3)] == ["gpus=0,2\n", "gpus=0\n", "gpus=\n"]
+    assert [works[number].log.read_text() for number in (0, 1, 3)] == [
+        "gpus=0,2=0,2\n",
+        "gpus=0=0\n",
+        "gpus==\n",
+    ]
     others.give_back(("1",))
     assert Leases(tmp_path / "gpus").take(("0", "1", "2"), "x") == "", "all are given back"
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tipchain.errors import ManifestError
+from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
+from tipchain.nightly.project import DiskProject
 from tipchain.nightly.quantities import duration, parse_mebibytes, parse_seconds
 
+ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\
 name: suite
 defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}}
@@ -70,6 +76,19 @@ def test_everything_is_read(tmp_path):
     assert (command.id, command.argv, command.modes) == ("smoke", ("python", "smoke.py"), ())
     assert manifest.data["own"].path == tmp_path / "mine"
     assert manifest.data["own"].layout == "any"
+
+
+def test_the_manifest_of_the_documents_is_one(tmp_path):
+    text = (ROOT / "docs/nightly.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(load_manifest(write(tmp_path, block)).entries) == 3
+
+
+def test_nothing_is_wrong_with_the_projects_own_manifest():
+    manifest = load_manifest(ROOT / "test_tipc/nightly_all.yaml")
+    plan = expand(manifest, DiskProject(manifest))
+    assert {item.subject for item in plan.items} == {"alexnet", "mobilenet_v3", "mvf"}
+    assert not [item.reason for item in plan.items if item.reason]
 
 
 def test_names_have_defaults(tmp_path):

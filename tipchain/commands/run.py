@@ -109,6 +109,7 @@ class Setting:
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
     """Return the plan of a run called ``name``."""
+    from tipchain.chain.leased import leased_gpus, on_gpus
     from tipchain.chain.load import load_plan
     from tipchain.chain.selection import select
 
@@ -119,7 +120,7 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
         lenient=args.lenient,
         options=options(args, name),
     )
-    return select(plan, args.only, args.skip)
+    return on_gpus(select(plan, args.only, args.skip), leased_gpus())
 
 
 def _data_folder(path: Path | None) -> Path | None:

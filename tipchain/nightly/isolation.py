@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain.execute import LOG_COLUMNS, search_path
+from tipchain.chain.leased import VARIABLE as LEASED
 from tipchain.chain.leases import Leases, lease_folder
 from tipchain.nightly.items import Item
 from tipchain.nightly.machine import VISIBLE
@@ -51,9 +52,9 @@ def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[
         "PORT_RANGE": f"{port + 2}:{port + PORTS - 1}",  # paddle.distributed.launch takes its ports from there
         "COLUMNS": LOG_COLUMNS,
         "PATH": search_path(root),
-        VISIBLE: ",".join(gpus),
     }
-    return {**inherited, **own, **item.env, VISIBLE: ",".join(gpus)}
+    # A chain's file counts its GPUs from 0: among those of the item.
+    return {**inherited, **own, **item.env, VISIBLE: ",".join(gpus), LEASED: ",".join(gpus)}
 
 
 def make_tmp(folder: Path) -> Path:
