@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from bundle_samples import STAGES, Made, tipchain
-from tiny_project import make_tiny_project
+from filelock import FileLock
+from tiny_project import TinyProject, make_tiny_project
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory) -> Made:
-    """The tiny case with a bundle of some stages, float64 included; the prepared weights are put away."""
+    """The tiny case with a bundle of some stages, float64 included; the prepared weights are put away.
+
+    Processes that share the tests share it, too.
+    """
     pytest.importorskip("torch")
     pytest.importorskip("paddle")
-    project = make_tiny_project(tmp_path_factory.mktemp("bundled"))
-    done = tipchain(project, "bundle", "make", project.case, "--out", "bundle", "--stages", STAGES)
-    assert done.returncode == 0, done.stderr
-    weights = project.root / "test_tipc" / "data" / "weights"
-    weights.rename(weights.with_name("weights.prepared"))
-    return Made(project=project, output=done.stdout)
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "bundled"
+    with FileLock(root.with_suffix(".lock")):
+        output = root / "output.txt"
+        if not output.exists():
+            project = make_tiny_project(root)
+            done = tipchain(project, "bundle", "make", project.case, "--out", "bundle", "--stages", STAGES)
+            assert done.returncode == 0, done.stderr
+            weights = root / "test_tipc" / "data" / "weights"
+            weights.rename(weights.with_name("weights.prepared"))
+            output.write_text(done.stdout)
+    return Made(project=TinyProject(root), output=output.read_text())
 
 
 @pytest.fixture
