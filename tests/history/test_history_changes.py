@@ -112,6 +112,13 @@ def test_comparable_is_the_same_name_machine_class_and_some_item(history, tmp_pa
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
 
+def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_path):
+    hosts = [Machine(name=name) for name in ("one", "two", "one")]
+    fill(history, [(night(at, machine=host), [item("a", seconds=100.0 + 400 * (at == 1), machine=host)])
+                   for at, host in enumerate(hosts)])  # fmt: skip
+    assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
+
+
 def test_another_run_to_compare_with(history, tmp_path):
     fill(history, [(night(0), [item("a", FAIL)]), (night(1), [item("a")]), (night(2), [item("a")])])
     with history.reading() as connection:

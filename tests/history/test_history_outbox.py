@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import shutil
+import subprocess
+import sys
 
 import pytest
 import sqlalchemy as sa
@@ -103,6 +106,28 @@ def test_where_nothing_can_be_kept_either_it_says_where_the_results_are(tmp_path
     assert (kept.sent, kept.kept) == (False, None)
     assert "nor could the results be kept" in kept.message
     assert f"they are in {folder}; tipchain history add sends them later" in kept.message
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
+
+    def add(limit: int) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "tipchain", "history", "add", folder]
+
+        def no_larger_files() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+        return subprocess.run(
+            argv, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=no_larger_files
+        )
+
+    full = add(20_000)
+    assert full.returncode == 0
+    assert "sent at the next call" in full.stderr
+    assert len(outbox.waiting(place_of(tmp_path))) == 1
+    assert send_waiting(root=tmp_path).new == 2
+    assert names(tmp_path) == [folder.name]
 
 
 def test_a_damaged_file_is_named_and_holds_up_no_other(tmp_path):

@@ -104,11 +104,7 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
 
 def comparable(connection: Connection, entry: Entry) -> list[Entry]:
     """Return the earlier entries that ``entry`` can be compared with, the latest first."""
-    candidates = [
-        one
-        for one in entries_before(connection, entry, LOOKED_AT)
-        if one.machine_class == entry.machine_class
-    ]
+    candidates = [one for one in entries_before(connection, entry, LOOKED_AT) if one.where == entry.where]
     mine = sa.select(item_runs.c.item_id).where(item_runs.c.entry_id == entry.id)
     shared = (
         sa.select(item_runs.c.entry_id)
@@ -130,10 +126,10 @@ class _Series:
         classes: dict[str, str] = {}
         for row in connection.execute(self._items(ids)):
             if row.entry_id == entry.id:
-                classes[row.item] = row.machine_class
+                classes[row.item] = row.machine_class or row.machine
         for query in (self._items(ids), self._figures(ids)):
             for row in connection.execute(query):
-                if classes.get(row.item) == row.machine_class:
+                if classes.get(row.item) == (row.machine_class or row.machine):
                     self.found.setdefault((row.item, row.part, row.name), {})[row.entry_id] = real(row.value)
 
     def each(self) -> Sequence[tuple[tuple[str, str, str], list[float], float]]:
@@ -154,6 +150,7 @@ class _Series:
                 sa.literal(SECONDS).label("name"),
                 item_runs.c.seconds.label("value"),
                 machines.c.machine_class,
+                machines.c.name.label("machine"),
             ).select_from(item_runs),
             ids,
         )
@@ -168,6 +165,7 @@ class _Series:
                 names.c.text.label("name"),
                 figures.c.value,
                 machines.c.machine_class,
+                machines.c.name.label("machine"),
             )
             .select_from(item_runs)
             .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)

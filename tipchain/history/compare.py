@@ -150,8 +150,8 @@ def environment_changes(
         old.setdefault(name, values)
     for name, values in _said(now, both).items():
         new.setdefault(name, values)
-    if before.machine_class != after.machine_class:
-        old["machine"], new["machine"] = before.machine_class, after.machine_class
+    if before.where != after.where:
+        old["machine"], new["machine"] = before.where, after.where
     names = [*new, *(name for name in old if name not in new)]
     return tuple(
         Fact(name=name, before=old.get(name, ""), after=new.get(name, ""))

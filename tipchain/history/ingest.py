@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import InputError, RecordError
 from tipchain.history.facts import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
-from tipchain.nightly import nights, records
+from tipchain.nightly import fingerprint, nights, records
+from tipchain.nightly.machine import core_count
 from tipchain.outcome import worst
 from tipchain.report.json_ import load_report, report_json
 
@@ -66,7 +67,14 @@ def read_source(path: Path, machine: Machine | None = None) -> Source:
         path = path.parent
     if (path / records.NIGHT).is_file():
         return read_night(path)
-    return read_run(path, machine or Machine(name=socket.gethostname()))
+    return read_run(path, machine or this_machine())
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on, of the class that its nights are of."""
+    gpus, _ = fingerprint.gpu_names()
+    facts = {"processor": fingerprint.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
+    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
 def read_run(path: Path, machine: Machine) -> Source:

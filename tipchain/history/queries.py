@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _BACK = re.compile(r"(?P<name>.+)~(?P<steps>\d+)")
 LATEST = "latest"
+IN_ONE_QUERY = 500
+"""Numbers of rows that a query lists; databases have limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,11 @@ class Entry:
     machine_class: str
     environment: Mapping[str, str]
     counts: Mapping[Outcome, int] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """What makes times comparable: the machine's class, or its name where the class is not known."""
+        return self.machine_class or self.machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,14 +228,16 @@ def _entries() -> sa.Select[Any]:
 def _read_entries(connection: Connection, query: sa.Select[Any]) -> list[Entry]:
     found = list(connection.execute(query))
     counts: dict[int, dict[Outcome, int]] = {row.id: {} for row in found}
-    count = (
-        sa.select(item_runs.c.entry_id, item_runs.c.outcome, sa.func.count())
-        .where(item_runs.c.entry_id.in_(counts))
-        .group_by(item_runs.c.entry_id, item_runs.c.outcome)
-        .order_by(item_runs.c.outcome)
-    )
-    for entry, outcome, number in connection.execute(count) if counts else ():
-        counts[entry][OUTCOMES[outcome]] = number
+    ids = list(counts)
+    for at in range(0, len(ids), IN_ONE_QUERY):
+        count = (
+            sa.select(item_runs.c.entry_id, item_runs.c.outcome, sa.func.count())
+            .where(item_runs.c.entry_id.in_(ids[at : at + IN_ONE_QUERY]))
+            .group_by(item_runs.c.entry_id, item_runs.c.outcome)
+            .order_by(item_runs.c.outcome)
+        )
+        for entry, outcome, number in connection.execute(count):
+            counts[entry][OUTCOMES[outcome]] = number
     return [_entry(row, counts[row.id]) for row in found]
 
 
