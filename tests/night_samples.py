@@ -48,11 +48,12 @@ class NightSample:
         items: its plan.
         root: the project's folder.
         environment: what it says of where it ran.
+        options: what its command line said.
     """
 
     def __init__(
         self, nights: Path, day: int, items: Sequence[Item], *, root: Path | None = None,
-        environment: Mapping[str, Any] = ENVIRONMENT,
+        environment: Mapping[str, Any] = ENVIRONMENT, options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.began = FIRST + timedelta(days=day)
         self.folder = nights / f"{self.began:%Y%m%d-%H%M%S}-{day:05x}"
@@ -65,7 +66,7 @@ class NightSample:
             "sha256": "0" * 64,
         }
         document = {
-            "format": FORMAT, "token": self.token, "started": self.began.isoformat(), "options": {},
+            "format": FORMAT, "token": self.token, "started": self.began.isoformat(), "options": dict(options or {}),
             "environment": environment, "plan": {**plan, "items": [item_json(one) for one in items]},
         }  # fmt: skip
         (self.folder / NIGHT).write_text(json.dumps(document))

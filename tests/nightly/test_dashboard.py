@@ -163,6 +163,16 @@ def test_an_unfinished_night_has_what_ended(tmp_path):
     assert "not finished" in page_of(tmp_path, tmp_path)
 
 
+def test_what_a_part_of_a_manifest_left_out_is_not_gone(tmp_path):
+    for day, (plan, options) in enumerate((([GOOD, FLAKY], {}), ([GOOD], {"shard": "1/2"}))):
+        night = NightSample(tmp_path / "suite", day, plan, options=options)
+        for one in plan:
+            night.end(one)
+        night.finish()
+    (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert [row.changed for row in line.rows] == ["", ""]
+
+
 def test_a_page_that_an_item_leaves_is_its_report(tmp_path):
     night = NightSample(tmp_path / "suite", 0, [GOOD])
     record = night.end(GOOD, report=chain_report(1.0, 1.0))

@@ -90,7 +90,8 @@ def test_junit(night):
     failure = cases[BAD.id].find("failure")
     assert failure.get("message") == REASON
     lines = failure.text.splitlines()
-    assert lines[1].startswith("$ ")
+    assert lines[1].startswith("$ python -m tipchain run mvf whole_infer --json ")
+    assert lines[1].endswith("/attempt-1/report.json")
     assert lines[-4:] == ["one", "two", "", "three </pre>"]
     assert f"items/{night.ended_file(BAD).parent.name}/attempt-1/output.log" in failure.text
     assert cases[LOST.id].find("error").get("message") == MISSING

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item
 from tipchain.nightly.log_tail import log_tail
-from tipchain.nightly.records import ItemRecord
+from tipchain.nightly.records import ItemRecord, item_folder
 from tipchain.nightly.results import Results
 from tipchain.outcome import Outcome
 from tipchain.report.junit import add_case, add_suite, count_cases, document
@@ -44,7 +46,9 @@ def night_junit(results: Results) -> str:
 def _detail(results: Results, item: Item, record: ItemRecord) -> str:
     if record.outcome in (Outcome.PASS, Outcome.SKIP):
         return ""
-    lines = [record.reason, f"$ {shlex.join(item.argv)}"]
+    folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
+    work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(results.plan.root))
+    lines = [record.reason, f"$ {shlex.join(work.argv(python='python'))}"]
     lines += [f"machine: {record.machine}"] if record.machine else []
     for name, path in (("report", record.report), ("log", record.log)):
         lines += [f"{name}: {os.path.relpath(results.folder / path)}"] if path else []

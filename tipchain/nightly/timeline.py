@@ -20,6 +20,8 @@ from tipchain.outcome import Outcome
 
 PAGES = ("report.html", "index.html")
 """Names of pages that an item may leave in its folder; the first that is there is its report."""
+PARTS = frozenset({"select", "last_failed", "shard"})
+"""Options by which a night runs a part of its manifest."""
 BAD = (Outcome.FAIL, Outcome.ERROR)
 
 
@@ -67,11 +69,13 @@ class Row:
         item: as the latest plan that has it says.
         slug: the name of its folder.
         cells: one for each column; None where it was not planned.
+        in_part: whether the latest night ran a part of its manifest only, so that what it has not got is not gone.
     """
 
     item: Item
     slug: str
     cells: tuple[Cell | None, ...]
+    in_part: bool = False
 
     @property
     def latest(self) -> Cell | None:
@@ -87,14 +91,12 @@ class Row:
     @property
     def changed(self) -> str:
         """What changed in the latest night: ``PASS -> FAIL``, ``new``, ``gone``; "" for nothing."""
-        there = [place for place, one in enumerate(self.cells) if one]
-        last = len(self.cells) - 1
-        if not last or not there or there[-1] < last - 1:
+        if len(self.cells) < 2:
             return ""
-        if there[-1] == last - 1:
-            return "gone"
-        latest, before = self.latest, self.before
-        if latest is None or before is None:
+        if self.cells[-1] is None:
+            return "gone" if self.cells[-2] and not self.in_part else ""
+        latest, before = self.cells[-1], self.before
+        if before is None:
             return "new"
         was, now = before.record.outcome, latest.record.outcome
         return "" if was is now else f"{was.value} -> {now.value}"
@@ -141,6 +143,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
     items: dict[str, Item] = {}
     for results in nights:
         items.update((one.id, one) for one in results.plan.items)
+    in_part = bool(nights[-1].night.options.keys() & PARTS) or not nights[-1].finished
     planned = [{one.id for one in results.plan.items} for results in nights]
     rows = []
     for item in items.values():
@@ -149,7 +152,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
             _cell(results, item, slug) if item.id in ids else None
             for results, ids in zip(nights, planned, strict=True)
         ]
-        rows.append(Row(item=item, slug=slug, cells=tuple(cells)))
+        rows.append(Row(item=item, slug=slug, cells=tuple(cells), in_part=in_part))
     return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
 
 
