@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from tipchain.history.places import place_of
+from tipchain.history.queries import list_entries
+from tipchain.history.store import History
+from tipchain.outcome import Outcome
 
 MANIFEST = """
 commands:
@@ -41,9 +45,10 @@ def test_nights_go_in_and_what_changed_is_told(project):
     told = tipchain(project, "nightly", "diff", "suite.yaml")
     assert told.returncode == 0
     assert told.stdout.splitlines()[1].startswith("PASS -> FAIL  other[cpu]")
-    listed = json.loads(tipchain(project, "history", "list", "--json").stdout)
-    assert [(one["title"], one["finished"], one["counts"]) for one in listed] == [
-        ("suite", True, {"PASS": 1, "FAIL": 1}), ("suite", True, {"PASS": 2}),
+    with History(place_of(project)).reading() as connection:
+        listed = list_entries(connection)
+    assert [(one.title, one.finished, one.counts) for one in listed] == [
+        ("suite", True, {Outcome.PASS: 1, Outcome.FAIL: 1}), ("suite", True, {Outcome.PASS: 2}),
     ]  # fmt: skip
 
 
