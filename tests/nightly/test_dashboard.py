@@ -141,6 +141,7 @@ def test_nothing_of_a_reason_is_html_or_script(text):
     assert any(NASTY[:20] in one for one in data["texts"])
     assert "<img" not in text
     assert "192.0.2.1" in text
+    assert not re.search(r"[\x00-\x08\x1b]|\\u001b|\\u0000", text)
 
 
 def test_the_same_nights_give_the_same_text(text, nights):
@@ -160,7 +161,9 @@ def test_an_unfinished_night_has_what_ended(tmp_path):
     assert problems == []
     assert [row.cells[0] is None for row in line.rows] == [False, True]
     assert dict(line.columns[0].counts) == {Outcome.PASS: 1}
-    assert "not finished" in page_of(tmp_path, tmp_path)
+    text = page_of(tmp_path, tmp_path)
+    assert "<title>not finished: nights of suite</title>" in text
+    assert ">PASS</strong>" not in text
 
 
 def test_what_a_part_of_a_manifest_left_out_is_not_gone(tmp_path):

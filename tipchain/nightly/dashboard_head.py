@@ -17,14 +17,14 @@ REASON = 200
 def title(timelines: Sequence[Timeline]) -> str:
     """Return the page's title."""
     bad = sum(map(_bad, timelines))
-    return f"{f'{bad} failed' if bad else 'passed'}: nights of {', '.join(line.name for line in timelines)}"
+    word = f"{bad} failed" if bad else "passed" if _whole(timelines) else "not finished"
+    return f"{word}: nights of {', '.join(line.name for line in timelines)}"
 
 
 def headline(timelines: Sequence[Timeline]) -> Markup:
     """Return the page's first part."""
     bad = sum(map(_bad, timelines))
-    whole = all(line.columns[-1].results.finished for line in timelines)
-    kind = "fail" if bad else "pass" if whole else "unknown"
+    kind = "fail" if bad else "pass" if _whole(timelines) else "unknown"
     return element(
         "section", element("h1", "Nights of ", ", ".join(line.name for line in timelines)),
         (_latest(place, line) for place, line in enumerate(timelines)),
@@ -35,6 +35,10 @@ def headline(timelines: Sequence[Timeline]) -> Markup:
 def is_well(row: Row) -> bool:
     """Tell whether an item did not fail in its latest night."""
     return row.latest is None or row.latest.record.outcome not in BAD
+
+
+def _whole(timelines: Sequence[Timeline]) -> bool:
+    return all(line.columns[-1].results.finished for line in timelines)
 
 
 def _bad(line: Timeline) -> int:
@@ -49,10 +53,15 @@ def _latest(place: int, line: Timeline) -> Markup:
     word = (
         f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
     )
-    state = "" if column.results.finished else " so far: the night is not finished"
+    finished = column.results.finished
+    head = "FAIL" if bad else "PASS" if finished else "NOT FINISHED"
+    kind = "fail" if bad else "pass" if finished else "error"
+    state = "" if finished else " so far: the night is not finished"
     parts = [
         element(
-            "p", element("strong", "FAIL" if bad else "PASS"), f"{line.name}, {when(column)}: {word}{state}."
+            "p",
+            element("strong", head, class_=f"outcome {kind}"),
+            f"{line.name}, {when(column)}: {word}{state}.",
         )
     ]
     still = [row for row in line.rows if row.cells[-1] and not is_well(row) and not row.changed]

@@ -9,6 +9,7 @@ from tipchain.nightly.quantities import duration
 from tipchain.nightly.timeline import Cell, Column, Row
 from tipchain.nightly.trends import trend_plots
 from tipchain.outcome import Outcome
+from tipchain.report.terminal import clean
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 LISTED = 10
@@ -16,7 +17,8 @@ LISTED = 10
 
 
 def cut(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text."""
+    """Return at most ``length`` characters of a text, without control characters."""
+    text = clean(text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
