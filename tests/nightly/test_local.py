@@ -151,6 +151,8 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
     for name in ("TIPCHAIN_RUN", "TIPCHAIN_MODE", "TIPCHAIN_DATA"):
         monkeypatch.setenv(name, "outer")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    monkeypatch.setattr(isolation.hardware, "DEVICES", tmp_path)
+    (tmp_path / "nvidia0").touch()
     script = "env; echo > $TMPDIR/x; pwd; while [ ! -e ../go ]; do sleep 0.02; done"
     (tmp_path / "sub").mkdir()
     items = [command(name, script, cwd="sub", env={"OWN": name}) for name in "ab"]
@@ -175,6 +177,16 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
     assert all(len(one["TMPDIR"]) <= 60 for one in seen)
     assert not any(os.path.lexists(one["TMPDIR"]) for one in seen), "nothing is left"
     assert not any((work.folder / "tmp").exists() for work in works)
+
+
+def test_gpus_are_hidden_where_there_are_any_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(isolation.hardware, "DEVICES", tmp_path)
+    found = [isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1)]
+    (tmp_path / "nvidia0").touch()
+    found.append(isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1))
+    found.append(isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1, gpus=("3",)))
+    assert [one.get("CUDA_VISIBLE_DEVICES") for one in found] == [None, "", "3"]
 
 
 def test_temporary_files_are_in_the_attempts_folder_under_a_short_name(tmp_path):

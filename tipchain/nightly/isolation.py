@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tipchain.chain import hardware
 from tipchain.chain.execute import LOG_COLUMNS, search_path
 from tipchain.chain.leased import VARIABLE as LEASED
 from tipchain.chain.leases import Leases, lease_folder
@@ -31,7 +32,7 @@ LONGEST_TMP = 60
 """Longest path of a folder of temporary files that leaves room for the names of sockets."""
 FIRST_PORT, PORTS, BLOCKS = 20000, 32, 380
 """Ports below those that systems give to outgoing connections (32768 by default), in blocks, one for each item."""
-DROPPED = (RUN_VARIABLE, MODE_VARIABLE, DATA_VARIABLE)
+DROPPED = (RUN_VARIABLE, MODE_VARIABLE, DATA_VARIABLE, VISIBLE)
 
 
 def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[str] = ()) -> dict[str, str]:
@@ -45,6 +46,8 @@ def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[
         gpus: what it may use, as CUDA names them; none hides all.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    # paddle.distributed.launch takes an empty setting for one device without a name: only what is there is hidden.
+    seen = {VISIBLE: ",".join(gpus)} if gpus or any(hardware.DEVICES.glob("nvidia[0-9]*")) else {}
     own = {
         "TMPDIR": str(tmp),
         "MASTER_PORT": str(port),
@@ -54,7 +57,7 @@ def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[
         "PATH": search_path(root),
     }
     # A chain's file counts its GPUs from 0: among those of the item.
-    return {**inherited, **own, **item.env, VISIBLE: ",".join(gpus), LEASED: ",".join(gpus)}
+    return {**inherited, **own, **item.env, **seen, LEASED: ",".join(gpus)}
 
 
 def make_tmp(folder: Path) -> Path:
