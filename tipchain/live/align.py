@@ -35,6 +35,7 @@ from tipchain.parity.pieces.opening import build_both, build_torch_schedule
 from tipchain.parity.pieces.optimizers import check_optimizers
 from tipchain.parity.pieces.schedulers import check_schedulers
 from tipchain.parity.preflight.front import check as check_construction
+from tipchain.parity.preflight.weighing import weigh
 
 Builder = Callable[..., Any]
 STAGES = (
@@ -243,7 +244,7 @@ class _Work:
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]
-        if not backward:
+        if not backward and not (located.alike and located.learns):
             self._end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
             return
         self._end("backward", *self._judge(located, backward, "backward"))
@@ -266,6 +267,12 @@ class _Work:
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
+        if not compared and located.alike:
+            what = "outputs" if direction == "forward" else "gradients of all parameters"
+            return (
+                Outcome.PASS,
+                f"no layer of one model was found in the other; the models' {what} agree in float64",
+            )
         if not compared:
             return Outcome.ERROR, "nothing was compared: no layer of one model was found in the other"
         apart = max(located.outputs, default=0.0)
@@ -291,6 +298,8 @@ class _Work:
         self.findings = check_construction(
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
+        if located is not None:
+            self.findings = weigh(self.findings, located.verdicts)
         grave = [one for one in self.findings if not one.harmless]
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""

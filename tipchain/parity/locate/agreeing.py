@@ -96,10 +96,15 @@ class Agreeing:
     def _kind(self, call: Call) -> Hashable | None:
         """Return what makes a framework's own layer compute as it does; None of any other layer."""
         layer: Any = call.layer
-        if not type(layer).__module__.startswith(OWN) or call.children:
+        if not frameworks_own(layer) or call.children:
             return None
         shapes = tuple(value.shape for value in call.inputs)
         return type(layer), repr(layer), layer.training, shapes, repr(call.arguments)
+
+
+def frameworks_own(layer: Any) -> bool:
+    """Tell whether a layer is of a class of the framework's."""
+    return type(layer).__module__.startswith(OWN)
 
 
 def _output(fed: Fed, link: Link) -> str:

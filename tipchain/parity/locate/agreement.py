@@ -49,22 +49,20 @@ def of_one_size(sides: tuple[LiveSide, LiveSide], pair: CallPair) -> bool:
 
 
 def settled(
-    verdicts: Iterable[LayerVerdict], loose: Iterable[LayerVerdict], *, outputs: bool, gradients: bool
+    verdicts: Iterable[LayerVerdict], loose: Iterable[LayerVerdict], *, gradients: bool
 ) -> tuple[LayerVerdict, ...]:
-    """Return the verdicts, less what the models as a whole refute.
+    """Return the verdicts on models whose outputs agree, less what that refutes.
 
     Args:
         verdicts: of layers.
         loose: those that rest on which call is taken for which: if they were right, the models would differ.
-        outputs: the models' outputs agree in float64.
-        gradients: so do the gradients of all parameters.
+        gradients: the gradients of all parameters agree too.
     """
     rest = {id(one) for one in loose}
     return tuple(
         _refuted(one)
         if id(one) in rest
         and one.closeness is Closeness.DIFFERS
-        and outputs
         and (gradients or one.direction == "forward")
         else one
         for one in verdicts
@@ -73,4 +71,4 @@ def settled(
 
 def _refuted(verdict: LayerVerdict) -> LayerVerdict:
     reason = f"built otherwise, but the models do the same: {verdict.reason}"
-    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, refuted=True)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.comparing import Comparer, Link, back
-from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.gradient_glue import first_changed
@@ -21,12 +20,12 @@ from tipchain.parity.locate.gradient_measures import input_gradients, parameter_
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
+from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
-    NOTHING,
     Closeness,
     Direction,
     LayerVerdict,
@@ -69,6 +68,7 @@ class PairJudge:
         store: where tensors are.
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
+        alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
     """
 
     models: tuple[Models, Models]
@@ -78,9 +78,9 @@ class PairJudge:
     seed: int
     exact: bool = True
     _noise: float = AGREE
-    _gradients: dict[int, float | None] = field(default_factory=dict)
-    _shared: list[tuple[float, float]] = field(default_factory=list)
+    _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
+    alike_inside: bool = False
     compare: Comparer = field(init=False)
     _agreeing_pairs: Agreeing = field(init=False)
 
@@ -92,8 +92,9 @@ class PairJudge:
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
         self._noise = AGREE if self.exact else COARSELY
-        for pair in self.matching.pairs:  # before replays overwrite them
-            self._gradients[pair.port.number] = self._parameters_apart(pair)
+        pairs = self.matching.pairs if self.exact else ()
+        self._shared = SharedParameters(self.models, pairs)
+        self.alike_inside = self.exact and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
@@ -104,30 +105,35 @@ class PairJudge:
                 self.compare.links(pair.reference.outputs, pair.port.outputs),
             )
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-            if clean and inherited > self._noise:
+            if clean and inherited > self._noise and not self._made_up_for(pair):
                 forward.append(self._code_before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
-            verdicts = self._judge_pair(pair, inputs, outputs, inherited)
+            judged = self._judge_pair(pair, inputs, outputs, inherited)
             if pair.whole:
-                verdicts = [_less_inside(one, (*forward, *backward)) for one in verdicts]
+                judged = [_less_inside(one, (*forward, *backward)) for one in judged]
             if pair.whole or not outputs or self._alive(pair):
-                loose += verdicts
-            forward.append(verdicts[0])
-            backward += verdicts[1:]
-            clean = clean and (self._agree(pair, outputs) or not verdicts[0].at_fault)
+                loose += judged
+            forward.append(judged[0])
+            backward += judged[1:]
+            clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self._noise:
             forward.append(self._code_at_end(apart))
         elif clean and self.exact and not any(one.at_fault for one in backward):
-            backward += self._changed_gradient(max(apart, default=0.0))
-        agree = self.exact and max(apart, default=inf) <= SAME
-        return settled(
-            (*forward, *reversed(backward)),
-            loose,
-            outputs=agree,
-            gradients=agree and self._gradients_as_a_whole(),
-        )
+            changed = self._changed_gradient(max(apart, default=0.0))
+            changed = changed or self._used_elsewhere(forward)
+            backward += changed
+            loose += changed
+        verdicts = (*forward, *reversed(backward))
+        if not self.alike_outside or not any(one.at_fault for one in loose):
+            return verdicts
+        return settled(verdicts, loose, gradients=self.alike_inside)
+
+    @property
+    def alike_outside(self) -> bool:
+        """Whether the models' outputs agree in float64."""
+        return self.exact and max(self.outputs_apart(), default=inf) <= SAME
 
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS."""
@@ -178,7 +184,7 @@ class PairJudge:
         apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
         if known is None or max(inherited, apart) > EXACT:
             return self._in_full(fed, inherited)
-        gradients = known, self._gradients[fed.pair.port.number]
+        gradients = known, self._shared.largest(fed.pair)
         try:
             return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
         except NotHeld:
@@ -217,13 +223,24 @@ class PairJudge:
             any(self._gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port)
         )
 
+    def _used_elsewhere(self, forward: Sequence[LayerVerdict]) -> list[LayerVerdict]:
+        """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
+        fine = {
+            (one.reference_path, one.port_path)
+            for one in forward
+            if one.closeness in (Closeness.BITWISE, Closeness.ROUNDING)
+        }
+        for one in [] if self.alike_inside else self._shared.beyond(COARSELY):
+            ours, theirs = one.pair.reference, one.pair.port
+            if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
+                calls = self.runs[0].trace.calls[ours.parent], self.runs[1].trace.calls[theirs.parent]
+                what = f"gives {theirs.path}.{one.name} another gradient"
+                found = self._code(calls, one.apart / one.size if one.size else inf, what)
+                return [replace(found, direction="backward")]
+        return []
+
     def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
         return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
-
-    def _gradients_as_a_whole(self) -> bool:
-        """Tell whether the parameters' gradients agree in both runs, as far as layers hold the same ones."""
-        largest = max((size for _, size in self._shared), default=0.0)
-        return all(apart <= SAME * max(size, NOTHING * largest) for apart, size in self._shared)
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
@@ -276,12 +293,42 @@ class PairJudge:
                 pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
             ),
         )  # fmt: skip
-        calls = self._glue().giving(pair, *((0, 0) if worst is None else (worst.ours, worst.theirs)))
+        calls = self._block_at_fault(pair) or self._glue().giving(
+            pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
+        )
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
 
     def _code_at_end(self, apart: Sequence[float]) -> LayerVerdict:
         worst = max(apart)
-        return self._code(self._glue().at_end(apart.index(worst)), worst, "makes another output")
+        calls = self._block_at_fault(None) or self._glue().at_end(apart.index(worst))
+        return self._code(calls, worst, "makes another output")
+
+    def _made_up_for(self, pair: CallPair) -> bool:
+        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
+        return any(
+            _holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            for around in self.matching.containers
+        )
+
+    def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
+        """Return the innermost container that is given the same in both models and returns something else, before a pair."""
+        trace = self.runs[1].trace
+        found = [
+            one for one in self.matching.containers
+            if (before is None or one.port.number < before.port.number)
+            and (before is None or not _holds(trace, one.port, before.port))
+            and self._alike(one) == (True, False)
+        ]  # fmt: skip
+        inner = [one for one in found if not any(_holds(trace, one.port, other.port) for other in found)]
+        first = min(inner, key=lambda one: one.port.number, default=None)
+        return None if first is None or first.port.parent is None else (first.reference, first.port)
+
+    def _alike(self, pair: CallPair) -> tuple[bool, bool]:
+        """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
+        inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
+        outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self._noise
+        return given, bool(outputs) and self._agree(pair, outputs)
 
     def _glue(self) -> Glue:
         return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
@@ -356,7 +403,7 @@ class PairJudge:
             )
             for link in links
         ]
-        largest = max([*around, self._gradients[pair.port.number] or 0.0])
+        largest = max([*around, self._shared.largest(pair) or 0.0])
         return largest if self.exact and largest <= AGREE else None
 
     def _turns(self, pair: CallPair) -> int:
@@ -367,31 +414,6 @@ class PairJudge:
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
-
-    def _parameters_apart(self, pair: CallPair) -> float | None:
-        """Return how far the gradients of the pair's parameters are apart in the whole runs, the largest.
-
-        None where there are none, or the port ran in float32.
-        """
-        found = [
-            one.side.parameter_gradients(call.layer)
-            for one, call in zip(self.models, (pair.reference, pair.port), strict=True)
-        ]
-        if not self.exact or not found[0] or found[1] is None:
-            return None
-        sizes = {name: rms(one) for name, one in found[0].items()}
-        largest, least = 0.0, NOTHING * max(sizes.values())
-        for name, one in found[0].items():
-            other = found[1].get(name)
-            if other is None or one.shape != other.shape:
-                largest = largest if other is None else inf
-                continue
-            apart = distance(one, other)
-            self._shared.append((apart, sizes[name]))
-            if apart:
-                size = max(sizes[name], least)
-                largest = max(largest, apart / size if size else inf)
-        return largest
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
@@ -413,3 +435,11 @@ def _slightly(measured: Sequence[Measured]) -> bool:
     """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
     closeness, worst = classify(measured)
     return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
+
+
+def _holds(trace: Trace, around: Call, call: Call) -> bool:
+    """Tell whether a call is made inside another."""
+    parent = call.parent
+    while parent is not None and parent != around.number:
+        parent = trace.calls[parent].parent
+    return parent is not None

@@ -34,7 +34,8 @@ class Located:
         first: the first that is at fault, or None.
         reference: the reference's run in float64.
         port: the port's.
-        outputs: relative RMS differences of the models' outputs, in float64 where the port runs in it.
+        outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
+        alike: whether outputs and the gradients of all parameters agree in float64.
         models: copies of both models' layers; none in float64 where a model does not run so.
     """
 
@@ -44,12 +45,19 @@ class Located:
     reference: Run
     port: Run
     outputs: tuple[float, ...]
+    alike: bool
     models: tuple[Models, Models]
 
     @property
     def losses(self) -> bool:
         """Whether backward started from losses."""
         return self.reference.loss is not None
+
+    @property
+    def learns(self) -> bool:
+        """Whether the reference has parameters that take gradients."""
+        models = self.models[0]
+        return models.double is not None and bool(models.side.parameters(models.double[""]))
 
     @property
     def exact(self) -> bool:
@@ -126,6 +134,7 @@ class Locator:
         return Located(
             matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
             reference=reference, port=port, outputs=judge.outputs_apart(), models=(ours, theirs),
+            alike=judge.alike_outside and judge.alike_inside,
         )  # fmt: skip
 
     def _run(

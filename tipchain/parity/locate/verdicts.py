@@ -77,6 +77,7 @@ class LayerVerdict:
         closeness: the class.
         method: ``"float64"``, or ``"float32"`` where the port cannot run in float64.
         reason: one sentence.
+        refuted: the layers differ, but the models as a whole do the same: they are no counterparts.
     """
 
     reference_path: str
@@ -91,6 +92,7 @@ class LayerVerdict:
     closeness: Closeness
     method: Literal["float64", "float32"]
     reason: str
+    refuted: bool = False
 
     @property
     def at_fault(self) -> bool:

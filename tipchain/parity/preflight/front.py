@@ -20,6 +20,7 @@ from tipchain.parity.preflight.parameters import compare_tensors
 from tipchain.parity.preflight.schedulers import check_schedulers
 from tipchain.parity.preflight.table import Pair
 from tipchain.parity.preflight.tensors import Tensors
+from tipchain.parity.preflight.ties import check_ties
 
 AGREE = 1e-6
 """Relative difference up to which two layers were called with the same."""
@@ -80,7 +81,7 @@ def check(
         one for one in check_flags(reference, port, pairs.found, tensors)
         if one.code != "mode" or ("statistics", *_paths(one)) not in told
     ]  # fmt: skip
-    of_models = [*arguments, *kept, *flags]
+    of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
     order = {path: number for number, path in enumerate(pairs.modules[0])}
     last = len(order)
     found = sorted(
