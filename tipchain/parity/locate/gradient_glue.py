@@ -13,11 +13,12 @@ Apart = Callable[[Value, Value], float]
 
 
 class Changed(NamedTuple):
-    """Where gradients part: the calls whose own code does it, the pair whose output's gradient is off, and how far."""
+    """Where gradients part: the calls whose own code does it, the pair whose output's gradient is off, how far, and the output."""
 
     calls: tuple[Call, Call]
     pair: CallPair
     apart: float
+    value: Value
 
 
 def first_changed(
@@ -43,7 +44,7 @@ def first_changed(
             agreed = True
         elif agreed or _agree_at_end(traces, apart, tolerance):
             calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
-            return Changed(calls, pair, found)
+            return Changed(calls, pair, found, theirs)
         else:
             return None
     return None

@@ -16,7 +16,7 @@ from tipchain.parity.locate.comparing import Comparer, Link, back
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
 from tipchain.parity.locate.gradient_glue import first_changed
-from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
+from tipchain.parity.locate.gradient_measures import cut_off, input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
@@ -314,7 +314,7 @@ class PairJudge:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
         trace = self.runs[1].trace
         found = [
-            one for one in self.matching.containers
+            one for one in (*self.matching.containers, *self._wrappers())
             if (before is None or one.port.number < before.port.number)
             and (before is None or not _holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
@@ -352,7 +352,35 @@ class PairJudge:
         if found is None:
             return []
         what = f"hands another gradient to {found.pair.port.path or 'the model'}"
-        return [replace(self._code(found.calls, found.apart, what), direction="backward")]
+        calls = self._taking(found.value) or found.calls
+        return [replace(self._code(calls, found.apart, what), direction="backward")]
+
+    def _taking(self, value: Value) -> Calls | None:
+        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
+        taking = [
+            one
+            for one in self.matching.containers
+            if value in one.port.inputs and one.port.parent is not None
+        ]
+        for pair in sorted(taking, key=lambda one: -one.port.number):
+            inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
+            outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            fed = Fed(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
+            if not outputs or not fed.comparable or not fed.backward:
+                continue
+            replays = PairReplays(self.models, fed, self.seed)
+            differs = classify(input_gradients(replays, known=None, double=True))[0] is Closeness.DIFFERS
+            if differs or cut_off(replays):
+                return pair.reference, pair.port
+        return None
+
+    def _wrappers(self) -> Iterator[CallPair]:
+        """Yield the port's calls that do nothing but call one layer, with that layer's counterpart."""
+        for pair in self.matching.pairs:
+            if pair.port.parent is not None:
+                around = self.runs[1].trace.calls[pair.port.parent]
+                if around.children == [pair.port.number]:
+                    yield CallPair(reference=pair.reference, port=around)
 
     def _gradient_size(self, value: Value) -> float:
         return 0.0 if value.gradient is None else self.compare.size(value.gradient)
