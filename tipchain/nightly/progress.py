@@ -102,9 +102,10 @@ class Estimate:
             running: what runs.
             slots: how many items run at once.
         """
-        if pending is None:
+        taken = [self.of(one.id) for one in running]
+        if pending is None or None in taken:
             return None
-        rest = [max((self.of(one.id) or 0.0) - one.seconds, 0.0) for one in running]
+        rest = [max((all_of or 0.0) - one.seconds, 0.0) for all_of, one in zip(taken, running, strict=True)]
         return max([(pending + sum(rest)) / max(slots, 1), *rest])
 
 

@@ -1,0 +1,89 @@
+"""What is shown of a night while it goes on, and how its time left is told."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from night_samples import item
+
+from tipchain.nightly.progress import Estimate, RunningItem, State
+from tipchain.nightly.records import ItemRecord
+from tipchain.nightly.view import SAY_S, NightView
+from tipchain.outcome import Outcome
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal, without a size of its own."""
+
+    def isatty(self):
+        return True
+
+
+STATE = State(
+    total=9, counts={Outcome.PASS: 2, Outcome.ERROR: 1}, seconds=65, left_s=125,
+    running=tuple(RunningItem(id=f"i{number}[cpu]", seconds=number, line="x\x1b[2J" * 50) for number in range(30)),
+)  # fmt: skip
+
+
+def ended(name="a[cpu]", outcome=Outcome.PASS, reason=""):
+    return ItemRecord(id=name, token="t", attempt=1, outcome=outcome, reason=reason, seconds=1.25)
+
+
+def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is():
+    now, stream = [0.0], io.StringIO()
+    view = NightView(stream, 9, 2, lambda: now[0])
+    view.started(item("a"), 1)
+    view.started(item("a"), 2)
+    view.ended(ended(outcome=Outcome.FAIL, reason="exit 1: oh\x1b[2J no"))
+    view.tick(lambda: STATE)
+    now[0] = SAY_S + 1
+    view.tick(lambda: STATE)
+    view.tick(lambda: STATE)
+    view.close()
+    assert stream.getvalue().splitlines() == [
+        "a[whole_infer;cpu] runs again, attempt 2",
+        "[3/9] FAIL        1.2  a[cpu]: exit 1: oh no",
+        "... 3 of 9 ended, 2 passed, 1 error, 30 running, 1m 05s, about 2m 05s left",
+    ]
+
+
+def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "10")
+    now, stream = [0.0], Terminal()
+    view = NightView(stream, 9, 2, lambda: now[0])
+    view.tick(lambda: STATE)
+    drawn = stream.getvalue().split("\n")
+    assert len(drawn) <= 9
+    assert all(len(line) <= 39 for line in drawn)
+    assert drawn[-1] == "... and 24 more"
+    assert "\x1b[2J" not in stream.getvalue()
+    before = len(stream.getvalue())
+    view.tick(lambda: STATE)
+    assert len(stream.getvalue()) == before, "it is not yet time"
+    view.ended(ended())
+    assert stream.getvalue()[before:].count("\x1b[1A\x1b[2K") == len(drawn) - 1
+    view.close()
+    assert stream.getvalue().endswith("\x1b[1A\x1b[2K")
+
+
+def test_the_time_left():
+    estimate = Estimate({"a": 10.0})
+    one = RunningItem(id="a", seconds=4.0)
+    assert estimate.left(20.0, (one,), 2) == 13.0
+    assert estimate.left(0.0, (one,), 2) == 6.0, "at least what the longest still takes"
+    assert estimate.left(0.0, (RunningItem(id="a", seconds=99.0),), 2) == 0.0
+    assert Estimate({}).left(0.0, (one,), 2) is None, "nothing tells how long it takes"
+    assert Estimate({}).left(None, (), 2) is None
+
+
+def test_this_night_tells_where_no_other_does():
+    estimate = Estimate({})
+    assert estimate.of("x") is None
+    estimate.learn(ended(outcome=Outcome.SKIP))
+    assert estimate.of("x") is None
+    estimate.learn(ended())
+    assert estimate.of("x") == pytest.approx(1.25)
