@@ -42,6 +42,8 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
     if len(bad) > ANNOTATED:
         more = f"{len(bad) - ANNOTATED} more items of {results.plan.name} did not pass; the summary has them"
         lines.append(workflow_command("error", more, {"title": results.plan.name}))
+    if missing := _missing(results):
+        lines.append(workflow_command("error", missing, {"title": results.plan.name}))
     return lines
 
 
@@ -52,10 +54,21 @@ def _place(path: Path, workspace: str | None) -> str:
 
 
 def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
+    """Yield the items that ended and did not pass."""
     for item in results.plan.items:
-        record = results.of(item)
-        if record.outcome in BAD:
+        record = results.records.get(item.id)
+        if record and record.outcome in BAD:
             yield item, record
+
+
+def _missing(results: Results) -> str:
+    """Return how many items have no record, in words; "" for none."""
+    count = len(results.plan.items) - len(results.records)
+    return (
+        f"{count} of {len(results.plan.items)} items have not ended: the night did not come to its end"
+        if count
+        else ""
+    )
 
 
 def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -81,14 +94,16 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
         changed: lines that say what changed since the last comparable night.
         limit: bytes that it has at most; what has no room is counted.
     """
-    counts = Counter(results.outcomes)
+    counts = Counter(one.outcome for one in results.records.values())
     bad, skipped = list(_bad(results)), counts[Outcome.SKIP]
+    missing = _missing(results)
     head = [
-        f"## {SIGNS[Outcome.FAIL if bad else Outcome.PASS]} {markdown(results.plan.name)}: {_headline(results, counts)}",
+        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {_headline(results, counts)}",
         "",
         _origin(results),
         "",
     ]
+    head += [f"**{missing}.**", ""] if missing else []
     parts = [head, _changed(changed), _facts(results)]
     room = limit - sum(len("\n".join(part).encode()) + 1 for part in parts) - 400
     table = _table(results, bad, room) if bad else []
@@ -102,20 +117,16 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
 def _headline(results: Results, counts: Counter[Outcome]) -> str:
     bad = counts[Outcome.FAIL] + counts[Outcome.ERROR]
     total = len(results.plan.items)
-    word = (
+    return (
         f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
     )
-    return word + ("" if results.finished else " (the night did not come to its end)")
 
 
 def _origin(results: Results) -> str:
-    counts = Counter(results.outcomes)
-    told = ", ".join(
-        f"{counts[outcome]} {word}"
-        for outcome, word in (
-            (Outcome.PASS, "passed"), (Outcome.FAIL, "failed"), (Outcome.ERROR, "errors"), (Outcome.SKIP, "skipped"),
-        )
-    )  # fmt: skip
+    counts = Counter(one.outcome for one in results.records.values())
+    errors = "error" if counts[Outcome.ERROR] == 1 else "errors"
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
+    told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items())
     facts = results.facts
     commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
     return f"**{told}**; items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
