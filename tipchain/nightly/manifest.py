@@ -6,14 +6,14 @@ Every mistake is a `ManifestError` that names file, line, key, what was found an
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
+from tipchain.nightly.entry_values import WORD, choices, env, quantity, texts, words
 from tipchain.nightly.layouts import LAYOUTS
 from tipchain.nightly.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.stage_table import STAGES
@@ -23,8 +23,6 @@ Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
 DEFAULT_TIMEOUT_S = 2 * 3600.0
 EVERY_MODE = "*"
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +137,7 @@ def load_manifest(path: Path) -> Manifest:
     reader = Reader(path, document, (), document.data)
     root = _root(reader, path)
     name = reader.text("name", default=path.stem)
-    if not _WORD.fullmatch(name):
+    if not WORD.fullmatch(name):
         raise reader.error(
             "name", "cannot be a folder's name", found=repr(name), expected="a name such as suite"
         )
@@ -203,74 +201,15 @@ def _defaults(reader: Reader) -> Common:
 
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
-        devices=_choices(one, "devices", DEVICES, defaults.devices),
+        devices=choices(one, "devices", DEVICES, defaults.devices),
         repeats=one.integer("repeats", defaults.repeats, least=1),
-        tags=_words(one, "tags", defaults.tags),
-        timeout_s=_quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
+        tags=words(one, "tags", defaults.tags),
+        timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
         cpus=one.integer("cpus", defaults.cpus, least=1),
         gpus=one.integer("gpus", defaults.gpus, least=1),
-        memory_mb=_quantity(one, "memory", parse_mebibytes, MEMORY_EXPECTED, defaults.memory_mb),
-        env={**defaults.env, **_env(one)},
+        memory_mb=quantity(one, "memory", parse_mebibytes, MEMORY_EXPECTED, defaults.memory_mb),
+        env={**defaults.env, **env(one)},
     )
-
-
-def _quantity(one: Reader, key: str, parse: Any, expected: str, default: float) -> Any:
-    found = one.value(key, (str, int, float), expected, default=None)
-    if found is None:
-        return default
-    try:
-        return parse(found)
-    except ValueError:
-        raise one.error(key, "cannot be read", found=repr(found), expected=expected) from None
-
-
-def _texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return a list of texts; one text alone is a list of one."""
-    found = one.value(key, (list, str), expected, default=... if default is None else default)
-    found = [found] if isinstance(found, str) else found
-    for number, text in enumerate(found):
-        if not isinstance(text, str) or not text:
-            path = (*one.path, key, str(number))
-            raise ManifestError(
-                "is not a text", file=one.file, line=one.document.line(path), key=".".join(path),
-                found=repr(text), expected=expected,
-            )  # fmt: skip
-    return tuple(found)
-
-
-def _choices(
-    one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None
-) -> tuple[Any, ...]:
-    """Return a list of some of ``choices``, each once."""
-    found = _texts(one, key, f"a list of {', '.join(choices)}", default)
-    for text in found:
-        if text not in choices:
-            raise one.error(
-                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
-            )
-    if not found:
-        raise one.error(key, "is empty", expected=f"some of {', '.join(choices)}")
-    return tuple(dict.fromkeys(found))
-
-
-def _words(one: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
-    found = _texts(one, key, "a list of words", default)
-    for text in found:
-        if not _WORD.fullmatch(text):
-            raise one.error(key, "is not a word", found=repr(text), expected="letters, digits, '.', '_', '-'")
-    return tuple(dict.fromkeys(found))
-
-
-def _env(one: Reader) -> dict[str, str]:
-    found = one.value("env", dict, "a mapping of variables", default={})
-    for name, value in found.items():
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise one.error("env", "is not a variable's name", found=repr(name), expected="NAME: value")
-        if isinstance(value, (dict, list)) or value is None:
-            raise one.error("env", f"{name} is not a text", found=repr(value), expected="NAME: value")
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
-    }
 
 
 def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
@@ -310,7 +249,7 @@ def _line(one: Reader) -> int:
 
 
 def _globs(one: Reader, key: str) -> tuple[tuple[str, int], ...]:
-    found = _texts(one, key, "one or more globs below the root")
+    found = texts(one, key, "one or more globs below the root")
     if not found:
         raise one.error(key, "is empty", expected="one or more globs below the root")
     lines = [one.document.line((*one.path, key, str(number))) or _line(one) for number in range(len(found))]
@@ -322,7 +261,7 @@ def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
     if not needed and not one.data.get("modes"):
         one.asked.append("modes")
         return ()
-    return tuple(map(Mode, _choices(one, "modes", names)))
+    return tuple(map(Mode, choices(one, "modes", names)))
 
 
 def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
@@ -334,10 +273,10 @@ def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> En
         common=_common(one, defaults),
         modes=modes,
         files=files,
-        exclude=_texts(one, "exclude", "globs below the root", ()),
+        exclude=texts(one, "exclude", "globs below the root", ()),
         data=_needed(one, modes, data),
         suite=one.text("suite", default=""),
-        options=_texts(one, "options", "words for `tipchain run`", ()),
+        options=texts(one, "options", "words for `tipchain run`", ()),
     )
     one.done()
     return entry
@@ -352,10 +291,10 @@ def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Ent
         common=_common(one, defaults),
         modes=modes,
         files=files,
-        exclude=_texts(one, "exclude", "globs below the root", ()),
+        exclude=texts(one, "exclude", "globs below the root", ()),
         data=_needed(one, modes, data),
-        stages=_choices(one, "stages", STAGES, STAGES) if "stages" in one.data else (),
-        options=_texts(one, "options", "words for `tipchain align`", ()),
+        stages=choices(one, "stages", STAGES, STAGES) if "stages" in one.data else (),
+        options=texts(one, "options", "words for `tipchain align`", ()),
     )
     if "stages" not in one.data:
         one.asked.append("stages")
@@ -365,10 +304,10 @@ def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Ent
 
 def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
     name = one.text("id")
-    if not _WORD.fullmatch(name):
+    if not WORD.fullmatch(name):
         raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
     modes = _modes(one, needed=False)
-    argv = _texts(one, "argv", "a list of words")
+    argv = texts(one, "argv", "a list of words")
     if not argv or isinstance(one.data["argv"], str):
         raise one.error("argv", "is not a list of words", found=repr(one.data["argv"]),
                         expected="[program, argument, ...]; no shell reads it")  # fmt: skip
