@@ -296,7 +296,7 @@ CHANGED = (
           (", norm_first=True", "", "norm-order", "True", "False"),
           ("", ", activation='gelu'", "activation", "relu", "gelu"),
       )),
-    ("t.GELU()", "p.GELU(True)", "approximate", "none", "True"),
+    ("t.GELU()", "p.GELU(True)", "gelu-form", "none", "True"),
     ("t.LeakyReLU()", "p.LeakyReLU(0.2)", "negative-slope", "0.01", "0.2"),
     ("t.ELU(0.5)", "p.ELU()", "alpha", "0.5", "1.0"),
     ("t.CELU(0.5)", "p.CELU()", "alpha", "0.5", "1.0"),

@@ -92,6 +92,10 @@ class Comparer:
             )
         return self._sizes[id(held)]
 
+    def gradient_size(self, value: Value) -> float:
+        """Return the RMS of a tensor's gradient; 0 without one."""
+        return 0.0 if value.gradient is None else self.size(value.gradient)
+
     def gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
         """Return how far the gradients of two tensors are apart; each pair is compared once."""
         if one.gradient is None or other.gradient is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -12,17 +12,16 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
+from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link, back
 from tipchain.parity.locate.feeding import Fed
-from tipchain.parity.locate.glue import Calls, Glue
-from tipchain.parity.locate.gradient_glue import first_changed
-from tipchain.parity.locate.gradient_measures import cut_off, input_gradients, parameter_gradients
+from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
@@ -49,14 +48,6 @@ SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
 
-GRADIENTS_AGREE = 1e-6
-"""Relative difference of gradients in two float64 runs whose layers and outputs agree."""
-GROWTH = 1000.0
-"""How many times as far as their outputs two models' gradients may be apart."""
-FAINT = 1e-9
-"""A gradient this small beside the largest is nothing but rounding."""
-
-
 @dataclass(slots=True, kw_only=True)
 class PairJudge:
     """Judges the pairs of a matching, forward and backward.
@@ -68,6 +59,7 @@ class PairJudge:
         store: where tensors are.
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
+        noise: how far tensors of the two runs may be apart that are the same.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
     """
 
@@ -77,7 +69,8 @@ class PairJudge:
     store: Store
     seed: int
     exact: bool = True
-    _noise: float = AGREE
+    noise: Noise = field(default_factory=Noise)
+    _code: CodeAtFault = field(init=False)
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
@@ -86,12 +79,16 @@ class PairJudge:
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
+        self._code = CodeAtFault(
+            models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
+            exact=self.exact, compare=self.compare, noise=self.noise,
+        )  # fmt: skip
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
     def judge(self) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
-        self._noise = AGREE if self.exact else COARSELY
+        self.noise.limit = AGREE if self.exact else COARSELY
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
         self.alike_inside = self.exact and self._shared.alike(SAME)
@@ -105,8 +102,8 @@ class PairJudge:
                 self.compare.links(pair.reference.outputs, pair.port.outputs),
             )
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-            if clean and inherited > self._noise and not self._made_up_for(pair):
-                forward.append(self._code_before(pair, inputs, inherited))
+            if clean and inherited > self.noise.limit and not self._code.made_up_for(pair):
+                forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
             judged = self._judge_pair(pair, inputs, outputs, inherited)
@@ -118,11 +115,13 @@ class PairJudge:
             backward += judged[1:]
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
-        if clean and max(apart, default=0.0) > self._noise:
-            forward.append(self._code_at_end(apart))
+        if clean and max(apart, default=0.0) > self.noise.limit:
+            forward.append(self._code.at_end(apart))
         elif clean and self.exact and not any(one.at_fault for one in backward):
-            changed = self._changed_gradient(max(apart, default=0.0))
-            changed = changed or self._used_elsewhere(forward)
+            changed = self._code.changed_gradient(max(apart, default=0.0))
+            changed = changed or self._code.used_elsewhere(
+                forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
+            )
             backward += changed
             loose += changed
         verdicts = (*forward, *reversed(backward))
@@ -149,11 +148,13 @@ class PairJudge:
         if not outputs:
             shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
             reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-            told = inherited <= self._noise and of_one_size((self.models[0].side, self.models[1].side), pair)
+            told = inherited <= self.noise.limit and of_one_size(
+                (self.models[0].side, self.models[1].side), pair
+            )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        if not pair.whole and inherited <= self._noise and not self._agree(pair, outputs):
-            call = joined(self.matching, pair, self._outputs_apart, self._noise)
+        if not pair.whole and inherited <= self.noise.limit and not self._agree(pair, outputs):
+            call = joined(self.matching, pair, self._outputs_apart, self.noise.limit)
             if call is not None:
                 reason = f"does by itself what {call.path} does after its counterpart"
                 return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
@@ -195,17 +196,19 @@ class PairJudge:
         pair = fed.pair
         truths = self._truths(pair) if self._turns(pair) == 1 else None
         replays = PairReplays(self.models, fed, self.seed)
-        measured = self._outputs(replays, whole=inherited <= self._noise)
+        measured = self._outputs(replays, whole=inherited <= self.noise.limit)
         closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
         if pair.whole and _slightly(measured):
             replays = closer
-            measured = self._outputs(replays, whole=inherited <= self._noise)
-        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self._noise:
+            measured = self._outputs(replays, whole=inherited <= self.noise.limit)
+        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self.noise.limit:
             measured = self._outputs(replays, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
             exact = max((one.exact or 0.0 for one in measured), default=0.0)
-            self._noise = max(self._noise, SPREAD * exact, SPREAD * inherited * (inherited <= self._noise))
+            self.noise.limit = max(
+                self.noise.limit, SPREAD * exact, SPREAD * inherited * (inherited <= self.noise.limit)
+            )
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
@@ -215,29 +218,14 @@ class PairJudge:
         return measured, found
 
     def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
-        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self._noise
+        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
         return all(
-            any(self._gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port)
+            any(self.compare.gradient_size(one) for one in call.outputs)
+            for call in (pair.reference, pair.port)
         )
-
-    def _used_elsewhere(self, forward: Sequence[LayerVerdict]) -> list[LayerVerdict]:
-        """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
-        fine = {
-            (one.reference_path, one.port_path)
-            for one in forward
-            if one.closeness in (Closeness.BITWISE, Closeness.ROUNDING)
-        }
-        for one in [] if self.alike_inside else self._shared.beyond(COARSELY):
-            ours, theirs = one.pair.reference, one.pair.port
-            if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
-                calls = self.runs[0].trace.calls[ours.parent], self.runs[1].trace.calls[theirs.parent]
-                what = f"gives {theirs.path}.{one.name} another gradient"
-                found = self._code(calls, one.apart / one.size if one.size else inf, what)
-                return [replace(found, direction="backward")]
-        return []
 
     def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
         return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
@@ -284,121 +272,6 @@ class PairJudge:
             port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
             ratio=None if worst is None else ratio(worst), closeness=closeness,
             method="float64" if self.exact else "float32", reason=reason,
-        )  # fmt: skip
-
-    def _code_before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
-        """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
-        worst = max(
-            links, default=None, key=lambda link: self.compare.between(
-                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
-            ),
-        )  # fmt: skip
-        calls = self._block_at_fault(pair) or self._glue().giving(
-            pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
-        )
-        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
-
-    def _code_at_end(self, apart: Sequence[float]) -> LayerVerdict:
-        worst = max(apart)
-        calls = self._block_at_fault(None) or self._glue().at_end(apart.index(worst))
-        return self._code(calls, worst, "makes another output")
-
-    def _made_up_for(self, pair: CallPair) -> bool:
-        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
-        return any(
-            _holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
-            for around in self.matching.containers
-        )
-
-    def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
-        """Return the innermost container that is given the same in both models and returns something else, before a pair."""
-        trace = self.runs[1].trace
-        found = [
-            one for one in (*self.matching.containers, *self._wrappers())
-            if (before is None or one.port.number < before.port.number)
-            and (before is None or not _holds(trace, one.port, before.port))
-            and self._alike(one) == (True, False)
-        ]  # fmt: skip
-        inner = [one for one in found if not any(_holds(trace, one.port, other.port) for other in found)]
-        first = min(inner, key=lambda one: one.port.number, default=None)
-        return None if first is None or first.port.parent is None else (first.reference, first.port)
-
-    def _alike(self, pair: CallPair) -> tuple[bool, bool]:
-        """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
-        inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
-        outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
-        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self._noise
-        return given, bool(outputs) and self._agree(pair, outputs)
-
-    def _glue(self) -> Glue:
-        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
-
-    def _changed_gradient(self, forward: float) -> list[LayerVerdict]:
-        """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
-        values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
-        scale = max((self._gradient_size(one) for one in values), default=0.0)
-
-        def apart(one: Value, other: Value) -> float:
-            axes = self.compare.axes(one, other)
-            if axes is None or not scale:
-                return 0.0
-            size = self._gradient_size(one)
-            if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
-                return max(size, self._gradient_size(other)) / max(size, FAINT * scale)
-            return self.compare.gradients_apart(one, other, axes) * size / max(size, FAINT * scale)
-
-        tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
-        found = first_changed((self.runs[0].trace, self.runs[1].trace), self._agreeing(), apart, tolerance)
-        if found is None:
-            return []
-        what = f"hands another gradient to {found.pair.port.path or 'the model'}"
-        calls = self._taking(found.value) or found.calls
-        return [replace(self._code(calls, found.apart, what), direction="backward")]
-
-    def _taking(self, value: Value) -> Calls | None:
-        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
-        taking = [
-            one
-            for one in self.matching.containers
-            if value in one.port.inputs and one.port.parent is not None
-        ]
-        for pair in sorted(taking, key=lambda one: -one.port.number):
-            inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
-            outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
-            fed = Fed(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
-            if not outputs or not fed.comparable or not fed.backward:
-                continue
-            replays = PairReplays(self.models, fed, self.seed)
-            differs = classify(input_gradients(replays, known=None, double=True))[0] is Closeness.DIFFERS
-            if differs or cut_off(replays):
-                return pair.reference, pair.port
-        return None
-
-    def _wrappers(self) -> Iterator[CallPair]:
-        """Yield the port's calls that do nothing but call one layer, with that layer's counterpart."""
-        for pair in self.matching.pairs:
-            if pair.port.parent is not None:
-                around = self.runs[1].trace.calls[pair.port.parent]
-                if around.children == [pair.port.number]:
-                    yield CallPair(reference=pair.reference, port=around)
-
-    def _gradient_size(self, value: Value) -> float:
-        return 0.0 if value.gradient is None else self.compare.size(value.gradient)
-
-    def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
-        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
-        for pair in reversed(self.matching.pairs):
-            for link in self.compare.links(pair.reference.outputs, pair.port.outputs):
-                ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-                if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.axes) <= self._noise:
-                    yield pair, ours, theirs
-
-    def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
-        ours, theirs = calls
-        return LayerVerdict(
-            reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
-            turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
-            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
         )  # fmt: skip
 
     def _measure_gradients(
@@ -463,11 +336,3 @@ def _slightly(measured: Sequence[Measured]) -> bool:
     """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
     closeness, worst = classify(measured)
     return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
-
-
-def _holds(trace: Trace, around: Call, call: Call) -> bool:
-    """Tell whether a call is made inside another."""
-    parent = call.parent
-    while parent is not None and parent != around.number:
-        parent = trace.calls[parent].parent
-    return parent is not None

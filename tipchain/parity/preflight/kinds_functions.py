@@ -104,7 +104,7 @@ PLAIN = (
 KINDS = (
     *(kind(ours, theirs) for ours, theirs in PLAIN),
     kind("SiLU", ("Silu", "Swish", "SiLU")),
-    kind("GELU", "", prop("approximate", "approximate", read=_approximation, write=lambda how: how == "tanh")),
+    kind("GELU", "", prop("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
     kind("LeakyReLU", "", prop("negative-slope", "negative_slope")),
     kind("ELU", "", prop("alpha", "alpha")),
     kind("CELU", "", prop("alpha", "alpha")),

@@ -1,0 +1,201 @@
+"""Code between the layers that is at fault: in forward, or in what it does to gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.glue import Calls, Glue
+from tipchain.parity.locate.gradient_glue import first_changed
+from tipchain.parity.locate.gradient_measures import cut_off, input_gradients
+from tipchain.parity.locate.matching import CallPair, Matching
+from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.runs import Run
+from tipchain.parity.locate.shared_parameters import Shared
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.verdicts import Closeness, LayerVerdict, classify
+
+GRADIENTS_AGREE = 1e-6
+"""Relative difference of gradients in two float64 runs whose layers and outputs agree."""
+GROWTH = 1000.0
+"""How many times as far as their outputs two models' gradients may be apart."""
+FAINT = 1e-9
+"""A gradient this small beside the largest is nothing but rounding."""
+
+
+@dataclass(slots=True)
+class Noise:
+    """How far tensors of two runs may be apart that are the same: it grows with what clean layers were seen to make."""
+
+    limit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeAtFault:
+    """Names the calls whose own code does something else though every layer does what its counterpart does.
+
+    Attributes:
+        models: copies of both.
+        runs: what they did.
+        matching: which call is which.
+        store: where tensors are.
+        seed: of random numbers.
+        exact: both ran in float64.
+        compare: what compares their tensors.
+        noise: how far tensors may be apart that are the same.
+    """
+
+    models: tuple[Models, Models]
+    runs: tuple[Run, Run]
+    matching: Matching
+    store: Store
+    seed: int
+    exact: bool
+    compare: Comparer
+    noise: Noise
+
+    def before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
+        """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
+        worst = max(
+            links, default=None, key=lambda link: self.compare.between(
+                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
+            ),
+        )  # fmt: skip
+        calls = self._block_at_fault(pair) or self._glue().giving(
+            pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
+        )
+        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
+
+    def at_end(self, apart: Sequence[float]) -> LayerVerdict:
+        """Return the verdict about the code that made the output that is furthest apart, by ``apart``."""
+        worst = max(apart)
+        calls = self._block_at_fault(None) or self._glue().at_end(apart.index(worst))
+        return self._code(calls, worst, "makes another output")
+
+    def made_up_for(self, pair: CallPair) -> bool:
+        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
+        return any(
+            _holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            for around in self.matching.containers
+        )
+
+    def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
+        """Return the innermost container that is given the same in both models and returns something else, before a pair."""
+        trace = self.runs[1].trace
+        found = [
+            one for one in (*self.matching.containers, *self._wrappers())
+            if (before is None or one.port.number < before.port.number)
+            and (before is None or not _holds(trace, one.port, before.port))
+            and self._alike(one) == (True, False)
+        ]  # fmt: skip
+        inner = [one for one in found if not any(_holds(trace, one.port, other.port) for other in found)]
+        first = min(inner, key=lambda one: one.port.number, default=None)
+        return None if first is None or first.port.parent is None else (first.reference, first.port)
+
+    def _alike(self, pair: CallPair) -> tuple[bool, bool]:
+        """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
+        inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
+        outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
+        return given, bool(outputs) and self.compare.apart(
+            pair.reference.outputs, pair.port.outputs, outputs
+        ) <= self.noise.limit
+
+    def _glue(self) -> Glue:
+        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
+
+    def changed_gradient(self, forward: float) -> list[LayerVerdict]:
+        """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
+        values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
+        scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
+
+        def apart(one: Value, other: Value) -> float:
+            axes = self.compare.axes(one, other)
+            if axes is None or not scale:
+                return 0.0
+            size = self.compare.gradient_size(one)
+            if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
+                return max(size, self.compare.gradient_size(other)) / max(size, FAINT * scale)
+            return self.compare.gradients_apart(one, other, axes) * size / max(size, FAINT * scale)
+
+        tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
+        found = first_changed((self.runs[0].trace, self.runs[1].trace), self._agreeing(), apart, tolerance)
+        if found is None:
+            return []
+        what = f"hands another gradient to {found.pair.port.path or 'the model'}"
+        calls = self._taking(found.value) or found.calls
+        return [replace(self._code(calls, found.apart, what), direction="backward")]
+
+    def _taking(self, value: Value) -> Calls | None:
+        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
+        taking = [
+            one
+            for one in self.matching.containers
+            if value in one.port.inputs and one.port.parent is not None
+        ]
+        for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
+            inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
+            outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            fed = Fed(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
+            if not outputs or not fed.comparable or not fed.backward:
+                continue
+            replays = PairReplays(self.models, fed, self.seed)
+            differs = classify(input_gradients(replays, known=None, double=True))[0] is Closeness.DIFFERS
+            if differs or cut_off(replays):
+                return pair.reference, pair.port
+        return None
+
+    def _wrappers(self) -> Iterator[CallPair]:
+        """Yield the port's calls that do nothing but call one layer, with that layer's counterpart."""
+        for pair in self.matching.pairs:
+            if pair.port.parent is not None:
+                around = self.runs[1].trace.calls[pair.port.parent]
+                if around.children == [pair.port.number]:
+                    yield CallPair(reference=pair.reference, port=around)
+
+    def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
+        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
+        for pair in reversed(self.matching.pairs):
+            for link in self.compare.links(pair.reference.outputs, pair.port.outputs):
+                ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+                if (
+                    ours.dtype.kind == "f"
+                    and self.compare.between(ours, theirs, link.axes) <= self.noise.limit
+                ):
+                    yield pair, ours, theirs
+
+    def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
+        ours, theirs = calls
+        return LayerVerdict(
+            reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
+            turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
+            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
+        )  # fmt: skip
+
+    def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
+        """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
+        fine = {
+            (one.reference_path, one.port_path)
+            for one in forward
+            if one.closeness in (Closeness.BITWISE, Closeness.ROUNDING)
+        }
+        for one in shared:
+            ours, theirs = one.pair.reference, one.pair.port
+            if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
+                calls = self.runs[0].trace.calls[ours.parent], self.runs[1].trace.calls[theirs.parent]
+                what = f"gives {theirs.path}.{one.name} another gradient"
+                found = self._code(calls, one.apart / one.size if one.size else inf, what)
+                return [replace(found, direction="backward")]
+        return []
+
+
+def _holds(trace: Trace, around: Call, call: Call) -> bool:
+    """Tell whether a call is made inside another."""
+    parent = call.parent
+    while parent is not None and parent != around.number:
+        parent = trace.calls[parent].parent
+    return parent is not None
