@@ -315,3 +315,13 @@ def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
     for name, array in make_inputs(case).items():
         np.testing.assert_array_equal(fake_batch(case, 9)[name][:4], array)
         np.testing.assert_array_equal(fake_batch(case, 1)[name], array[:1])
+
+
+@pytest.mark.parametrize(("given", "kept"), [("", None), ("1", "1"), (None, None)])
+def test_an_empty_setting_of_devices_is_kept_from_the_launcher(monkeypatch, given, kept):
+    from tipchain.parity.data_parallel.group import _environment
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert _environment(SimpleNamespace(device="cpu", threads=1)).get("CUDA_VISIBLE_DEVICES") == kept

@@ -166,6 +166,8 @@ def _devices(device: str, processes: int) -> list[str]:
 def _environment(job: WorkerJob) -> dict[str, str]:
     """Return the launcher's environment: nothing of another launch, the threads shared, gloo on the loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDLE_")}
+    if not kept.get("CUDA_VISIBLE_DEVICES", "-"):
+        del kept["CUDA_VISIBLE_DEVICES"]  # the launcher takes an empty one for a device without a name
     gloo = {} if job.device.startswith("gpu") else {"PADDLE_DISTRI_BACKEND": "gloo"}
     threads = str(job.threads)
     return {
