@@ -99,7 +99,7 @@ def test_what_a_killed_run_within_a_run_started_is_ended_too(tmp_path):
 
 def test_a_run_within_a_run_that_is_killed_for_its_time_leaves_nothing(tmp_path):
     with nested(tmp_path, 3) as outer:
-        assert await_(lambda: (tmp_path / "child").exists())
+        assert await_((tmp_path / "child").exists)
         assert outer.communicate(timeout=60)[0] == "True\n"
         assert not living(tmp_path / "child")
         assert not living(tmp_path / "grandchild")

@@ -317,4 +317,6 @@ def test_what_float64_alone_tells_is_told_apart_along_depth():
     told = render(replace(passing(), layers=[single, double]))
     assert "own: rounding, in float64 alone" in told
     assert 'class="dots rounding faint"' in told
-    assert "in float64 alone" not in render(replace(passing(), layers=[single, replace(double, method="float32")]))
+    assert "in float64 alone" not in render(
+        replace(passing(), layers=[single, replace(double, method="float32")])
+    )
