@@ -155,3 +155,48 @@ def test_a_layer_around_another_that_changes_its_result_is_named():
     report = tipchain.align(reference, port, INPUT)
     assert report.first_divergence.port_path == "one"
     assert report.first_divergence.reference_path == "one"
+
+
+class Single(torch.nn.Module):
+    """A net whose code multiplies by a float32 tensor, which a float64 one does not go with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act = torch.nn.Linear(6, 8), torch.nn.GELU()
+
+    def forward(self, x):
+        return self.act(self.fc(x)) @ torch.ones(8, 3, dtype=torch.float32)
+
+
+class SinglePort(paddle.nn.Layer):
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fc, self.act, self.fault = paddle.nn.Linear(6, 8), paddle.nn.GELU(), fault
+
+    def forward(self, x):
+        y = self.fc(x)
+        y = paddle.nn.functional.relu(y) if self.fault == "activation" else self.act(y)
+        y = y * 0.5 if self.fault == "factor" else y
+        return paddle.matmul(y, paddle.ones([8, 3], dtype="float32"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"), [("", None), ("activation", "other-activation"), ("factor", "scale-factor")]
+)
+def test_causes_are_found_in_models_that_do_not_run_in_float64(fault, cause):
+    reference, port = Single(), SinglePort(fault)
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, INPUT)
+    assert "the reference does not run in float64: judged in float32" in report.reasons["forward"]
+    assert report.passed is (cause is None)
+    if cause is not None:
+        assert report.diagnoses[0].code == cause
+        assert report.diagnoses[0].explained > 0.99
+
+
+def test_a_weight_in_another_order_is_one_cause():
+    reference, port = Reference(), Port()
+    tipchain.copy_weights(reference, port)
+    port.two.weight.set_value(np.ascontiguousarray(port.two.weight.numpy()[::-1]))
+    report = tipchain.align(reference, port, INPUT)
+    assert [one.port_path for one in report.diagnoses] == ["two"]

@@ -48,6 +48,8 @@ UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
 DESCRIBING = frozenset({"scaled-gradient"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and comes first."""
+WHOLE = 0.99
+"""The fraction of an error from which on a cause explains it."""
 MOST_DIAGNOSED = 5
 """Faults whose causes are looked for; those after them are listed without."""
 
@@ -368,9 +370,12 @@ class _Work:
             causes = diagnose(located, verdict, self.sides, store, models=self.models, seed=self.seed)
             known = [one for one in causes if one.code != UNKNOWN]
             told = {(one.code, one.port_path) for one in known}
+            whole = any(
+                (one.explained or 0.0) >= WHOLE for one in known
+            )  # other values would be the same cause
             said = [
                 one
-                for one in map(of_finding, self._grave(verdict.port_path))
+                for one in map(of_finding, self._grave(verdict.port_path, tensors=not whole))
                 if (one.code, one.port_path) not in told
             ]
             shallow = bool(known) and known[0].code in DESCRIBING
@@ -391,8 +396,10 @@ class _Work:
         self.diagnoses = [one for one in self.diagnoses if one.code != UNKNOWN or one.port_path not in pieces]
         return found
 
-    def _grave(self, path: str | None = None) -> list[Finding]:
-        return [one for one in self.findings if not one.harmless and path in (None, one.port_path)]
+    def _grave(self, path: str | None = None, *, tensors: bool = True) -> list[Finding]:
+        """Return the findings that fail something, about one layer or all, about the values of tensors or not."""
+        found = [one for one in self.findings if not one.harmless and path in (None, one.port_path)]
+        return [one for one in found if tensors or one.kind != "parameter"]
 
     def _first_constructed(self) -> LayerVerdict | None:
         """Return the first layer that is built otherwise, as a verdict; None where none is."""

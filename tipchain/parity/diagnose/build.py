@@ -50,8 +50,9 @@ def _build(
     ours = tuple(store.get(one.stored) for one in calls[0].inputs)
     by_number = {theirs: ours[number].transpose(axes) for number, theirs, axes in links}
     theirs = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(calls[1].inputs))
+    double = located.exact or not any(call.children for call in calls)
     layers = [
-        side.copied(dict(side.layers(model))[call.path], double=True)
+        side.copied(dict(side.layers(model))[call.path], double=double)
         for side, model, call in zip(sides, models, calls, strict=True)
     ]
     backward = verdict.direction == "backward"
@@ -60,7 +61,7 @@ def _build(
         sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
         atomic=judged | _innermost(layers[1], sides[1]), judged=judged, paths=(calls[0].path, calls[1].path),
-        links=tuple((number, other) for number, other, _ in links),
+        links=tuple((number, other) for number, other, _ in links), double=double,
         mended=tuple(
             (number, other)
             for number, other, axes in links

@@ -34,7 +34,7 @@ Edit = Callable[[list[Any]], list[Any]]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Piece:
-    """One layer of the port and the reference's, both copied in float64.
+    """One layer of the port and the reference's, both copied.
 
     Attributes:
         sides: torch's and Paddle's.
@@ -49,6 +49,7 @@ class Piece:
         links: numbers of inputs that belong together.
         mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         judged: paths of the port's layers inside that were found to do what the reference's do.
+        double: whether both run in float64; in float32 where code between layers does not run so.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -63,6 +64,7 @@ class Piece:
     links: tuple[tuple[int, int], ...] = ()
     mended: tuple[tuple[int, int], ...] = ()
     judged: frozenset[str] = frozenset()
+    double: bool = True
     runs: int = 0
     truth: Truth = field(init=False)
     _tap: Tap | None = None
@@ -97,7 +99,7 @@ class Piece:
             self._drop_unnamed()
             self._masks = Masks(self.seed)
             side: Any = self.sides[1]
-            stack.enter_context(side.precision(double=True))
+            stack.enter_context(side.precision(double=self.double))
             stack.enter_context(side.dropout(self._masks))
             stack.enter_context(side.recording(gradient=self.backward))
             layers = dict(side.layers(self.port))
@@ -126,7 +128,9 @@ class Piece:
         side, edits = self.sides[1], edits or {}
         side.seed(self.seed)
         self._masks.count = 0
-        leaves = [side.tensor(as_float(one, double=True), gradient=self.backward) for one in self.inputs[1]]
+        leaves = [
+            side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]
+        ]
         given = [one.clone() for one in leaves]  # a layer may write to what it is given
         given = edits[INPUT](given) if INPUT in edits else given
         args, kwargs = put_back(self.calls[1].arguments, given)
@@ -234,7 +238,7 @@ class Piece:
         side.seed(self.seed)
         seen: list[list[Array]] = []
         with ExitStack() as stack:
-            stack.enter_context(side.precision(double=True))
+            stack.enter_context(side.precision(double=self.double))
             stack.enter_context(side.dropout(Masks(self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
@@ -242,7 +246,8 @@ class Piece:
                 take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
                 stack.callback(side.watch(inner, take, lambda *_: None))
             leaves = [
-                side.tensor(as_float(one, double=True), gradient=self.backward) for one in self.inputs[0]
+                side.tensor(as_float(one, double=self.double), gradient=self.backward)
+                for one in self.inputs[0]
             ]
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.calls[0].arguments, given)
