@@ -12,12 +12,12 @@ from typing import Any
 
 from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError, class_and_line
+from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
-from tipchain.parity.diagnose.diagnose import diagnose
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
@@ -44,14 +44,6 @@ STAGES = (
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
-UNKNOWN = "unknown"
-"""The code of a diagnosis that no hypothesis explains."""
-DESCRIBING = frozenset({"scaled-gradient"})
-"""Causes that say what is seen: a difference of the same layer's construction says why, and comes first."""
-WHOLE = 0.99
-"""The fraction of an error from which on a cause explains it."""
-MOST_DIAGNOSED = 5
-"""Faults whose causes are looked for; those after them are listed without."""
 
 
 def align(
@@ -184,9 +176,11 @@ class _Work:
                 self._stage("train", self._train, pairs, self.loss)
         if self.causes:
             if located is not None:
-                self.diagnoses = [*self._explain_layers(located, store), *self.diagnoses]
-            known = self._explain_construction()
-            self.diagnoses = [*self.diagnoses, *known]
+                of_layers = explain_layers(
+                    located, self.layers, self.findings, self.sides, self.models, store, self.seed
+                )
+                self.diagnoses = [*of_layers, *self.diagnoses]
+            self.diagnoses = with_construction(self.diagnoses, self.findings)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
@@ -201,7 +195,7 @@ class _Work:
         return AlignmentReport(
             stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
             layers=self.layers,
-            first_divergence=next((one for one in self.layers if one.at_fault), None) or self._first_constructed(),
+            first_divergence=next((one for one in self.layers if one.at_fault), None) or first_constructed(self.findings, self.sides, self.models),
             findings=self.findings, diagnoses=sorted(self.diagnoses, key=lambda one: one.code == UNKNOWN), unmatched=self.unmatched, numbers=self.numbers,
             curves=self.curves, histograms=self.histograms, versions=versions(), command=self._call(),
         )  # fmt: skip
@@ -359,64 +353,6 @@ class _Work:
         found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
         self._take("schedule", found)
 
-    def _explain_layers(self, located: Located, store: Store) -> list[Diagnosis]:
-        """Look for the causes of the first faults, one for each layer."""
-        found: list[Diagnosis] = []
-        seen: set[str] = set()
-        for verdict in self.layers:
-            if not verdict.at_fault or verdict.port_path in seen or len(seen) == MOST_DIAGNOSED:
-                continue
-            seen.add(verdict.port_path)
-            causes = diagnose(located, verdict, self.sides, store, models=self.models, seed=self.seed)
-            known = [one for one in causes if one.code != UNKNOWN]
-            told = {(one.code, one.port_path) for one in known}
-            whole = any(
-                (one.explained or 0.0) >= WHOLE for one in known
-            )  # other values would be the same cause
-            said = [
-                one
-                for one in map(of_finding, self._grave(verdict.port_path, tensors=not whole))
-                if (one.code, one.port_path) not in told
-            ]
-            shallow = bool(known) and known[0].code in DESCRIBING
-            found += [*said, *known] if shallow else [*known, *said] or causes
-        return found
-
-    def _explain_construction(self) -> list[Diagnosis]:
-        """Return causes for differences of construction that no number has shown yet.
-
-        Where a piece differs by a cause unknown, what is known of its construction takes that one's place.
-        """
-        kinds = {"optimizer": "optimizer", "scheduler": "scheduler"}
-        known = {one.port_path for one in self.diagnoses if one.code != UNKNOWN}
-        found = [
-            of_finding(one) for one in self._grave() if kinds.get(one.kind, one.port_path) not in known
-        ]  # fmt: skip
-        pieces = {kinds[one.kind] for one in self._grave() if one.kind in kinds}
-        self.diagnoses = [one for one in self.diagnoses if one.code != UNKNOWN or one.port_path not in pieces]
-        return found
-
-    def _grave(self, path: str | None = None, *, tensors: bool = True) -> list[Finding]:
-        """Return the findings that fail something, about one layer or all, about the values of tensors or not."""
-        found = [one for one in self.findings if not one.harmless and path in (None, one.port_path)]
-        return [one for one in found if tensors or one.kind != "parameter"]
-
-    def _first_constructed(self) -> LayerVerdict | None:
-        """Return the first layer that is built otherwise, as a verdict; None where none is."""
-        found = next((one for one in self._grave() if one.kind in ("argument", "parameter", "flag")), None)
-        if found is None:
-            return None
-        layers = [dict(side.layers(model)) for side, model in zip(self.sides, self.models, strict=True)]
-        types = [
-            type(layers[number].get(path)).__name__
-            for number, path in enumerate((found.reference_path, found.port_path))
-        ]
-        return LayerVerdict(
-            reference_path=found.reference_path, port_path=found.port_path, reference_type=types[0], port_type=types[1],
-            turn=0, direction="construction", inherited=0.0, own=None, ratio=None, closeness=Closeness.DIFFERS,
-            method="float64", reason=found.message,
-        )  # fmt: skip
-
     def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
         recipe = Recipe(
@@ -453,15 +389,6 @@ class _Work:
 
 def _without_double(located: Located) -> str:
     return "the reference" if located.models[0].double is None else "the port"
-
-
-def of_finding(finding: Finding) -> Diagnosis:
-    """Return a difference of construction as a cause."""
-    piece = finding.kind if finding.kind in ("optimizer", "scheduler") else ""
-    return Diagnosis(
-        code=finding.code, port_path=finding.port_path or piece, message=finding.message,
-        evidence=f"reference {finding.reference}, port {finding.port}", explained=None, fix=finding.fix,
-    )  # fmt: skip
 
 
 def tell_call(call: Call) -> str:
