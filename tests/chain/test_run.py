@@ -267,7 +267,7 @@ def test_results_come_in_the_plans_order_whatever_ends_first(tmp_path):
     observer = Silent()
     results, _ = go(
         tmp_path,
-        command("slow", "while [ ! -e quick ]; do sleep 0.02; done", leg="1"),
+        command("slow", "while [ ! -e quick ]; do sleep 0.02; done; sleep 0.5", leg="1"),
         command("quick", "touch quick; exit 3", leg="2"),
         command("after", needs=("quick",), leg="2"),
         jobs=2,
