@@ -200,3 +200,41 @@ def test_a_weight_in_another_order_is_one_cause():
     port.two.weight.set_value(np.ascontiguousarray(port.two.weight.numpy()[::-1]))
     report = tipchain.align(reference, port, INPUT)
     assert [one.port_path for one in report.diagnoses] == ["two"]
+
+
+def test_a_layer_around_another_that_both_have_is_not_named_for_what_comes_after():
+    class Around(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.layer(x).abs()
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = Around(), torch.nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.two(torch.tanh(self.one(x)))
+
+    class AroundPort(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = paddle.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.layer(x).abs()
+
+    class NetPort(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = AroundPort(), paddle.nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.two(paddle.nn.functional.sigmoid(self.one(x)))
+
+    reference, port = Net(), NetPort()
+    tipchain.copy_weights(reference, port)
+    assert tipchain.align(reference, port, INPUT).first_divergence.port_path == ""

@@ -160,6 +160,7 @@ def test_a_failed_data_stage_of_a_case_says_why(tmp_path):
     assert "train_data" not in told, "that stage was not run, let alone failed"
 
 
+@pytest.mark.nightly
 def test_diagnose_looks_at_data_and_metric_of_a_case(tmp_path):
     project = make_tiny_project(tmp_path)
     project.edit("tiny_paddle.py", "/ np.float32(255) - np.float32(0.5)", "- np.float32(0.5)")

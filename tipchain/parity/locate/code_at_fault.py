@@ -150,9 +150,10 @@ class CodeAtFault:
         return None
 
     def _wrappers(self) -> Iterator[CallPair]:
-        """Yield the port's calls that do nothing but call one layer, with that layer's counterpart."""
+        """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
+        paired = {one.port.number for one in self.matching.containers}
         for pair in self.matching.pairs:
-            if pair.port.parent is not None:
+            if pair.port.parent is not None and pair.port.parent not in paired:
                 around = self.runs[1].trace.calls[pair.port.parent]
                 if around.children == [pair.port.number]:
                     yield CallPair(reference=pair.reference, port=around)
