@@ -12,10 +12,10 @@ for _name in ("torch", "paddle"):
 
 import torch  # noqa: E402, F401  (before paddle)
 
-import tipchain  # noqa: E402
 from zoo.held_out.clean import SECOND_CLEAN  # noqa: E402
 from zoo.held_out.families import SECOND  # noqa: E402
 from zoo.held_out.faults import SECOND_FAULTS, planted_second  # noqa: E402
+from zoo.judged import align, assert_as_promised, right  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SAMPLE = (
@@ -30,33 +30,11 @@ CLEAN_SAMPLE = (
     "variant-kernel-attention-causal",
     "variant-gates-by-formula",
 )
-SHARES = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
-
-
-def align(pair):
-    return tipchain.align(
-        pair.reference, pair.port, pair.inputs, loss=pair.loss, optimizers=pair.optimizers, schedulers=pair.schedulers,
-        training=pair.training,
-    )  # fmt: skip
-
-
-def found(fault):
-    """Return what is right about what is said of a fault."""
-    report = align(planted_second(fault))
-    cause = report.diagnoses[0] if report.diagnoses else None
-    place = cause.port_path if cause is not None else None
-    if report.first_divergence is not None and fault.part == "layer":
-        place = report.first_divergence.port_path
-    return {
-        "caught": not report.passed,
-        "layer": not report.passed and place in fault.where,
-        "cause": fault.is_named(cause),
-    }
 
 
 @pytest.mark.parametrize("fault", [one for one in SECOND_FAULTS if one.id in SAMPLE], ids=lambda one: one.id)
 def test_a_fault_of_the_second_zoo_is_named(fault):
-    assert found(fault) == {"caught": True, "layer": True, "cause": True}
+    assert right(fault, planted_second(fault)) == {"caught": True, "layer": True, "cause": True}
 
 
 @pytest.mark.parametrize("name", CLEAN_SAMPLE)
@@ -76,10 +54,7 @@ def test_the_second_zoo_is_what_it_is_said_to_be():
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_faults_of_the_second_zoo_are_found_as_often_as_is_promised():
-    results = {fault.id: found(fault) for fault in SECOND_FAULTS}
-    for what, goal in SHARES.items():
-        missed = [name for name, result in results.items() if not result[what]]
-        assert 1 - len(missed) / len(results) >= goal, f"{what}: {missed}"
+    assert_as_promised({fault.id: right(fault, planted_second(fault)) for fault in SECOND_FAULTS})
 
 
 @pytest.mark.nightly
