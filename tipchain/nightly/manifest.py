@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.nightly.entry_values import WORD, choices, env, quantity, texts, words
+from tipchain.nightly.items import Kind
 from tipchain.nightly.layouts import LAYOUTS
 from tipchain.nightly.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.stage_table import STAGES
@@ -265,27 +266,30 @@ def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
 
 
 def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
-    files, modes = _globs(one, "params"), _modes(one)
-    entry = Entry(
-        kind="chain",
-        place=".".join(one.path),
-        line=_line(one),
-        common=_common(one, defaults),
-        modes=modes,
-        files=files,
-        exclude=texts(one, "exclude", "globs below the root", ()),
-        data=_needed(one, modes, data),
-        suite=one.text("suite", default=""),
-        options=texts(one, "options", "words for `tipchain run`", ()),
+    entry = replace(
+        _of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default="")
     )
     one.done()
     return entry
 
 
 def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
-    files, modes = _globs(one, "case"), _modes(one)
-    entry = Entry(
-        kind="align",
+    entry = _of_files(one, "align", "case", "align", defaults, data)
+    if "stages" in one.data:
+        entry = replace(entry, stages=choices(one, "stages", STAGES, STAGES))
+    else:
+        one.asked.append("stages")
+    one.done()
+    return entry
+
+
+def _of_files(
+    one: Reader, kind: Kind, key: str, command: str, defaults: Common, data: Mapping[str, DataFolder]
+) -> Entry:
+    """Return an entry for the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
+    files, modes = _globs(one, key), _modes(one)
+    return Entry(
+        kind=kind,
         place=".".join(one.path),
         line=_line(one),
         common=_common(one, defaults),
@@ -293,13 +297,8 @@ def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Ent
         files=files,
         exclude=texts(one, "exclude", "globs below the root", ()),
         data=_needed(one, modes, data),
-        stages=choices(one, "stages", STAGES, STAGES) if "stages" in one.data else (),
-        options=texts(one, "options", "words for `tipchain align`", ()),
+        options=texts(one, "options", f"words for `tipchain {command}`", ()),
     )
-    if "stages" not in one.data:
-        one.asked.append("stages")
-    one.done()
-    return entry
 
 
 def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
