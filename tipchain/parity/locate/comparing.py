@@ -79,8 +79,8 @@ class Comparer:
         if axes == tuple(range(len(one.shape))):
             if other.twin is one:
                 return other.apart
-            if one.sketch is not None and other.sketch is not None:
-                return one.sketch.projected.relative(other.sketch.projected) + other.apart
+            if one.outline is not None and other.outline is not None:
+                return one.outline.projected.relative(other.outline.projected) + other.apart
         return relative(self._store.get(one).transpose(axes), self._store.get(other)) + other.apart
 
     def size(self, stored: Stored) -> float:
@@ -88,7 +88,7 @@ class Comparer:
         held = stored.twin or stored
         if id(held) not in self._sizes:
             self._sizes[id(held)] = (
-                rms(self._store.get(held)) if held.sketch is None else held.sketch.projected.rms
+                rms(self._store.get(held)) if held.outline is None else held.outline.projected.rms
             )
         return self._sizes[id(held)]
 

@@ -162,8 +162,8 @@ class Locator:
             return True
         if prod(ours.shape) != prod(theirs.shape):
             return False
-        if ours.sketch is not None and theirs.sketch is not None and ours.shape == theirs.shape:
-            return ours.sketch.projected.relative(theirs.sketch.projected) <= ALIKE
+        if ours.outline is not None and theirs.outline is not None and ours.shape == theirs.shape:
+            return ours.outline.projected.relative(theirs.outline.projected) <= ALIKE
         return self._sketch(one).close(self._sketch(other), ALIKE)
 
     def _sketch(self, value: Value) -> Sketch:

@@ -1,6 +1,6 @@
 """Arrays of a trace: in memory up to a limit, beyond it memory-mapped, in a file without a name.
 
-Of large arrays a sketch can do, with the first sample in float32: then the whole ones are nowhere.
+Of large arrays an outline can do: a sketch, and the first sample in float32. Then the whole ones are nowhere.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SPREAD = 2**16
 
 
 class NotHeld(Exception):  # noqa: N818  (it is no error: whoever asks runs the models again)
-    """A whole array was asked for of which a store has a sketch."""
+    """A whole array was asked for of which a store has an outline."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Sketch:
-    """What is held of a large array.
+class Outline:
+    """What is held of a large array instead of the whole.
 
     Attributes:
         projected: tells it from others.
@@ -54,7 +54,7 @@ class Stored:
         kept: the array, or None if it is in the file or not held.
         offset: where it begins there, in bytes.
         axis: the axis of samples; None where there is none.
-        sketch: what is held of it instead of the whole; None where the whole is.
+        outline: what is held of it instead of the whole; None where the whole is.
         twin: what this is held as, since it is so close to it; None if it is held by itself.
         apart: how far it is from its twin, relative RMS.
     """
@@ -64,7 +64,7 @@ class Stored:
     kept: Array | None = None
     offset: int = 0
     axis: int | None = None
-    sketch: Sketch | None = None
+    outline: Outline | None = None
     twin: Stored | None = None
     apart: float = 0.0
 
@@ -78,9 +78,9 @@ class Store:
         limit: bytes that are kept in memory.
 
     Attributes:
-        samples: how many samples a batch has. Of large arrays with so many along an axis a sketch is held; None: all
+        samples: how many samples a batch has. Of large arrays with so many along an axis an outline is held; None: all
             arrays are held.
-        cut: whether there is an array of which only a sketch is held.
+        cut: whether there is an array of which only an outline is held.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -107,8 +107,8 @@ class Store:
         axis = array.shape.index(self.samples) if self.samples in array.shape else None
         if axis is not None and self.cuts(array):
             self.cut = True
-            sketch = _gradient_of(array) if gradient else _sketch_of(array, axis)
-            return Stored(shape=array.shape, dtype=array.dtype, axis=axis, sketch=sketch)
+            outline = _gradient_of(array) if gradient else _outline_of(array, axis)
+            return Stored(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
             return Stored(shape=array.shape, dtype=array.dtype, kept=np.array(array), axis=axis)
@@ -121,7 +121,7 @@ class Store:
         return Stored(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
 
     def cuts(self, array: Array) -> bool:
-        """Tell whether only a sketch is held of such an array."""
+        """Tell whether only an outline is held of such an array."""
         large = array.size >= LARGE and array.dtype.kind == "f"
         return large and self.samples != 1 and self.samples in array.shape
 
@@ -129,9 +129,9 @@ class Store:
         """Return an array; it must not be written to.
 
         Raises:
-            NotHeld: the store has a sketch of it.
+            NotHeld: the store has an outline of it.
         """
-        if stored.sketch is not None:
+        if stored.outline is not None:
             raise NotHeld
         if stored.kept is not None:
             return stored.kept
@@ -144,12 +144,12 @@ class Store:
         Raises:
             NotHeld: it is a gradient.
         """
-        if stored.sketch is None:
+        if stored.outline is None:
             array = self.get(stored)
             return array if stored.axis is None else array.take([0], stored.axis)
-        if stored.sketch.first is None:
+        if stored.outline.first is None:
             raise NotHeld
-        return stored.sketch.first
+        return stored.outline.first
 
     def spread(self, stored: Stored) -> Array:
         """Return some elements of the first sample.
@@ -157,11 +157,11 @@ class Store:
         Raises:
             NotHeld: it is a gradient.
         """
-        if stored.sketch is None:
+        if stored.outline is None:
             return spread(self.first(stored))
-        if stored.sketch.spread is None:
+        if stored.outline.spread is None:
             raise NotHeld
-        return stored.sketch.spread
+        return stored.outline.spread
 
 
 def spread(array: Array) -> Array:
@@ -170,12 +170,12 @@ def spread(array: Array) -> Array:
     return flat if flat.size <= SPREAD else flat[:: flat.size // SPREAD | 1]
 
 
-def _sketch_of(array: Array, axis: int) -> Sketch:
+def _outline_of(array: Array, axis: int) -> Outline:
     part = array[(slice(None),) * axis + (slice(0, 1),)]
-    return Sketch(
+    return Outline(
         projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64)
     )
 
 
-def _gradient_of(array: Array) -> Sketch:
-    return Sketch(projected=Projected(array))
+def _gradient_of(array: Array) -> Outline:
+    return Outline(projected=Projected(array))

@@ -45,7 +45,7 @@ class Twins:
             for value in (*call.inputs, *call.outputs):
                 if id(value) not in seen:
                     seen.add(id(value))
-                    probe = _probe(store.get(value.stored)) if value.stored.sketch is None else None
+                    probe = _probe(store.get(value.stored)) if value.stored.outline is None else None
                     self._found[value.shape, value.dtype.kind].append((probe, value))
 
     def of(self, array: Array) -> tuple[Value, Stored] | None:
@@ -70,13 +70,13 @@ class Twins:
         known = value.gradient
         if known is None or known.shape != array.shape:
             return None
-        if known.sketch is None and not _close(_probe(self._store.get(known)), _probe(array)):
+        if known.outline is None and not _close(_probe(self._store.get(known)), _probe(array)):
             return None
         return self._as(known, Given(array), GRADIENTS)
 
     def _as(self, known: Stored, given: Given, limit: float) -> Stored | None:
-        if known.sketch is not None:
-            apart = known.sketch.projected.relative(given.projected)
+        if known.outline is not None:
+            apart = known.outline.projected.relative(given.projected)
         else:
             apart = relative(self._store.get(known), given.array)
         return self._store.put_as(known, apart) if apart <= limit else None
