@@ -80,6 +80,9 @@ def test_python_blocks_run(name):
         "test_tipc/README.md",
         "docs/reprod_log.md",
         "docs/nightly.md",
+        "docs/ci.md",
+        "docs/history.md",
+        "docs/bundles.md",
         "CONTRIBUTING.md",
     ],
 )

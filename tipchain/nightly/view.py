@@ -8,7 +8,6 @@ item that ended, and now and then how far the night is.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -18,7 +17,7 @@ from tipchain.nightly.progress import State
 from tipchain.nightly.records import ItemRecord
 from tipchain.nightly.tables import item_line
 from tipchain.report.live import CLEAR, REDRAW_S, UP_AND_CLEAR, cut, elapsed
-from tipchain.report.terminal import clean, use_color
+from tipchain.report.terminal import clean, terminal_size, use_color
 
 SAY_S = 300.0
 """How often plain lines say how far the night is."""
@@ -79,7 +78,7 @@ class NightView:
 
     def _redraw(self, state: State) -> None:
         erasure = self._erasure()
-        size = self._size()
+        size = terminal_size(self.stream)
         width, room = size.columns - 1, max(size.lines - 3, 1)
         lines = [cut(state.line(), width)]
         if state.waiting:
@@ -97,15 +96,6 @@ class NightView:
     def _erasure(self) -> str:
         """Return what clears the lines drawn last and leaves the cursor at the first one's start."""
         return CLEAR + UP_AND_CLEAR * (len(self._drawn) - 1) if self._drawn else ""
-
-    def _size(self) -> os.terminal_size:
-        try:
-            size = os.get_terminal_size(self.stream.fileno())
-        except (OSError, ValueError):  # no terminal of the system's, as in tests
-            return shutil.get_terminal_size()
-        return (
-            size if size.columns and size.lines else os.terminal_size((80, 24))
-        )  # one that does not know its size
 
     def _write(self, text: str) -> None:
         if text:

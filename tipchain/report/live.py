@@ -7,7 +7,6 @@ of its output) that is redrawn in place; what has ended scrolls above. Elsewhere
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import unicodedata
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import TextIO
 
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
-from tipchain.report.terminal import clean, mark, use_color
+from tipchain.report.terminal import clean, mark, terminal_size, use_color
 
 REDRAW_S = 0.2
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"
@@ -101,7 +100,7 @@ class LiveView:
         if not self.live:
             return ""
         self._due = self.clock() + REDRAW_S
-        size = self._size()
+        size = terminal_size(self.stream)
         room = max(size.lines - 2, 1)
         rows = list(self._rows.values())
         lines = [self._line(row, size.columns - 1) for row in rows[:room]]
@@ -109,12 +108,6 @@ class LiveView:
             lines[-1] = f"... and {len(rows) - room + 1} more"
         self._drawn = len(lines)
         return "\n".join(lines)
-
-    def _size(self) -> os.terminal_size:
-        try:
-            return os.get_terminal_size(self.stream.fileno())
-        except (OSError, ValueError):  # no terminal of the system's, as in tests
-            return shutil.get_terminal_size()
 
     def _line(self, row: _Row, width: int) -> str:
         line = " ".join(clean(row.line).split())

@@ -40,6 +40,15 @@ def terminal_width() -> int:
     return max(shutil.get_terminal_size().columns, 60)
 
 
+def terminal_size(stream: TextIO) -> os.terminal_size:
+    """Return the size of the terminal that ``stream`` is; of one that does not know it (0x0), 80 columns and 24 lines."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):  # no terminal of the system's, as in tests
+        return shutil.get_terminal_size()
+    return size if size.columns and size.lines else os.terminal_size((80, 24))
+
+
 def fold(text: str, width: int) -> str:
     """Return a text whose lines fit into ``width`` columns; what goes on stands two columns further in.
 
