@@ -49,21 +49,25 @@ class NightSample:
         root: the project's folder.
         environment: what it says of where it ran.
         options: what its command line said.
+        hours: how long after the day's night it began.
+        cut: how the whole plan was cut into shares, of a share.
     """
 
     def __init__(
         self, nights: Path, day: int, items: Sequence[Item], *, root: Path | None = None,
         environment: Mapping[str, Any] = ENVIRONMENT, options: Mapping[str, Any] | None = None,
+        hours: float = 0.0, cut: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        self.began = FIRST + timedelta(days=day)
+        self.began = FIRST + timedelta(days=day, hours=hours)
         self.folder = nights / f"{self.began:%Y%m%d-%H%M%S}-{day:05x}"
-        self.token = f"token{day}"
+        self.token = f"token{day}" + (f"-{hours}" if hours else "")
         self.folder.mkdir(parents=True)
         plan = {
             "name": nights.name,
             "root": str(root or nights),
             "manifest": f"{nights.name}.yaml",
             "sha256": "0" * 64,
+            **({"cut": cut} if cut else {}),
         }
         document = {
             "format": FORMAT, "token": self.token, "started": self.began.isoformat(), "options": dict(options or {}),
@@ -101,3 +105,34 @@ class NightSample:
     def ended_file(self, one: Item) -> Path:
         """Return the file of an item's record."""
         return item_folder(self.folder, one.id) / ENDED
+
+
+def share_of_night(
+    nights: Path, day: int, share: int, items: Sequence[Item], cut: Mapping[str, int], *, of: int = 0, hours: float | None = None,
+    outcomes: Mapping[str, Outcome] | None = None, night: str = "", environment: Mapping[str, Any] = ENVIRONMENT,
+) -> NightSample:  # fmt: skip
+    """Make a share of a night that has finished.
+
+    Args:
+        nights: the folder of a manifest's nights.
+        day: which night after the first.
+        share: its number.
+        items: of the whole plan.
+        cut: by id, the number of the share, as this machine cut it.
+        of: how many shares there are; as many as the cut has if 0.
+        hours: how long after the day's night it began; a tenth of an hour for each share if None.
+        outcomes: by id; PASS for the others.
+        night: the whole night's id.
+        environment: what it says of where it ran.
+    """
+    count = of or max(cut.values())
+    options = {"shard": f"{share}/{count}"} | ({"night_id": night} if night else {})
+    mine = [one for one in items if cut.get(one.id) == share]
+    made = NightSample(
+        nights, day, mine, options=options, hours=share / 10 if hours is None else hours,
+        cut={"ids": list(cut), "shares": list(cut.values())}, environment=environment,
+    )  # fmt: skip
+    for one in mine:
+        made.end(one, (outcomes or {}).get(one.id, Outcome.PASS))
+    made.finish()
+    return made

@@ -14,6 +14,7 @@ from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
     from tipchain.nightly.results import Results
+    from tipchain.nightly.timeline import Timeline
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +118,7 @@ def _count(text: str) -> int:
 
 
 def run_dashboard(args: argparse.Namespace) -> int:
-    """Write the page.
+    """Write the page; the exit code is 1 if a latest night's shares leave items out or are not of one plan.
 
     Raises:
         UsageError: there are no nights, or the page cannot be written.
@@ -139,7 +140,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     text = render(timelines, problems)
     if args.html == "-":
         sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
-        return ExitCode.PASSED
+        return _say_of_shares(timelines)
     try:
         atomic_write(Path(args.html), text)
     except OSError as error:
@@ -147,4 +148,18 @@ def run_dashboard(args: argparse.Namespace) -> int:
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
     print(f"{args.html}: {items} items, {nights} nights")
-    return ExitCode.PASSED
+    return _say_of_shares(timelines)
+
+
+def _say_of_shares(timelines: Sequence[Timeline]) -> int:
+    """Tell what is to be known of the shares of the latest nights; return the exit code."""
+    wrong = False
+    for line in timelines:
+        column = line.columns[-1]
+        name = f"{line.name}, {column.results.night.name}"
+        for text in column.notes:
+            print(f"note: {name}: {text}", file=sys.stderr)
+        for text in column.wrong:
+            print(f"error: {name}: {text}", file=sys.stderr)
+        wrong |= bool(column.wrong)
+    return ExitCode.FAILED if wrong else ExitCode.PASSED

@@ -169,11 +169,12 @@ def _nights(place: int, line: Timeline) -> Markup:
         results = column.results
         name = element("a", when(column), href=f"{column.href}/")
         left = " not finished" if not results.finished else ""
+        said = [element("div", text, class_="note") for text in (*column.wrong, *column.notes)]
         counts = [str(column.counts.get(one, 0) or "") for one in Outcome]
         facts = [element("div", text) for text in column.environment]
         cells = [results.facts.get("commit", ""), *counts, duration(results.seconds), markup(facts)]
         rows.append(
-            element("tr", element("th", name, left, scope="row"), [element("td", one) for one in cells],
+            element("tr", element("th", name, left, said, scope="row"), [element("td", one) for one in cells],
                     id=f"night-{place}-{number}")
         )  # fmt: skip
     head = element("tr", [element("th", one, scope="col") for one in heads])

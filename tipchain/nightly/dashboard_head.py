@@ -17,14 +17,15 @@ REASON = 200
 def title(timelines: Sequence[Timeline]) -> str:
     """Return the page's title."""
     bad = sum(map(_bad, timelines))
-    word = f"{bad} failed" if bad else "passed" if _whole(timelines) else "not finished"
+    other = "passed" if _whole(timelines) else "not finished"
+    word = f"{bad} failed" if bad else "cut wrongly" if _wrong(timelines) else other
     return f"{word}: nights of {', '.join(line.name for line in timelines)}"
 
 
 def headline(timelines: Sequence[Timeline]) -> Markup:
     """Return the page's first part."""
     bad = sum(map(_bad, timelines))
-    kind = "fail" if bad else "pass" if _whole(timelines) else "unknown"
+    kind = "fail" if bad or _wrong(timelines) else "pass" if _whole(timelines) else "unknown"
     return element(
         "section", element("h1", "Nights of ", ", ".join(line.name for line in timelines)),
         (_latest(place, line) for place, line in enumerate(timelines)),
@@ -41,6 +42,10 @@ def _whole(timelines: Sequence[Timeline]) -> bool:
     return all(line.columns[-1].results.finished for line in timelines)
 
 
+def _wrong(timelines: Sequence[Timeline]) -> bool:
+    return any(line.columns[-1].wrong for line in timelines)
+
+
 def _bad(line: Timeline) -> int:
     counts = line.columns[-1].counts
     return sum(counts.get(one, 0) for one in BAD)
@@ -54,8 +59,9 @@ def _latest(place: int, line: Timeline) -> Markup:
         f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
     )
     finished = column.results.finished
-    head = "FAIL" if bad else "PASS" if finished else "NOT FINISHED"
-    kind = "fail" if bad else "pass" if finished else "error"
+    failed = bool(bad or column.wrong)
+    head = "FAIL" if failed else "PASS" if finished else "NOT FINISHED"
+    kind = "fail" if failed else "pass" if finished else "error"
     state = "" if finished else " so far: the night is not finished"
     parts = [
         element(
@@ -64,6 +70,8 @@ def _latest(place: int, line: Timeline) -> Markup:
             f"{line.name}, {when(column)}: {word}{state}.",
         )
     ]
+    if column.wrong or column.notes:
+        parts.append(_list([element("li", text) for text in (*column.wrong, *column.notes)]))
     still = [row for row in line.rows if row.cells[-1] and not is_well(row) and not row.changed]
     if still:
         parts.append(element("p", "Did not pass, as before:" if len(line.columns) > 1 else "Did not pass:"))

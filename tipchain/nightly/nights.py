@@ -18,6 +18,7 @@ from tipchain.errors import OutputError, RecordError, UsageError
 from tipchain.nightly.items import NightPlan
 from tipchain.nightly.plan_json import parse_plan, plan_json
 from tipchain.nightly.records import FINISHED, FORMAT, LOCK, NIGHT, ItemRecord, item_folder, read_record
+from tipchain.nightly.shares import NIGHT_ID, Part, night_id, part_of
 from tipchain.runs import atomic_write
 
 NIGHTS = "tipchain-nights"
@@ -73,9 +74,32 @@ class Night:
         return max(numbers)
 
     @property
+    def epoch(self) -> float:
+        """When it began, in seconds since 1970; 0 where that cannot be told."""
+        found = began(self.started, self.name)
+        return found.timestamp() if found else 0.0
+
+    @property
+    def part(self) -> Part | None:
+        """Which share of a whole night this is; None for one that ran all that was chosen."""
+        return part_of(self.plan, self.options, str(self.environment.get("commit") or ""))
+
+    @property
     def finished(self) -> bool:
         """Whether every item has ended and the summary is written."""
         return (self.folder / FINISHED).is_file()
+
+
+def began(started: str, name: str = "") -> datetime | None:
+    """Return when a night began: by what it says, else by its folder's name, in local time; None if neither tells."""
+    try:
+        return datetime.fromisoformat(started).astimezone()
+    except ValueError:
+        pass
+    try:
+        return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").astimezone()
+    except ValueError:
+        return None
 
 
 def nights_folder(plan: NightPlan, out: Path | None = None) -> Path:
@@ -103,7 +127,7 @@ def begin_night(
         token=secrets.token_hex(8),
         started=now.isoformat(timespec="milliseconds"),
         plan=plan,
-        options=dict(options),
+        options={**_whole_night(options), **options},
         environment=dict(environment),
     )
     document = {
@@ -116,6 +140,12 @@ def begin_night(
         lock.release()
         raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
     return night, lock
+
+
+def _whole_night(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the id that a share has in common with the others of its night, if the environment has one."""
+    found = night_id() if options.get("shard") else ""
+    return {NIGHT_ID: found} if found else {}
 
 
 def _new_folder(nights: Path) -> tuple[Path, datetime]:

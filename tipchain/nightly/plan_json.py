@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from tipchain.nightly.items import Item, Needs, NightPlan
+from tipchain.nightly.shares import Cut, SharePlan
 from tipchain.outcome import Outcome
 
 
 def plan_json(plan: NightPlan) -> dict[str, Any]:
     """Return ``plan`` as JSON values."""
+    cut = {"cut": {"ids": plan.cut.ids, "shares": plan.cut.shares}} if isinstance(plan, SharePlan) else {}
     return {
+        **cut,
         "name": plan.name,
         "root": plan.root,
         "manifest": plan.manifest,
@@ -49,7 +52,13 @@ def parse_plan(data: Mapping[str, Any]) -> NightPlan:
         KeyError, TypeError, ValueError: they are none.
     """
     rest = {key: str(data[key]) for key in ("name", "root", "manifest", "sha256")}
-    return NightPlan(**rest, items=tuple(parse_item(item) for item in data["items"]))
+    items = tuple(parse_item(item) for item in data["items"])
+    if "cut" not in data:
+        return NightPlan(**rest, items=items)
+    ids, shares = tuple(map(str, data["cut"]["ids"])), tuple(map(int, data["cut"]["shares"]))
+    if len(ids) != len(shares):
+        raise ValueError(f"a cut of {len(ids)} items has {len(shares)} shares")
+    return SharePlan(**rest, items=items, cut=Cut(ids=ids, shares=shares))
 
 
 def parse_item(data: Mapping[str, Any]) -> Item:

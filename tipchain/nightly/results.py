@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +102,3 @@ def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
                 f"{above}{key}",
                 ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value),
             )
-
-
-def began(started: str, name: str = "") -> datetime | None:
-    """Return when a night began: by what it says, else by its folder's name, in local time; None if neither tells."""
-    try:
-        return datetime.fromisoformat(started).astimezone()
-    except ValueError:
-        pass
-    try:
-        return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").astimezone()
-    except ValueError:
-        return None

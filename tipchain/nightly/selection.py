@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.shares import Cut, SharePlan
 
 FIELDS = ("id", "tag", "mode", "device", "kind", "subject")
 NOT = "!"
@@ -83,25 +84,37 @@ def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:
     return replace(plan, items=tuple(item for item in plan.items if item.id in ids))
 
 
-def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float]) -> NightPlan:
+def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = None) -> SharePlan:
     """Return one share: all shares together are the plan, and take about as long as each other.
 
     The longest item goes to the share that has least to do so far, and so on (Graham's longest processing time
-    rule). The same plan and seconds give the same shares on every machine.
+    rule). The same ids, timeouts and seconds give the same shares on every machine, whatever its nights were and whatever
+    can run there.
 
     Args:
         plan: the whole.
         shard: which share.
-        seconds: what items took lately, by id; the median stands for those not known.
+        seconds: what items take, by id, the same on all machines; the median stands for those not known. None: an item
+            counts by its timeout.
     """
-    usual = statistics.median(seconds.values()) if seconds else 1.0
-    cost = {item.id: seconds.get(item.id, usual) for item in plan.items if not item.reason}
+    if seconds:
+        usual = statistics.median(seconds.values())
+        cost = {item.id: seconds.get(item.id, usual) for item in plan.items}
+    else:
+        cost = {item.id: item.timeout_s for item in plan.items}
     loads, counts = [0.0] * shard.count, [0] * shard.count
-    mine: set[str] = set()
-    for name in sorted((item.id for item in plan.items), key=lambda name: (-cost.get(name, 0.0), name)):
+    places: dict[str, int] = {}
+    for name in sorted(cost, key=lambda name: (-cost[name], name)):
         best = min(range(shard.count), key=lambda one: (loads[one], counts[one], one))
-        loads[best] += cost.get(name, 0.0)
+        loads[best] += cost[name]
         counts[best] += 1
-        if best == shard.index - 1:
-            mine.add(name)
-    return only(plan, mine)
+        places[name] = best + 1
+    ids = tuple(item.id for item in plan.items)
+    return SharePlan(
+        name=plan.name,
+        root=plan.root,
+        manifest=plan.manifest,
+        sha256=plan.sha256,
+        items=tuple(item for item in plan.items if places[item.id] == shard.index),
+        cut=Cut(ids=ids, shares=tuple(places[name] for name in ids)),
+    )

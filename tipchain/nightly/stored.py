@@ -16,9 +16,8 @@ from typing import Any, Literal
 from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.bundle.moves import FILE_NAME
 from tipchain.errors import InputError, RecordError
-from tipchain.nightly.nights import holder, read_night
+from tipchain.nightly.nights import began, holder, read_night
 from tipchain.nightly.records import FINISHED, NIGHT
-from tipchain.nightly.results import began
 from tipchain.runs import RUN_LOCK, atomic_write
 
 PIN = "pinned.json"

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from urllib.parse import quote
 
 from tipchain.errors import RecordError
 from tipchain.nightly.figures import read_figures
 from tipchain.nightly.items import Item
+from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
-from tipchain.nightly.results import Results, began, find_nights, read_results
+from tipchain.nightly.results import Results, find_nights, read_results
+from tipchain.nightly.wholes import Whole, wholes_of
 from tipchain.outcome import Outcome
 
 PAGES = ("report.html", "index.html")
 """Names of pages that an item may leave in its folder; the first that is there is its report."""
 PARTS = frozenset({"select", "last_failed", "shard"})
 """Options by which a night runs a part of its manifest."""
+LOOKED_AT = 5
+"""Nights among which the one before is looked for."""
 BAD = (Outcome.FAIL, Outcome.ERROR)
 
 
@@ -31,7 +35,7 @@ class Cell:
 
     Attributes:
         record: its record.
-        log: path of its log below the item's folder in the night's; "" without one.
+        log: URL of its log, relative to the item's folder in that of the column; "" without one.
         report: of its report, likewise.
         figures: of its report, by name.
     """
@@ -47,11 +51,13 @@ class Column:
     """A night.
 
     Attributes:
-        results: what came of it; without records, which are in the rows.
+        results: what came of it, of all its shares.
         when: when it began; None if that is not known.
-        href: URL of its folder, relative to the page.
+        href: URL of its folder, or its first share's, relative to the page.
         counts: how many items ended how.
         environment: what differs from the night before, a line each; () in the first.
+        notes: what is to be known of its shares, a line each; () if it ran in none.
+        wrong: what is wrong with its shares, a line each.
     """
 
     results: Results
@@ -59,6 +65,8 @@ class Column:
     href: str
     counts: Mapping[Outcome, int]
     environment: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,81 +131,113 @@ def read_timelines(folders: Sequence[Path], nights: int, page: Path) -> tuple[li
     for folder in folders:
         groups[folder.parent].append(folder)
     found: dict[str, list[Results]] = defaultdict(list)
-    problems = []
+    problems: list[str] = []
     for group in groups.values():
-        for folder in group[-nights:]:
-            try:
-                results = read_results(folder)
-            except RecordError as error:
-                problems.append(f"{folder}: {error.message}")
-                continue
+        for results in _latest(group, nights, problems):
             found[results.plan.name].append(results)
-    lines = [
-        _timeline(name, sorted(ones, key=lambda one: one.night.name)[-nights:], page)
-        for name, ones in sorted(found.items())
-    ]
+    lines = [_timeline(name, wholes_of(ones)[-nights:], page) for name, ones in sorted(found.items())]
     return lines, problems
 
 
-def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
+def _latest(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator[Results]:
+    """Yield the latest nights of a folder, each with all its shares; those that cannot be read become problems."""
+    left = Fraction(nights)
+    sharing = False
+    for folder in reversed(group):
+        # Of shares one night more: of the earliest that counts some may begin before those of the one before end.
+        if left <= (-1 if sharing else 0):
+            return
+        part = None
+        try:
+            results = read_results(folder)
+            part = results.night.part
+            yield results
+        except RecordError as error:
+            problems.append(f"{folder}: {error.message}")
+        sharing |= part is not None
+        left -= Fraction(1, part.of if part else 1)
+
+
+def _timeline(name: str, nights: Sequence[Whole], page: Path) -> Timeline:
     items: dict[str, Item] = {}
-    for results in nights:
-        items.update((one.id, one) for one in results.plan.items)
-    in_part = bool(nights[-1].night.options.keys() & PARTS) or not nights[-1].finished
-    planned = [{one.id for one in results.plan.items} for results in nights]
+    for whole in nights:
+        items.update((one.id, one) for one in whole.results.plan.items)
+    latest = nights[-1].results
+    # Of a night that was run in shares, what no share has is gone once all are there.
+    chosen = latest.night.options.keys() & PARTS - ({"shard"} if latest.night.part else set())
+    in_part = bool(chosen) or not latest.finished
+    planned = [{one.id for one in whole.results.plan.items} for whole in nights]
     rows = []
     for item in items.values():
         slug = slug_of(item.id)
         cells = [
-            _cell(results, item, slug) if item.id in ids else None
-            for results, ids in zip(nights, planned, strict=True)
+            _cell(whole, item, slug) if item.id in ids else None
+            for whole, ids in zip(nights, planned, strict=True)
         ]
         rows.append(Row(item=item, slug=slug, cells=tuple(cells), in_part=in_part))
     return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
 
 
-def _cell(results: Results, item: Item, slug: str) -> Cell | None:
+def _cell(whole: Whole, item: Item, slug: str) -> Cell | None:
+    results = whole.part_with(item)
     if not results.finished and item.id not in results.records:
         return None  # it goes on, or was left
     record = results.of(item)
-    base = f"{ITEMS}/{slug}"
-    log, report = (os.path.relpath(path, base) if path else "" for path in (record.log, record.report))
+
+    def url(path: str) -> str:
+        """Return the URL of a file of this share, from the item's folder in the column's."""
+        away = (
+            "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
+        )
+        return os.path.relpath(Path(away, path), f"{ITEMS}/{slug}") if path else ""
+
     figures = read_figures(results.folder / record.report) if record.report else {}
-    folder = results.folder / base / f"attempt-{record.attempt}"
-    page = next((name for name in PAGES if record.attempt and (folder / name).is_file()), None)
+    attempt = f"{ITEMS}/{slug}/attempt-{record.attempt}"
+    page = next((one for one in PAGES if record.attempt and (results.folder / attempt / one).is_file()), None)
     return Cell(
-        record=record, log=log, report=f"attempt-{record.attempt}/{page}" if page else report, figures=figures
+        record=record,
+        log=url(record.log),
+        report=url(f"{attempt}/{page}" if page else record.report),
+        figures=figures,
     )
 
 
-def _columns(nights: Iterable[Results], page: Path) -> Iterable[Column]:
+def _columns(nights: Iterable[Whole], page: Path) -> Iterable[Column]:
     before: dict[str, str] | None = None
-    for results in nights:
+    for whole in nights:
+        results = whole.results
         facts = results.facts
-        outcomes = results.outcomes if results.finished else [one.outcome for one in results.records.values()]
         yield Column(
             results=results,
             when=began(results.night.started, results.night.name),
-            href=quote(os.path.relpath(results.folder.resolve(), page.resolve())),
-            counts=Counter(outcomes),
+            href=quote(os.path.relpath(whole.parts[0].folder.resolve(), page.resolve())),
+            counts=Counter(whole.outcomes),
             environment=() if before is None else tuple(differences(before, facts)),
+            notes=whole.notes,
+            wrong=whole.wrong,
         )
         before = facts
 
 
 def changes_since_before(results: Results) -> list[str]:
-    """Return what changed since the night before of the same manifest: environment first; none if there is none."""
-    folders = [one for one in find_nights(results.folder.parent) if one.name < results.night.name]
-    for folder in reversed(folders):
-        with suppress(RecordError):
-            before = read_results(folder)
-            if before.plan.name == results.plan.name and before.finished:
-                line = _timeline(results.plan.name, (before, results), results.folder.parent)
-                return [
-                    f"since {before.night.name}:",
-                    *(f"environment: {fact}" for fact in line.columns[-1].environment),
-                    *(f"{row.changed}  {row.item.id}" for row in line.rows if row.changed),
-                ]
+    """Return what changed since the night before of the same manifest: environment first; none if there is none.
+
+    Of nights that were run in shares, all shares that lie beside this one count.
+    """
+    folders = [one for one in find_nights(results.folder.parent) if one.name <= results.night.name]
+    problems: list[str] = []
+    nights = wholes_of(
+        one for one in _latest(folders, LOOKED_AT, problems) if one.plan.name == results.plan.name
+    )
+    this = next(one for one in nights if any(part.folder == results.folder for part in one.parts))
+    for before in reversed(nights[: nights.index(this)]):
+        if all(part.finished for part in before.parts):
+            line = _timeline(results.plan.name, (before, this), results.folder.parent)
+            return [
+                f"since {before.results.night.name}:",
+                *(f"environment: {fact}" for fact in line.columns[-1].environment),
+                *(f"{row.changed}  {row.item.id}" for row in line.rows if row.changed),
+            ]
     return []
 
 

@@ -1,0 +1,239 @@
+"""Shares of one night: which nights they are, what they come to together, and cuts that leave something out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from night_samples import ENVIRONMENT, NightSample, item, share_of_night
+
+from tipchain.cli import main
+from tipchain.errors import UsageError
+from tipchain.nightly.items import NightPlan
+from tipchain.nightly.nights import begin_night, read_night
+from tipchain.nightly.past import balance_seconds, last_failed
+from tipchain.nightly.plan_json import parse_plan, plan_json
+from tipchain.nightly.records import FINISHED
+from tipchain.nightly.results import find_nights, read_results
+from tipchain.nightly.selection import Shard, share
+from tipchain.nightly.shares import Part, gather, night_id
+from tipchain.nightly.timeline import changes_since_before, read_timelines
+from tipchain.nightly.wholes import wholes_of
+from tipchain.outcome import Outcome
+
+ITEMS = [item(name) for name in "abcd"]
+A, B, C, D = (one.id for one in ITEMS)
+CUT = {A: 1, B: 2, C: 1, D: 3}
+OTHER_CUT = {A: 1, B: 2, C: 2, D: 3}
+PART = Part(share=1, of=3, title="suite", manifest="0", commit="c")
+HOUR = 3600.0
+
+
+def groups(*parts: tuple[Part | None, float]):
+    found = gather(parts, lambda one: one[0], lambda one: one[1])
+    return [[parts.index(one) for one in group.ones] for group in found]
+
+
+def test_shares_that_began_together_are_one_night():
+    ones = [(replace(PART, share=number), 0.5 * HOUR * number) for number in (3, 1, 2)]
+    assert groups(*ones) == [[1, 2, 0]]
+
+
+def test_shares_of_the_next_night_are_another():
+    two = [(replace(PART, share=number), day * 24 * HOUR) for day in (0, 1) for number in (1, 2, 3)]
+    assert groups(*two) == [[0, 1, 2], [3, 4, 5]]
+    soon = [(PART, 0.0), (PART, HOUR), (replace(PART, share=2), 2 * HOUR)]
+    assert groups(*soon) == [[0], [1, 2]], "the same share twice is two nights"
+
+
+@pytest.mark.parametrize(
+    "other", [{"commit": "d"}, {"manifest": "1"}, {"of": 4}, {"title": "x"}, {"choice": "y"}]
+)
+def test_shares_of_something_else_are_another_night(other):
+    assert groups((PART, 0.0), (replace(PART, share=2, **other), 1.0)) == [[0], [1]]
+
+
+def test_an_id_makes_shares_one_night_however_late_and_whatever_they_ran():
+    first, late = replace(PART, night="7"), replace(PART, night="7", share=2, commit="d")
+    assert groups((first, 0.0), (late, 30 * HOUR)) == [[0, 1]]
+    assert groups((first, 0.0), (replace(late, night="8"), 1.0)) == [[0], [1]]
+
+
+def test_under_an_id_the_later_of_a_share_counts():
+    ones = [(replace(PART, night="7", share=number), float(at)) for at, number in enumerate((1, 2, 1))]
+    (group,) = gather(ones, lambda one: one[0], lambda one: one[1])
+    assert [one[1] for one in group.ones] == [2.0, 1.0]
+    assert [one[1] for one in group.replaced] == [0.0]
+
+
+def test_what_is_no_share_stays_alone():
+    assert groups((None, 0.0), (None, 1.0), (PART, 2.0)) == [[0], [1], [2]]
+
+
+def test_the_id_is_the_users_or_the_services():
+    assert night_id({}) == ""
+    assert night_id({"CI_PIPELINE_ID": "7"}) == "CI_PIPELINE_ID=7"
+    assert night_id({"GITHUB_RUN_ID": "7", "TIPCHAIN_NIGHT_ID": "mine"}) == "mine"
+
+
+def plan_of(root, items=ITEMS):
+    return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="ab", items=tuple(items))
+
+
+def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_RUN_ID", "7")
+    one = share(plan_of(tmp_path), Shard(index=2, count=3))
+    night, lock = begin_night(one, tmp_path / "nights", options={"shard": "2/3"}, environment={"commit": "c"})
+    lock.release()
+    part = read_night(night.folder).part
+    assert part == Part(
+        share=2,
+        of=3,
+        title="suite",
+        manifest="ab",
+        commit="c",
+        night="GITHUB_RUN_ID=7",
+        cut=one.cut.digest,
+        total=4,
+    )
+    whole, lock = begin_night(plan_of(tmp_path), tmp_path / "nights", options={}, environment={})
+    lock.release()
+    assert read_night(whole.folder).part is None
+    assert dict(whole.options) == {}
+
+
+def test_a_share_is_read_back_and_a_broken_cut_is_refused(tmp_path):
+    one = share(plan_of(tmp_path), Shard(index=1, count=2))
+    document = json.loads(json.dumps(plan_json(one)))
+    assert parse_plan(document) == one
+    document["cut"]["shares"].pop()
+    with pytest.raises(ValueError, match="a cut of 4 items has 3 shares"):
+        parse_plan(document)
+
+
+def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):
+    gone = [replace(one, settled=Outcome.SKIP, reason="no data") if one.id == A else one for one in ITEMS]
+    cuts = {share(plan_of(tmp_path, items), Shard(index=1, count=2)).cut.digest for items in (ITEMS, gone)}
+    assert len(cuts) == 1
+
+
+def test_without_seconds_shares_are_cut_by_timeouts(tmp_path):
+    items = [
+        replace(one, timeout_s=timeout)
+        for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)
+    ]
+    assert [one.id for one in share(plan_of(tmp_path, items), Shard(index=1, count=2)).items] == [A]
+
+
+def test_one_nights_seconds_balance(tmp_path):
+    file = tmp_path / FINISHED
+    file.write_text(json.dumps({"items": {A: ["PASS", 5.0], B: ["ERROR", 9.0], C: ["SKIP", 0.0]}}))
+    assert balance_seconds(tmp_path) == balance_seconds(file) == {A: 5.0}
+    with pytest.raises(UsageError, match=r"--balance-by .*none"):
+        balance_seconds(tmp_path / "none")
+
+
+def make(tmp_path, day=0, cuts=(CUT, CUT, CUT), **more):
+    return [
+        share_of_night(tmp_path / "suite", day, at, ITEMS, cut, of=len(cuts), **more)
+        for at, cut in enumerate(cuts, 1)
+        if cut
+    ]
+
+
+def test_shares_are_one_column_and_links_lead_to_each(tmp_path):
+    NightSample(tmp_path / "suite", 0, ITEMS).finish()
+    parts = make(tmp_path, 1, outcomes={B: Outcome.FAIL})
+    (line,), problems = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert (problems, len(line.columns)) == ([], 2)
+    column = line.columns[1]
+    assert dict(column.counts) == {Outcome.PASS: 3, Outcome.FAIL: 1}
+    assert (column.results.finished, column.notes, column.wrong) == (True, (), ())
+    assert [one.id for one in column.results.plan.items] == [A, B, C, D]
+    for row in line.rows:
+        url = f"{unquote(column.href)}/items/{row.slug}/{unquote(row.cells[1].log)}"
+        log = Path(os.path.normpath(tmp_path / url))  # as a browser does, by name
+        assert log.is_file()
+        assert [one for one in parts if log.is_relative_to(one.folder)] == [parts[CUT[row.item.id] - 1]]
+    assert {row.item.id: row.changed for row in line.rows} == {
+        A: "ERROR -> PASS", B: "ERROR -> FAIL", C: "ERROR -> PASS", D: "ERROR -> PASS"
+    }  # fmt: skip
+
+
+def test_as_many_whole_nights_as_were_asked_for(tmp_path):
+    for day in range(4):
+        make(tmp_path, day)
+    (line,), _ = read_timelines(find_nights(tmp_path), 2, tmp_path)
+    assert [len(one.results.plan.items) for one in line.columns] == [4, 4]
+
+
+def test_what_another_share_has_is_not_gone_and_what_no_share_has_is(tmp_path):
+    old = item("old")
+    NightSample(tmp_path / "suite", 0, [*ITEMS, old]).finish()
+    make(tmp_path, 1)
+    (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert [row.item.id for row in line.rows if row.changed == "gone"] == [old.id]
+
+
+def test_a_share_that_is_missing_is_told_and_the_night_is_not_finished(tmp_path):
+    make(tmp_path, 0)
+    make(tmp_path, 1, cuts=(CUT, {}, CUT))
+    (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    column = line.columns[1]
+    assert column.notes == ("shares that are not here: 2/3",)
+    assert (column.results.finished, column.wrong) == (False, ())
+    assert [row.changed for row in line.rows] == [""] * 4
+
+
+def test_shares_that_were_cut_differently_are_found_out(tmp_path, capsys):
+    make(tmp_path, cuts=(OTHER_CUT, CUT, CUT))
+    page = tmp_path / "page.html"
+    assert main(["nightly", "dashboard", str(tmp_path), "--html", str(page)]) == 1
+    told = capsys.readouterr().err
+    for text in ("shares 1/3 and 2/3 were cut differently", f"1 items of the plan are in no share: {C}"):
+        assert text in told
+        assert text in page.read_text()
+    assert "<title>cut wrongly: nights of suite</title>" in page.read_text()
+
+
+def test_what_is_in_two_shares_is_told(tmp_path):
+    make(tmp_path, cuts=(CUT, OTHER_CUT, CUT))
+    (whole,) = wholes_of(map(read_results, find_nights(tmp_path)))
+    assert whole.wrong == ("shares 1/3 and 2/3 were cut differently", f"1 items are in several shares: {C}")
+    assert whole.part_with(ITEMS[2]).night.part.share == 2
+
+
+def test_a_dashboard_of_nights_that_were_cut_well_passes(tmp_path, capsys):
+    make(tmp_path, 0, cuts=(OTHER_CUT, CUT, CUT))
+    make(tmp_path, 1)
+    assert main(["nightly", "dashboard", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
+    assert "cut" not in capsys.readouterr().err
+
+
+def test_shares_of_different_commits_under_one_id_are_told(tmp_path):
+    for number in (1, 2):
+        share_of_night(
+            tmp_path / "suite", 0, number, ITEMS, {A: 1, B: 2}, night="7",
+            environment={**ENVIRONMENT, "commit": f"c{number}"},
+        )  # fmt: skip
+    (whole,) = wholes_of(map(read_results, find_nights(tmp_path)))
+    assert whole.notes == ("shares ran different commits: c1, c2",)
+
+
+def test_the_last_failed_are_those_of_all_shares(tmp_path):
+    make(tmp_path, 0, outcomes={A: Outcome.FAIL})
+    make(tmp_path, 1, outcomes={B: Outcome.FAIL, D: Outcome.ERROR})
+    assert last_failed(tmp_path / "suite")[1] == {B, D}
+
+
+def test_what_changed_since_the_night_before_is_of_whole_nights(tmp_path):
+    before = make(tmp_path, 0)
+    after = make(tmp_path, 1, outcomes={D: Outcome.FAIL})
+    assert changes_since_before(read_results(after[2].folder)) == [
+        f"since {before[0].folder.name}:",
+        f"PASS -> FAIL  {D}",
+    ]
