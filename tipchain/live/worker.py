@@ -10,6 +10,7 @@ from typing import Any
 
 from tipchain.errors import TipchainError
 from tipchain.guard import guarded
+from tipchain.imports import kept_import
 from tipchain.outcome import ExitCode
 
 
@@ -22,8 +23,8 @@ def main(request: str) -> int:
     `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
-    # torch must be imported before paddle.
-    import torch  # noqa: F401
+    with kept_import("torch"):  # torch must be imported before paddle.
+        import torch  # noqa: F401
 
     from tipchain.conversion.given_names import read_names
     from tipchain.live.align import align

@@ -22,6 +22,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from tipchain.imports import kept_import
 from tipchain.paddle_export import Array, EngineError, program_files
 from tipchain.parity.record import load_record, save_record
 from tipchain.runs import atomic_write
@@ -128,8 +129,9 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
     """Convert the program in ``folder``, run it on every batch, and leave state and outputs there."""
     progress = _Progress(folder / STATE)
     progress.say(doing="importing paddle2onnx and onnxruntime")
-    import onnxruntime
-    import paddle2onnx
+    with kept_import("paddle"):  # which paddle2onnx imports
+        import onnxruntime
+        import paddle2onnx
 
     progress.say(doing="converting the program", versions={"paddle2onnx": str(paddle2onnx.__version__),
                                                            "onnxruntime": str(onnxruntime.__version__)},

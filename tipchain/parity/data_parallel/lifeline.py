@@ -14,6 +14,8 @@ import os
 import runpy
 import signal
 
+from tipchain.imports import kept_import
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -30,4 +32,6 @@ def end_with_parent(parent: int | None = None) -> None:
 
 if __name__ == "__main__":
     end_with_parent(int(os.environ["TIPCHAIN_PARENT"]))
+    with kept_import("paddle"):
+        import paddle  # noqa: F401
     runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)

@@ -16,6 +16,7 @@ from tipchain.conversion.layouts import Slot
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
+from tipchain.imports import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.dropout import Masks, replaced
@@ -50,7 +51,7 @@ class PaddleFramework:
 
     def __init__(self) -> None:
         try:
-            with warnings.catch_warnings():
+            with kept_import("paddle"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # paddle's import warns about ccache
                 import paddle
         except ImportError as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
+from tipchain.imports import kept_import
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.dropout import Masks, replaced
 from tipchain.parity.frameworks.torch_variances import RunningVariances
@@ -48,7 +49,8 @@ class TorchFramework:
 
     def __init__(self) -> None:
         try:
-            import torch
+            with kept_import("torch"):
+                import torch
         except ImportError as error:
             raise MissingFrameworkError(
                 f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'), "

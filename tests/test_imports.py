@@ -1,0 +1,86 @@
+"""How frameworks are imported: without the garbage collector, which never looks at what they brought."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tipchain.imports import kept_import
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Leave the collector as it was found."""
+    enabled, frozen = gc.isenabled(), gc.get_freeze_count()
+    gc.enable()
+    yield
+    if not frozen:
+        gc.unfreeze()
+    (gc.enable if enabled else gc.disable)()
+
+
+@pytest.mark.usefixtures("collector")
+def test_the_collector_rests_and_what_came_is_frozen():
+    gc.unfreeze()
+    with kept_import("no_such_framework"):
+        assert not gc.isenabled()
+        kept = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 1000
+    assert not any(one is kept for one in gc.get_objects())
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize("error", [None, ImportError])
+def test_a_collector_that_was_off_stays_off_and_one_that_was_on_comes_back(error):
+    def attempt() -> None:
+        with kept_import("no_such_framework"):
+            if error:
+                raise error
+
+    for switch, expected in ((gc.disable, False), (gc.enable, True)):
+        switch()
+        if error:
+            with pytest.raises(error):
+                attempt()
+        else:
+            attempt()
+        assert gc.isenabled() is expected
+
+
+@pytest.mark.usefixtures("collector")
+def test_a_process_that_has_it_already_is_left_alone():
+    gc.unfreeze()
+    with kept_import("sys"):
+        assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_came_later_is_frozen_before_the_interpreter_ends():
+    program = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > kept))  # registered first, so that it runs last
+from tipchain.imports import kept_import
+with kept_import("no_such_framework"):
+    pass
+kept = gc.get_freeze_count()
+later = [[] for _ in range(1000)]
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_processes_of_our_own_import_frameworks_so():
+    program = """
+import gc
+from tipchain.parity.frameworks import load_framework
+load_framework("paddle")
+print(gc.get_freeze_count() > 100_000)
+"""
+    pytest.importorskip("paddle")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
