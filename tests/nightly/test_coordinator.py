@@ -28,8 +28,10 @@ class Fake:
     """An executor that ends what it starts as it is told."""
 
     name = "fake"
+    trouble = ""
 
     def __init__(self, endings=None, room=100, impossible=()):
+        self.slots = room
         self.endings, self.room, self.never = endings or {}, room, impossible
         self.order, self.ended, self.active = [], [], {}
 
@@ -303,7 +305,7 @@ def test_a_folder_that_becomes_read_only(tmp_path):
 
 
 def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
-    import tipchain.nightly.local as module
+    import tipchain.nightly.attempt as module
 
     real, jumps = time.time, iter(range(0, 10**9, 3600))
     monkeypatch.setattr(module.time, "time", lambda: real() - next(jumps))
@@ -331,7 +333,9 @@ def test_the_time_that_is_left(tmp_path):
     night, _ = begin(tmp_path, *items)
     view = Quiet()
     usual = {"a[cpu]": 10.0, "b[cpu]": 20.0}
-    coordinator = Coordinator(night, Fake(room=1), view, usual=usual, slots=2)
+    executor = Fake(room=1)
+    executor.slots = 2
+    coordinator = Coordinator(night, executor, view, usual=usual)
     assert coordinator.state().left_s == pytest.approx((30 + 2 * 15) / 2), (
         "the median stands for those not known"
     )

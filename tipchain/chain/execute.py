@@ -186,14 +186,25 @@ def claim_log(path: Path) -> Path:
     raise AssertionError
 
 
-def search_path(root: Path) -> str:
+def has_own_python(root: Path) -> bool:
+    """Return whether the environment that tipchain runs in is the project's own, below ``root``."""
+    return Path(sys.prefix).is_relative_to(root)
+
+
+def search_path(root: Path, *, projects: bool | None = None, given: str | None = None) -> str:
     """Return the PATH of commands: where ``python`` is looked for.
 
     The environment that tipchain runs in comes first if it is the project's own, below ``root``. Elsewhere (a suite's
     checkout, tipchain in an environment of its own) it comes last: there ``python`` is the user's.
+
+    Args:
+        root: the project's folder.
+        projects: whether the environment counts as the project's own; looked up if None.
+        given: the PATH to begin with; this process's if None.
     """
-    own, given = str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)
-    projects = Path(sys.prefix).is_relative_to(root)
+    own = str(Path(sys.executable).parent)
+    given = os.environ.get("PATH", os.defpath) if given is None else given
+    projects = has_own_python(root) if projects is None else projects
     return os.pathsep.join(filter(None, (own, given) if projects else (given, own)))
 
 

@@ -7,16 +7,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.history import (
-    add_night_arguments,
     add_night_diff_arguments,
     check_history,
     night_sink,
     with_history,
 )
+from tipchain.commands.nightly_execution import add_execution_arguments, given_options, open_executor
 from tipchain.commands.nightly_reports import (
     add_dashboard,
     add_report_arguments,
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = actions.add_parser("run", help="begin a night", allow_abbrev=False)
     _add_manifest(run)
     _add_choice(run)
-    _add_execution(run)
+    add_execution_arguments(run)
     add_report_arguments(run)
     run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
     _add_manifest(resume)
     _add_night(resume)
-    _add_execution(resume)
+    add_execution_arguments(resume)
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_night_diff_arguments(
@@ -102,32 +103,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_execution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--jobs",
-        type=_count,
-        metavar="N",
-        help="slots: so many items of one CPU at once (default: the cores)",
-    )
-    parser.add_argument(
-        "--require-gpu",
-        action="store_true",
-        default=None,
-        help="a GPU that is not here is an ERROR, not a SKIP",
-    )
-    add_night_arguments(parser)
-
-
 def _add_night(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--night", metavar="NAME", help="its folder, or that folder's name (default: the latest)"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots, 1 or more")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -190,15 +169,18 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.dry_run:
         return _plan(args)
+    execution = given_options(args)
     check_history(args)
     check_targets(args)
     plan, nights = _chosen(args)
     if not plan.items:
         return _nothing_chosen(args)
-    names = ("select", "last_failed", "shard", "require_data", "require_gpu", "jobs")
-    options = {name: getattr(args, name) for name in names if getattr(args, name)}
-    night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
-    return _go_on(night, lock, args)
+    names = ("select", "last_failed", "shard", "require_data")
+    options = {name: getattr(args, name) for name in names if getattr(args, name)} | execution
+    executor = open_executor(execution, Path(plan.root), nights)
+    with closing(executor):
+        night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
+        return _go_on(night, lock, executor, args)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -207,20 +189,21 @@ def _resume(args: argparse.Namespace) -> int:
     check_history(args)
     check_targets(args)
     night = _night(args)
+    execution = given_options(args, night.options)
     lock = hold(night.folder)
     if night.finished:
         print(f"nothing is left to do: {night.name} has finished", file=sys.stderr)
-    return _go_on(night, lock, args)
+        execution.pop("executor", None)  # no cluster is needed for that
+    with closing(open_executor(execution, Path(night.plan.root), night.folder.parent)) as executor:
+        return _go_on(night, lock, executor, args)
 
 
-def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
+def _go_on(night: Night, lock: NightLock, executor: Executor, args: argparse.Namespace) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.past import usual_seconds
     from tipchain.nightly.view import NightView
 
-    jobs = args.jobs or night.options.get("jobs")
-    executor = _executor(jobs)
     view = NightView(sys.stdout, len(night.plan.items))
     coordinator = Coordinator(
         night,
@@ -228,7 +211,6 @@ def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
         view,
         require_gpu=bool(args.require_gpu or night.options.get("require_gpu")),
         usual=usual_seconds(night.folder.parent),
-        slots=getattr(executor, "jobs", 1),
         sinks=sinks(args),
     )
     view.number = len(night.plan.items) - coordinator.left
@@ -255,12 +237,6 @@ def _go_on(night: Night, lock: NightLock, args: argparse.Namespace) -> int:
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
     return with_history(args, result.exit_code)
-
-
-def _executor(jobs: int | None) -> Executor:
-    from tipchain.nightly.local import LocalExecutor
-
-    return LocalExecutor(jobs)
 
 
 def sinks(args: argparse.Namespace) -> Sequence[Sink]:

@@ -95,7 +95,6 @@ class Coordinator:
         view: who is told.
         require_gpu: whether an item that needs a GPU that is not there is an ERROR; a SKIP otherwise.
         usual: seconds that items take, by id.
-        slots: how many items run at once, to tell the time that is left.
         sinks: who is given the night's folder when it has finished.
     """
 
@@ -107,11 +106,10 @@ class Coordinator:
         *,
         require_gpu: bool = False,
         usual: Mapping[str, float] | None = None,
-        slots: int = 1,
         sinks: Sequence[Sink] = (),
     ) -> None:
         self.night, self.executor, self.view = night, executor, view
-        self.require_gpu, self.slots, self.sinks = require_gpu, slots, sinks
+        self.require_gpu, self.sinks = require_gpu, sinks
         self.interrupted, self.problem = False, ""
         self.counts: Counter[Outcome] = Counter()
         self.seconds: dict[str, tuple[str, float]] = {}
@@ -172,7 +170,7 @@ class Coordinator:
             total=len(self.night.plan.items),
             counts=dict(self.counts),
             running=running,
-            left_s=self.estimate.left(self._pending.seconds(), running, self.slots),
+            left_s=self.estimate.left(self._pending.seconds(), running, self.executor.slots),
             seconds=self._before + time.monotonic() - self._begin,
             waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
         )
@@ -189,6 +187,8 @@ class Coordinator:
         if self._works or self._waiting():
             for ended in self.executor.wait(LOOK_S):
                 self._take(ended)
+            if self.executor.trouble:
+                self._stop_starting(self.executor.trouble)
         self._tell()
         self.view.tick(self.state)
 
@@ -274,9 +274,12 @@ class Coordinator:
         self.estimate.learn(record)
 
     def _halt(self, error: OSError) -> None:
-        """Start nothing more; what runs may end, and is written down if that is possible then."""
+        """Start nothing more for an error of the disk; what runs may end, and is written down if that is possible then."""
+        self._stop_starting(f"{error.filename or self.night.folder}: {error.strerror or error}")
+
+    def _stop_starting(self, problem: str) -> None:
         if not self.problem:
-            self.problem = f"{error.filename or self.night.folder}: {error.strerror or error}"
+            self.problem = problem
             self.view.said(f"nothing more is started: {self.problem}")
 
     def _unwritable(self) -> OSError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,10 @@ from tipchain.errors import ManifestError, did_you_mean
 from tipchain.yaml_lines import Reader
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+CLUSTERS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
+RESOURCES_EXPECTED = (
+    "names of a cluster's resources with amounts, {imagenet: 1}; cpus, gpus and memory have keys of their own"
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -73,3 +78,18 @@ def env(one: Reader) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
     }
+
+
+def resources(one: Reader) -> dict[str, float]:
+    """Return the amounts of ``resources``, by name."""
+    found = one.value("resources", dict, RESOURCES_EXPECTED, default={})
+    for name, amount in found.items():
+        if not isinstance(name, str) or not name or name in CLUSTERS_OWN:
+            raise one.error(
+                "resources", "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED
+            )
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 < amount < math.inf:
+            raise one.error(
+                "resources", f"{name} is not an amount", found=repr(amount), expected=RESOURCES_EXPECTED
+            )
+    return {name: float(amount) for name, amount in found.items()}

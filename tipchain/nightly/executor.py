@@ -87,6 +87,7 @@ class Ended:
         lost: the machine it ran on is gone, so that it may be run again; "" or what is known.
         failure: why it could not be started; "" otherwise.
         machine: the host's name.
+        artifacts: SHA-256 of what the item left (`tipchain.nightly.left`), where that is not on this machine; None: it is.
     """
 
     id: str
@@ -101,12 +102,23 @@ class Ended:
     lost: str = ""
     failure: str = ""
     machine: str = ""
+    artifacts: Mapping[str, str] | None = None
 
 
 class Executor(Protocol):
-    """Runs work, several at once. All methods are called from one thread."""
+    """Runs work, several at once. All methods are called from one thread, `stop` by a signal's handler in it, too."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What records call it."""
+
+    @property
+    def slots(self) -> int:
+        """How many items of one CPU can run at once."""
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can run any more; "" while something can."""
 
     def impossible(self, item: Item) -> str:
         """Return why an item can never run here, as one that needs a GPU where there is none; "" if it can."""

@@ -121,7 +121,10 @@ class _Maker:
                 kind = ":align" if entry.kind == "align" else ""
                 name = f"{subject}{kind}[{f'{mode.value};' if mode else ''}{device}]"
                 needs = Needs(
-                    cpus=common.cpus, gpus=common.gpus if device == "gpu" else 0, memory_mb=common.memory_mb
+                    cpus=common.cpus,
+                    gpus=common.gpus if device == "gpu" else 0,
+                    memory_mb=common.memory_mb,
+                    resources=common.resources,
                 )
                 for repeat in range(1, common.repeats + 1):
                     yield Item(

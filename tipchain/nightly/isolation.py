@@ -15,12 +15,12 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain import hardware
-from tipchain.chain.execute import LOG_COLUMNS, search_path
+from tipchain.chain.execute import LOG_COLUMNS
 from tipchain.chain.leased import VARIABLE as LEASED
 from tipchain.chain.leases import Leases, lease_folder
 from tipchain.nightly.items import Item
@@ -35,17 +35,26 @@ FIRST_PORT, PORTS, BLOCKS = 20000, 32, 380
 DROPPED = (RUN_VARIABLE, MODE_VARIABLE, DATA_VARIABLE, VISIBLE)
 
 
-def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[str] = ()) -> dict[str, str]:
+def environment(
+    item: Item,
+    path: str,
+    *,
+    tmp: Path,
+    port: int,
+    gpus: Sequence[str] = (),
+    inherited: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
     """Return the whole environment of an item's process.
 
     Args:
         item: the item.
-        root: the project's folder on this machine.
+        path: where programs are looked for, of the project's folder on this machine.
         tmp: its folder of temporary files.
         port: the first of `PORTS` ports.
         gpus: what it may use, as CUDA names them; none hides all.
+        inherited: what it has besides; this process's.
     """
-    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    kept = {name: value for name, value in inherited.items() if name not in DROPPED}
     # paddle.distributed.launch takes an empty setting for one device without a name: only what is there is hidden.
     seen = {VISIBLE: ",".join(gpus)} if gpus or any(hardware.DEVICES.glob("nvidia[0-9]*")) else {}
     own = {
@@ -54,10 +63,10 @@ def environment(item: Item, root: Path, *, tmp: Path, port: int, gpus: Sequence[
         "PADDLE_PORT": str(port + 1),
         "PORT_RANGE": f"{port + 2}:{port + PORTS - 1}",  # paddle.distributed.launch takes its ports from there
         "COLUMNS": LOG_COLUMNS,
-        "PATH": search_path(root),
+        "PATH": path,
     }
     # A chain's file counts its GPUs from 0: among those of the item.
-    return {**inherited, **own, **item.env, **seen, LEASED: ",".join(gpus)}
+    return {**kept, **own, **item.env, **seen, LEASED: ",".join(gpus)}
 
 
 def make_tmp(folder: Path) -> Path:

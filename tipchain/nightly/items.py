@@ -22,11 +22,13 @@ class Needs:
         cpus: slots; an item that wants more than a machine has runs alone on it.
         gpus: GPUs, leased.
         memory_mb: MiB; 0: not known.
+        resources: what else it takes of a cluster's node, names and amounts, sorted; this machine pays no heed to it.
     """
 
     cpus: int = 1
     gpus: int = 0
     memory_mb: int = 0
+    resources: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

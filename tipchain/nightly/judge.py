@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import signal
@@ -11,18 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import OUT_OF_MEMORY_HINT
 from tipchain.chain.process import last_lines
-from tipchain.chain.result_json import parse_result
 from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.left import files_left
 from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
 
 REASON_LETTERS = 300
 TAIL_BYTES = 8192
-_RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
 _BAD = (Outcome.ERROR.value, Outcome.FAIL.value)
 
 
@@ -41,7 +38,9 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
     """
     report, problem = _report(work) if work.wants_report else ({}, "")
     outcome, reason = _outcome(work, ended, report, problem)
-    artifacts = _artifacts(report, work) if outcome is Outcome.PASS else {}
+    artifacts: Mapping[str, str] = {}
+    if outcome is Outcome.PASS:
+        artifacts = files_left(report, work) if ended.artifacts is None else ended.artifacts
     return ItemRecord(
         id=ended.id,
         token=token,
@@ -150,34 +149,3 @@ def _first(report: Mapping[str, Any], outcomes: tuple[str, ...]) -> str:
                 reason = re.split(r"\n", str(one.get("reason", "")))[0]
                 return f"{name}: {reason}" if name else reason
     return ""
-
-
-def _artifacts(report: Mapping[str, Any], work: Work) -> dict[str, str]:
-    """Return the SHA-256 of the files that the commands of a chain left.
-
-    Names are the same in every night: below the attempt's folder, else the root, without the name of the chain's run.
-    """
-    found: dict[str, str] = {}
-    for data in report.get("results", ()):
-        try:
-            paths = snapshot(parse_result(data).command.leaves, work.root)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-        for path in paths:
-            whole = work.root / path
-            below = whole.relative_to(work.folder) if whole.is_relative_to(work.folder) else Path(path)
-            name = _RUN.sub("/runs/", below.as_posix())
-            if name not in found and (digest := _sha256(whole)):
-                found[name] = digest
-    return found
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            for chunk in iter(lambda: file.read(1 << 20), b""):
-                digest.update(chunk)
-    except OSError:
-        return ""
-    return digest.hexdigest()

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from tipchain.chain.execute import search_path
 from tipchain.chain.hardware import Gpus
 from tipchain.chain.leases import Leases
-from tipchain.chain.process import GRACE_S, Ending, Stop, call
+from tipchain.chain.process import GRACE_S, Stop
 from tipchain.nightly import isolation
+from tipchain.nightly.attempt import run_attempt
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item
 from tipchain.nightly.machine import core_count, memory_mb, resident_mb, usable_gpus
-
-NOT_STARTED = (126, 127)
-CLOCK_JUMP_S = 1.0
 
 
 @dataclass(slots=True)
@@ -61,7 +58,7 @@ class LocalExecutor:
         memory: Callable[[], tuple[float, float]] = memory_mb,
         grace_s: Sequence[float] = GRACE_S,
     ) -> None:
-        self.jobs = jobs or core_count()
+        self.slots, self.trouble = jobs or core_count(), ""
         self.leases, self.ports = leases or Leases(), ports or isolation.Ports()
         self.memory, self.grace_s = memory, grace_s
         self._gpus = gpus
@@ -69,7 +66,7 @@ class LocalExecutor:
         self._stop = Stop()
         # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
         self._ended: SimpleQueue[Ended] = SimpleQueue()
-        self._pool = ThreadPoolExecutor(self.jobs, thread_name_prefix="item")
+        self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="item")
 
     @property
     def gpus(self) -> Gpus:
@@ -89,9 +86,9 @@ class LocalExecutor:
     def start(self, work: Work) -> str:
         """Start an item if there is room for it now; return "" or what has to be waited for."""
         needs, running = work.item.needs, self._running.values()
-        cpus = min(needs.cpus, self.jobs)
-        if sum(one.cpus for one in running) + cpus > self.jobs:
-            return f"{cpus} of {self.jobs} CPU slots"
+        cpus = min(needs.cpus, self.slots)
+        if sum(one.cpus for one in running) + cpus > self.slots:
+            return f"{cpus} of {self.slots} CPU slots"
         if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
             return reason
         gpus, reason = self._take_gpus(needs.gpus, work.item.id)
@@ -143,28 +140,19 @@ class LocalExecutor:
 
     def _run(self, one: _Running, tmp: Path) -> None:
         """Run an item to its end, in a thread of the pool."""
-        work, item = one.work, one.work.item
-        started = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        clock, since = _offset(), time.time()
-        try:
-            env = isolation.environment(item, work.root, tmp=tmp, port=one.port, gpus=one.gpus)
-            ending = call(
-                work.argv(),
-                cwd=work.root / item.cwd,
-                env=env,
-                log=work.log,
-                timeout_s=item.timeout_s,
-                watch=lambda line: setattr(one, "line", line),
-                grace_s=self.grace_s,
-                stop=self._stop,
-                begun=lambda pid: setattr(one, "pid", pid),
-            )
-        except Exception as error:  # noqa: BLE001 - what goes wrong with one item ends no night
-            ending = Ending(failure=f"{type(error).__name__}: {error}")
+        work = one.work
+        ended = run_attempt(
+            work,
+            lambda: isolation.environment(
+                work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus
+            ),
+            watch=lambda line: setattr(one, "line", line),
+            begun=lambda pid: setattr(one, "pid", pid),
+            grace_s=self.grace_s,
+            stop=self._stop,
+        )
         isolation.remove_tmp(work.folder)
-        jumped = abs(_offset() - clock) > CLOCK_JUMP_S
-        failure = _failure(ending) or ("" if jumped else _stale(work, since))
-        self._ended.put(_ended(work, ending, started, failure))
+        self._ended.put(ended)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
@@ -194,41 +182,3 @@ class LocalExecutor:
             self._stop.ask()
         self._pool.shutdown(wait=True)
         self.wait(0)
-
-
-def _offset() -> float:
-    """Return how far the clock on the wall is from the one that only goes forward."""
-    return time.time() - time.monotonic()
-
-
-def _failure(ending: Ending) -> str:
-    """Return why a program could not be started, without what is said to the users of chains."""
-    if ending.exit_code in NOT_STARTED and ending.failure:
-        return ending.failure.partition(";")[0].replace("interpreter", "program", 1)
-    return ending.failure
-
-
-def _stale(work: Work, since: float) -> str:
-    """Return what is wrong with a report that is older than its attempt; the folder was new, so it was put there."""
-    with suppress(OSError):
-        found = work.report.lstat()
-        if found.st_mtime < since - CLOCK_JUMP_S:
-            written = datetime.fromtimestamp(found.st_mtime).astimezone().isoformat(timespec="seconds")
-            return f"its report was written at {written}, before the item began"
-    return ""
-
-
-def _ended(work: Work, ending: Ending, started: str, failure: str) -> Ended:
-    return Ended(
-        id=work.item.id,
-        attempt=work.attempt,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        seconds=round(ending.seconds, 3),
-        started=started,
-        peak_memory_mb=ending.peak_memory_mb,
-        timed_out=ending.timed_out,
-        interrupted=ending.interrupted,
-        failure=failure,
-        machine=socket.gethostname(),
-    )

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
-from tipchain.nightly.entry_values import WORD, choices, env, quantity, texts, words
+from tipchain.nightly.entry_values import WORD, choices, env, quantity, resources, texts, words
 from tipchain.nightly.items import Kind
 from tipchain.nightly.layouts import LAYOUTS
 from tipchain.nightly.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
@@ -53,6 +53,7 @@ class Common:
         cpus: slots that it takes.
         gpus: GPUs that it takes on the device ``gpu``.
         memory_mb: MiB that it takes; 0: not said.
+        resources: what else it takes of a cluster's node, by name, sorted.
         env: variables that are set for it.
     """
 
@@ -63,6 +64,7 @@ class Common:
     cpus: int = 1
     gpus: int = 1
     memory_mb: int = 0
+    resources: tuple[tuple[str, float], ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -209,6 +211,7 @@ def _common(one: Reader, defaults: Common) -> Common:
         cpus=one.integer("cpus", defaults.cpus, least=1),
         gpus=one.integer("gpus", defaults.gpus, least=1),
         memory_mb=quantity(one, "memory", parse_mebibytes, MEMORY_EXPECTED, defaults.memory_mb),
+        resources=tuple(sorted({**dict(defaults.resources), **resources(one)}.items())),
         env={**defaults.env, **env(one)},
     )
 

@@ -39,7 +39,12 @@ def item_json(item: Item) -> dict[str, Any]:
         "cwd": item.cwd,
         "env": dict(item.env),
         "timeout_s": item.timeout_s,
-        "needs": {"cpus": needs.cpus, "gpus": needs.gpus, "memory_mb": needs.memory_mb},
+        "needs": {
+            "cpus": needs.cpus,
+            "gpus": needs.gpus,
+            "memory_mb": needs.memory_mb,
+            "resources": dict(needs.resources),
+        },
         "settled": item.settled.name,
         "reason": item.reason,
     }
@@ -67,12 +72,14 @@ def parse_item(data: Mapping[str, Any]) -> Item:
     Raises:
         KeyError, TypeError, ValueError: they are none.
     """
+    needs = dict(data["needs"])
+    resources = tuple(sorted(needs.pop("resources", {}).items()))
     return Item(
         **{
             **data,
             "tags": tuple(data["tags"]),
             "argv": tuple(data["argv"]),
-            "needs": Needs(**data["needs"]),
+            "needs": Needs(**needs, resources=resources),
             "settled": Outcome[data["settled"]],
         }
     )

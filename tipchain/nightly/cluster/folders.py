@@ -1,0 +1,86 @@
+"""An attempt's folder on its way from a node to the coordinator's machine, in pieces."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from tipchain.nightly.cluster.messages import Piece
+from tipchain.nightly.isolation import TMP
+
+PIECE = 4 << 20
+"""Bytes in a piece, at most."""
+
+
+def pieces(folder: Path) -> Iterator[Piece]:
+    """Yield what stands in a folder: files and folders, and links that lead to somewhere in it.
+
+    Temporary files are left out, and what is no file: sockets, pipes, devices.
+
+    Raises:
+        OSError: something cannot be read.
+    """
+    for place, folders, files in os.walk(folder, onerror=_raise):
+        below = PurePosixPath(Path(place).relative_to(folder).as_posix())
+        if Path(place) == folder and TMP in folders:
+            folders.remove(TMP)
+        for name in sorted((*folders, *files)):
+            yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix())
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _pieces_of(folder: Path, path: Path, name: str) -> Iterator[Piece]:
+    kind = path.lstat().st_mode
+    if stat.S_ISLNK(kind):
+        link = path.readlink()
+        if not link.is_absolute() and _leads_into(folder, path):
+            yield Piece(name=name, link=str(link))
+    elif stat.S_ISDIR(kind):
+        yield Piece(name=f"{name}/")
+    elif stat.S_ISREG(kind):
+        with path.open("rb") as file:
+            data, first = file.read(PIECE), True
+            while data or first:
+                yield Piece(name=name, data=data, first=first)
+                data, first = file.read(PIECE), False
+
+
+def _leads_into(folder: Path, path: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # in a circle
+        return False
+
+
+def put(folder: Path, piece: Piece) -> None:
+    """Write a piece into an attempt's folder.
+
+    Raises:
+        OSError: it cannot be written.
+        ValueError: its name leads out of the folder.
+    """
+    name = PurePosixPath(piece.name)
+    path = folder / name
+    whole = folder.resolve()
+    if name.is_absolute() or ".." in name.parts or not path.parent.resolve().is_relative_to(whole):
+        raise ValueError(f"{piece.name}: leads out of the attempt's folder")
+    if piece.link:
+        path.symlink_to(piece.link)
+        if not _leads_into(folder, path):
+            path.unlink()
+            raise ValueError(f"{piece.name} -> {piece.link}: leads out of the attempt's folder")
+    elif piece.name.endswith("/"):
+        path.mkdir()
+    elif piece.first:
+        with path.open("xb") as file:
+            file.write(piece.data)
+    elif path.is_symlink():
+        raise ValueError(f"{piece.name}: goes on in a link")
+    else:
+        with path.open("ab") as file:
+            file.write(piece.data)

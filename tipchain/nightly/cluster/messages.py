@@ -1,0 +1,158 @@
+"""What the coordinator, Ray's driver and the nodes say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.items import Needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the driver reaches the cluster.
+
+    Attributes:
+        address: as Ray reads it: ``HOST:PORT`` or ``auto``.
+        root: the project's folder on the coordinator's machine.
+        shipped: whether the root is sent to the nodes, who send back what items leave; else all see it under one path.
+        left_out: what below the root is not sent, as patterns of a ``.gitignore``.
+        environment: variables that items have as the coordinator has them; None: not set.
+        own_python: whether the project's own environment has the programs that items call, `python` above all.
+    """
+
+    address: str
+    root: Path
+    shipped: bool = False
+    left_out: tuple[str, ...] = ()
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    own_python: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a node is told of an item.
+
+    Attributes:
+        work: what runs, with the coordinator's paths.
+        settings: of the driver.
+        version: tipchain's on the coordinator's machine.
+    """
+
+    work: Work
+    settings: Settings
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a living node of the cluster has in all.
+
+    Attributes:
+        cpus: Ray's CPUs.
+        gpus: Ray's GPUs.
+        memory_mb: MiB that Ray gives to tasks.
+        resources: all others.
+    """
+
+    cpus: float
+    gpus: float
+    memory_mb: float
+    resources: tuple[tuple[str, float], ...] = ()
+
+    def fits(self, needs: Needs) -> bool:
+        """Return whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
+        others = dict(self.resources)
+        return needs.gpus <= self.gpus and all(
+            amount <= others.get(name, 0.0) for name, amount in needs.resources
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """To the driver: submit an item.
+
+    Attributes:
+        work: the item's attempt.
+        cpus: how many CPUs of Ray it takes.
+        memory_mb: MiB of Ray's memory that it takes.
+    """
+
+    work: Work
+    cpus: int
+    memory_mb: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """To the driver: end items.
+
+    Attributes:
+        ids: which.
+        firmly: at once, without time to end well.
+    """
+
+    ids: tuple[str, ...]
+    firmly: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """From the driver: which nodes the cluster has now; the first means that it is there."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """From the driver: the cluster cannot be used."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An item's process is about to start on a node.
+
+    Attributes:
+        id: the item's.
+        machine: the host's name.
+        address: the node's.
+    """
+
+    id: str
+    machine: str
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The last line of an item's output."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """From a node: part of what an attempt left.
+
+    Attributes:
+        name: the file's path below the attempt's folder, with slashes; of a folder it ends in one.
+        data: bytes that follow what came before.
+        first: whether the file begins here.
+        link: what it leads to, of a symbolic link.
+    """
+
+    name: str
+    data: bytes = b""
+    first: bool = True
+    link: str = ""
+
+
+ToDriver: TypeAlias = Start | Cancel
+FromNode: TypeAlias = Begun | Line | Piece | Ended
+FromDriver: TypeAlias = Nodes | Refused | Begun | Line | Ended

@@ -1,0 +1,178 @@
+"""What runs on a node of a cluster: one item, as a task of Ray that yields what the coordinator is to know.
+
+Ray's own settings are kept from the item: it gets the variables that its node had before, GPUs that Ray gave it, and
+ports and temporary files of its own, as on the coordinator's machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from tipchain import __version__
+from tipchain.chain.execute import search_path
+from tipchain.chain.process import Stop
+from tipchain.nightly import isolation
+from tipchain.nightly.attempt import run_attempt
+from tipchain.nightly.cluster.folders import pieces
+from tipchain.nightly.cluster.messages import Begun, FromNode, Job, Line
+from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.left import read_files_left
+
+SAY_S = 1.0
+"""How often the last line of output is sent, at most."""
+PREFIX, LOCK = "tipchain-item-", "lock"
+
+
+def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
+    """Run an item; yield that it begins, its last lines of output, what it left, and last how it ended.
+
+    Args:
+        job: the item.
+        gpus: those that Ray gave it.
+        address: this node's.
+    """
+    problem = _misfit(job)
+    if problem:
+        yield _not_run(job.work, problem)
+        return
+    yield Begun(id=job.work.item.id, machine=socket.gethostname(), address=address)
+    with _own_folder() as own:
+        work = _work_here(job, own)
+        run = _Run(job, work, own, gpus)
+        try:
+            run.start()
+            yield from run.lines()
+        finally:  # an interrupt by Ray, above all
+            run.stop.ask()
+            run.join()
+        if run.ended is None:
+            raise RuntimeError(f"{work.item.id} was not run to its end")
+        if work.folder != job.work.folder:
+            yield from pieces(work.folder)
+        yield replace(run.ended, artifacts=read_files_left(work))
+
+
+def _misfit(job: Job) -> str:
+    """Return why this node cannot run an item, "" if it can."""
+    host = socket.gethostname()
+    if job.version != __version__:
+        return f"tipchain {__version__} is installed on {host}, the coordinator has {job.version}"
+    if not job.settings.shipped and not job.work.folder.is_dir():
+        return f"the night's folder is not to be seen on {host}; with --ship the project is sent there"
+    return ""
+
+
+def _not_run(work: Work, failure: str) -> Ended:
+    return Ended(id=work.item.id, attempt=work.attempt, failure=failure, machine=socket.gethostname())
+
+
+def _work_here(job: Job, own: Path) -> Work:
+    """Return an item's work with the paths of this node, its folder made."""
+    if not job.settings.shipped:
+        return job.work
+    root = Path.cwd()  # Ray unpacks what was sent, and starts its tasks there
+    there, here = str(job.settings.root), str(root)
+
+    def moved(text: str) -> str:
+        return text.replace(f"{there}/", f"{here}/") if text != there else here
+
+    item = job.work.item
+    item = replace(
+        item,
+        argv=tuple(map(moved, item.argv)),
+        env={name: moved(text) for name, text in item.env.items()},
+    )
+    work = replace(job.work, item=item, folder=own / "attempt", root=root)
+    work.make_folder()
+    return work
+
+
+class _Run(threading.Thread):
+    """An item's process, waited for in a thread, so that Ray's interrupt finds the main one at rest."""
+
+    def __init__(self, job: Job, work: Work, own: Path, gpus: Sequence[str]) -> None:
+        super().__init__(name=work.item.id, daemon=True)
+        self.job, self.work, self.own, self.gpus = job, work, own, gpus
+        self._said: SimpleQueue[str] = SimpleQueue()
+        self.stop: Stop = Stop()
+        self.ended: Ended | None = None
+
+    def run(self) -> None:
+        tmp = self.own / isolation.TMP
+        tmp.mkdir()
+        ports = isolation.Ports()
+        port = ports.take(self.work.item.id)
+        try:
+            self.ended = run_attempt(
+                self.work, lambda: self._environment(tmp, port), watch=self._said.put, stop=self.stop
+            )
+        finally:
+            ports.give_back(port)
+
+    def _environment(self, tmp: Path, port: int) -> dict[str, str]:
+        work, settings = self.work, self.job.settings
+        inherited = _before_ray(os.environ, work.root, settings.environment)
+        path = search_path(work.root, projects=settings.own_python, given=inherited.get("PATH"))
+        return isolation.environment(
+            work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited
+        )
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the last line of output as it changes, until the process has ended."""
+        last = ""
+        while self.is_alive():
+            self.join(SAY_S)
+            line = last
+            with suppress(Empty):
+                while True:
+                    line = self._said.get_nowait()
+            if line != last:
+                yield Line(id=self.work.item.id, text=line)
+                last = line
+
+
+def _before_ray(now: Mapping[str, str], root: Path, coordinators: Mapping[str, str | None]) -> dict[str, str]:
+    """Return a node's variables without what Ray has put there, and with some as the coordinator has them."""
+    found = {name: value for name, value in now.items() if not name.startswith("RAY_")}
+    paths = [one for one in found.pop("PYTHONPATH", "").split(os.pathsep) if one and Path(one) != root]
+    if paths:
+        found["PYTHONPATH"] = os.pathsep.join(paths)
+    for name, value in coordinators.items():
+        found.pop(name, None)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """Make a folder on this node for the time of an item; sweep those of tasks that were killed."""
+    above = Path(tempfile.gettempdir())
+    _sweep(above)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+    try:
+        fresh = folder / "fresh"
+        with fresh.open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fresh.rename(folder / LOCK)  # held before it has the name that others look for
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(above: Path) -> None:
+    for folder in above.glob(f"{PREFIX}*"):
+        with suppress(OSError), (folder / LOCK).open("rb") as lock:
+            if folder.lstat().st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
