@@ -11,8 +11,8 @@ from history_samples import ERROR, FAIL, HERE, PASS, SKIP, fill, history_in, ite
 from tipchain.history.changes import changes
 from tipchain.history.commits import commits_between
 from tipchain.history.compare import compare
+from tipchain.history.entries import find_entry
 from tipchain.history.facts import CommandFacts, Machine
-from tipchain.history.queries import find_entry
 from tipchain.history.text import changes_text, compare_text, fit
 
 FEW = "fewer than 10 nights: plain rules judged metrics and times"
@@ -172,9 +172,26 @@ def test_a_noisy_time_is_not_told(history, tmp_path):
     assert told(history, tmp_path)[0].startswith("suite: nothing changed")
 
 
-def test_a_slow_drift_is_told(history, tmp_path):
+def test_a_slow_drift_is_told_once(history, tmp_path):
+    lines = []
+    for number in range(24):
+        rise = 1.5 * max(number - 8, 0) + (number % 2) * 0.2
+        history.add(night(number), [trained("a", {"batch_cost_s": 1.0 + rise / 100}, seconds=100.0 + rise)])
+        lines += [(number, line) for line in told(history, tmp_path)[1:] if "drifts" in line]
+    times = [(number, line) for number, line in lines if "a seconds" in line]
+    assert [number for number, _ in times] == [times[0][0], *(number for number, _ in times[1:])]
+    assert 1 <= len(times) <= 2
+    assert times[0][1].startswith(f"time drifts over {times[0][0] + 1} nights  a seconds: ")
+    assert len([line for _, line in lines if "batch_cost_s" in line]) == len(times)
+
+
+def test_a_drift_is_told_whenever_it_is_asked_for(history, tmp_path):
     fill(history, [(night(number), [item("a", seconds=100.0 + number)]) for number in range(20)])
-    assert told(history, tmp_path)[1:] == ["time drifts over 20 nights  a seconds: 100 -> 119 (+19 %)"]
+    assert told(history, tmp_path)[0].startswith("suite: nothing changed"), "the nights before told it"
+    with history.reading() as connection:
+        before = find_entry(connection, "suite-018")
+    line = "time drifts over 20 nights  a seconds: 100 -> 119 (+19 %)"
+    assert told(history, tmp_path, against=before)[1:] == [line]
 
 
 def test_noise_is_that_of_passes_on_machines_of_the_class(history, tmp_path):

@@ -158,7 +158,7 @@ def test_add_and_what_waits(project, capsys):
 
 def _key(root) -> str:
     with History(place_of(root)).reading() as connection:
-        from tipchain.history.queries import list_entries
+        from tipchain.history.entries import list_entries
 
         return list_entries(connection, kind="run")[0].name[-4:]
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from tipchain.history.entries import list_entries
 from tipchain.history.places import place_of
-from tipchain.history.queries import list_entries
 from tipchain.history.store import History
 from tipchain.outcome import Outcome
 

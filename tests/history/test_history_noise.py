@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from tipchain.history.kinds import Kind, kind_of
-from tipchain.history.noise import motion, spread
+from tipchain.history.noise import BLOCK, is_news, motion, spread
 
 SECONDS, METRIC = kind_of("seconds"), kind_of("top1")
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]
@@ -112,3 +112,56 @@ def test_with_few_nights_plain_rules_hold(earlier, value, moved):
 def test_becoming_no_number_is_always_told(before, after, moved):
     for count in (1, 12):
         assert (motion([before] * count, after, METRIC) is not None) is moved
+
+
+def drifting(nights: int) -> list[float]:
+    """Return values that are steady, rise for as many nights, and stay there."""
+    wobble = (0.4, -0.3, 0.1, -0.4, 0.2)
+    rise = [
+        *(0.0 for _ in range(20)),
+        *(float(night) for night in range(nights)),
+        *(float(nights) for _ in range(20)),
+    ]
+    return [100.0 + up + wobble[night % 5] for night, up in enumerate(rise)]
+
+
+def told_at(values, told=is_news):
+    """Return the nights in which a drift is found, and told."""
+    found = []
+    for at in range(1, len(values)):
+        moved = motion(values[max(at - 30, 0) : at], values[at], SECONDS)
+        if moved is not None and moved.how == "drift" and told(values[: at + 1], SECONDS):
+            found.append(at)
+    return found
+
+
+def test_a_drift_is_told_once_and_again_when_it_grew_by_as_much_again():
+    values = drifting(40)
+    assert len(told_at(values, lambda *_: True)) > 30
+    first, second, *more = told_at(values)
+    assert 25 < first < 40
+    assert second >= first + 8
+    assert values[second] - values[first] >= 0.7 * (values[first] - 100.0)
+    assert len(more) <= 1
+
+
+def test_what_was_told_does_not_depend_on_the_nights_that_came_after():
+    values = drifting(30)
+    first = told_at(values)[0]
+    assert [is_news(values[: at + 1], SECONDS) for at in (first, first + 1, first + 2)] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_drift_the_other_way_is_another():
+    up = drifting(25)
+    down = [*up, *(up[-1] - night for night in range(1, 26))]
+    found = told_at(down)
+    assert any(at > len(up) for at in found)
+
+
+def test_a_drift_that_lasts_longer_than_the_memory_is_not_told_every_night():
+    rising = [100.0 + 0.8 * night + (night % 3) * 0.3 for night in range(2 * BLOCK + 30)]
+    assert 1 <= len(told_at(rising)) <= 12

@@ -15,10 +15,11 @@ from filelock import FileLock
 from history_samples import FAIL, PASS, judged, night, night_folder, report, trained
 
 from tipchain.history import outbox, schema
+from tipchain.history.entries import list_entries
 from tipchain.history.facts import facts_json, parse_entry, parse_item
 from tipchain.history.ingest import read_source
 from tipchain.history.places import place_of
-from tipchain.history.queries import items_of, list_entries
+from tipchain.history.queries import items_of
 from tipchain.history.sink import keep_results, send_waiting
 from tipchain.history.store import History
 

@@ -15,10 +15,10 @@ from tipchain.errors import HistoryError
 from tipchain.history import migrate, outbox, schema
 from tipchain.history.changes import changes
 from tipchain.history.compare import compare
+from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.export import TABLES, export
 from tipchain.history.ingest import read_source
 from tipchain.history.places import place_of
-from tipchain.history.queries import find_entry, list_entries
 from tipchain.history.sink import keep_results, send_waiting
 from tipchain.history.store import History
 from tipchain.history.text import changes_text

@@ -30,11 +30,13 @@ from history_samples import (
 
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import migrate, schema
+from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source
 from tipchain.history.places import place_of, root_of
-from tipchain.history.queries import commands_of, find_entry, items_of, list_entries, verdicts_of
+from tipchain.history.queries import commands_of, items_of, verdicts_of
 from tipchain.history.store import History
+from tipchain.nightly.shares import Part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -219,10 +221,11 @@ def test_the_migrations_make_the_tables_that_are_used(history):
     assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [schema.HEAD]
 
 
+PART = Part(share=1, of=3, title="suite", manifest="0", commit="c")
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0002", "0001"
+revision, down_revision = "9999", "HERE"
 def upgrade():
     with op.batch_alter_table("entries") as table:
         table.add_column(sa.Column("mood", sa.Text(), nullable=False, server_default="fine"))
@@ -236,32 +239,50 @@ def later(tmp_path):
     """The migrations of a later tipchain."""
     folder = tmp_path / "later"
     shutil.copytree(migrate.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "m0002_next.py").write_text(NEXT)
+    (folder / "versions" / "m9999_next.py").write_text(NEXT.replace("HERE", schema.HEAD))
     return folder
+
+
+def test_a_night_from_before_shares_were_told_is_none(tmp_path):
+    place = place_of(tmp_path, str(tmp_path / "old.sqlite"))
+    History(place, head="0001")
+    with closing(sqlite3.connect(place.file)) as connection:
+        connection.execute("INSERT INTO machines VALUES (1, 'host', '')")
+        connection.execute("INSERT INTO environments VALUES (1, '{}')")
+        values = "'k', 'night', 'old', 'suite', 1.0, 'then', 1.0, 1, '', '', 1, 1"
+        connection.execute(f"INSERT INTO entries VALUES (1, {values})")
+        connection.commit()
+    history = History(place)
+    history.add(night(1, part=PART), [item("a")])
+    with history.reading() as connection:
+        old, new = (find_entry(connection, name) for name in ("old", "suite-001"))
+    assert (old.part, old.shares, old.missing) == (None, (), "")
+    assert [one.part for one in new.shares] == [PART]
+    assert (place.file.parent / "old.sqlite.0001.backup").is_file()
 
 
 def test_an_older_database_is_migrated_after_a_copy(history, later, tmp_path):
     history.add(night(0), [judged("a", {"x": PASS})])
     place = history.place
-    History(place, scripts=later, head="0002")
+    History(place, scripts=later, head="9999")
     with closing(sqlite3.connect(place.file)) as connection:
         assert connection.execute("SELECT name, mood FROM entries").fetchall() == [("suite-000", "fine")]
-    with closing(sqlite3.connect(f"{place.file}.0001.backup")) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+    with closing(sqlite3.connect(f"{place.file}.{schema.HEAD}.backup")) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(schema.HEAD,)]
         assert connection.execute("SELECT count(*) FROM verdicts").fetchall() == [(1,)]
 
 
 def test_a_newer_database_is_refused(history, later):
-    History(history.place, scripts=later, head="0002")
-    with pytest.raises(HistoryError, match="written by a later tipchain\n  found: tables of revision 0002"):
+    History(history.place, scripts=later, head="9999")
+    with pytest.raises(HistoryError, match="written by a later tipchain\n  found: tables of revision 9999"):
         History(history.place)
 
 
 def test_a_migration_that_fails_changes_nothing(history, later):
-    script = later / "versions" / "m0002_next.py"
-    script.write_text(NEXT.replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"))
+    script = later / "versions" / "m9999_next.py"
+    script.write_text(NEXT.replace("HERE", schema.HEAD).replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"))
     with pytest.raises(HistoryError, match="no_such_table"):
-        History(history.place, scripts=later, head="0002")
+        History(history.place, scripts=later, head="9999")
     History(history.place).add(night(0), [item("a")])
 
 

@@ -17,8 +17,8 @@ from tipchain.outcome import ExitCode
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from tipchain.history.entries import Entry
     from tipchain.history.places import Place
-    from tipchain.history.queries import Entry
     from tipchain.history.sink import Kept
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/history.md explains what is kept, and where."
@@ -221,7 +221,7 @@ def _say(kept: Kept) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     from tipchain.history.documents import entry_json
-    from tipchain.history.queries import list_entries
+    from tipchain.history.entries import list_entries
     from tipchain.history.text import list_text
 
     with _reading(args) as (connection, _):
@@ -232,7 +232,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from tipchain.history.documents import commands_json, entry_json, item_json
-    from tipchain.history.queries import commands_of, find_entry, items_of, verdicts_of
+    from tipchain.history.entries import find_entry
+    from tipchain.history.queries import commands_of, items_of, verdicts_of
     from tipchain.history.text import item_text, show_text
 
     with _reading(args) as (connection, _):
@@ -271,7 +272,7 @@ def _no_such_item(name: str, entry: Entry, items: Sequence[str]) -> UsageError:
 def _compare(args: argparse.Namespace) -> int:
     from tipchain.history.compare import compare
     from tipchain.history.documents import comparison_json
-    from tipchain.history.queries import find_entry
+    from tipchain.history.entries import find_entry
     from tipchain.history.text import compare_text
 
     first, dots, second = args.range.partition("..")
@@ -285,10 +286,10 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    """Say what changed since the last comparable run."""
+    """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.changes import changes
     from tipchain.history.documents import changes_json
-    from tipchain.history.queries import find_entry
+    from tipchain.history.entries import find_entry
     from tipchain.history.text import changes_text
 
     with _reading(args) as (connection, root):
@@ -297,7 +298,7 @@ def diff(args: argparse.Namespace) -> int:
         place = Path(entry.root) if Path(entry.root).is_dir() and entry.root else root
         found = changes(connection, entry, root=place, against=against)
     _print_json(changes_json(found)) if args.json else print(changes_text(found))
-    return ExitCode.PASSED
+    return ExitCode.FAILED if entry.wrong else ExitCode.PASSED
 
 
 def _night_diff(args: argparse.Namespace) -> int:
@@ -309,8 +310,8 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
+    from tipchain.history.entries import find_entry
     from tipchain.history.export import TABLES, export
-    from tipchain.history.queries import find_entry
     from tipchain.runs import check_writable, replacing_path
 
     if args.table not in TABLES:

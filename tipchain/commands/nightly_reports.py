@@ -84,8 +84,8 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
 
 def _by_history(results: Results, database: str | None) -> Sequence[str]:
     from tipchain.history.changes import changes
+    from tipchain.history.entries import find_entry
     from tipchain.history.places import place_of
-    from tipchain.history.queries import find_entry
     from tipchain.history.store import History
     from tipchain.history.text import changes_text
 

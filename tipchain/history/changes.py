@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tipchain.history.commits import Commits, commits_between
 from tipchain.history.compare import SECONDS, Comparison, compare
+from tipchain.history.entries import Entry, entries_before, of_entry
 from tipchain.history.kinds import kind_of
-from tipchain.history.noise import ENOUGH, WINDOW, Motion, motion
-from tipchain.history.queries import Entry, entries_before, real
-from tipchain.history.schema import code_of, command_runs, figures, item_runs, machines, texts
+from tipchain.history.noise import ENOUGH, WINDOW, Motion, is_news, motion
+from tipchain.history.queries import real
+from tipchain.history.rows import text_number
+from tipchain.history.schema import code_of, command_runs, entries, figures, item_runs, machines, texts
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
     series = _Series(
         connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry
     )
-    shifts, plainly = _shifts(series)
+    shifts, plainly = _shifts(series, drifts_again=against is not None)
     return Changes(
         entry=entry,
         comparison=found,
@@ -105,14 +107,17 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
 def comparable(connection: Connection, entry: Entry) -> list[Entry]:
     """Return the earlier entries that ``entry`` can be compared with, the latest first."""
     candidates = [one for one in entries_before(connection, entry, LOOKED_AT) if one.where == entry.where]
-    mine = sa.select(item_runs.c.item_id).where(item_runs.c.entry_id == entry.id)
+    mine = sa.select(item_runs.c.item_id).where(of_entry(item_runs.c.entry_id, entry))
     shared = (
         sa.select(item_runs.c.entry_id)
         .distinct()
-        .where(item_runs.c.entry_id.in_([one.id for one in candidates]), item_runs.c.item_id.in_(mine))
+        .where(
+            item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]),
+            item_runs.c.item_id.in_(mine),
+        )
     )
     sharing = set(connection.execute(shared).scalars())
-    return [one for one in candidates if one.id in sharing]
+    return [one for one in candidates if not sharing.isdisjoint(one.rows)]
 
 
 class _Series:
@@ -121,16 +126,19 @@ class _Series:
     def __init__(self, connection: Connection, nights: Sequence[Entry], entry: Entry) -> None:
         self.nights = list(reversed(nights))  # the oldest first
         self.found: dict[tuple[str, str, str], dict[int, float]] = {}
-        self.entry = entry
-        ids = [one.id for one in (*self.nights, entry)]
-        classes: dict[str, str] = {}
+        self.entry, self.connection = entry, connection
+        of = {row: one.id for one in (*self.nights, entry) for row in one.rows}
+        ids = list(of)
+        self.classes = classes = dict[str, str]()
         for row in connection.execute(self._items(ids)):
-            if row.entry_id == entry.id:
+            if of[row.entry_id] == entry.id:
                 classes[row.item] = row.machine_class or row.machine
         for query in (self._items(ids), self._figures(ids)):
             for row in connection.execute(query):
                 if classes.get(row.item) == (row.machine_class or row.machine):
-                    self.found.setdefault((row.item, row.part, row.name), {})[row.entry_id] = real(row.value)
+                    self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(
+                        row.value
+                    )
 
     def each(self) -> Sequence[tuple[tuple[str, str, str], list[float], float]]:
         """Return, for each number of the entry, what it is called, its earlier values and the latest."""
@@ -140,6 +148,36 @@ class _Series:
             for name, values in self.found.items()
             if self.entry.id in values
         ]
+
+    def drift_is_news(self, name: tuple[str, str, str]) -> bool:
+        """Tell whether a drift of a number of the entry was not told in an earlier night; this reads all its values."""
+        item, part, figure = name
+        rows = of_entry(item_runs.c.entry_id, self.entry)
+        query: sa.Select[Any] = (
+            sa.select(machines.c.name, machines.c.machine_class)
+            .select_from(item_runs)
+            .join(entries, entries.c.id == item_runs.c.entry_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.item_id == text_number(item), item_runs.c.outcome == code_of(Outcome.PASS))
+            .where(entries.c.kind == self.entry.kind, entries.c.title == self.entry.title)
+            .where(sa.or_(entries.c.began < self.entry.began, rows))
+            .order_by(entries.c.began, entries.c.id)
+        )
+        if part or figure != SECONDS:
+            query = (
+                query.add_columns(figures.c.value)
+                .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
+                .join(figures, figures.c.command_run_id == command_runs.c.id)
+                .where(
+                    command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure)
+                )
+                .where(command_runs.c.outcome == code_of(Outcome.PASS))
+            )
+        else:
+            query = query.add_columns(item_runs.c.seconds)
+        found = self.connection.execute(query)
+        values = [real(value) for host, known, value in found if (known or host) == self.classes[item]]
+        return is_news(values, kind_of(figure))
 
     def _items(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
         return self._of_passes(
@@ -185,13 +223,17 @@ class _Series:
         )
 
 
-def _shifts(series: _Series) -> tuple[list[Shift], bool]:
+def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
+    """Return what moved, and whether plain rules judged some of it; drifts that were told before only if asked for."""
     found, plainly = [], False
     for (item, part, name), earlier, value in series.each():
         plainly |= bool(earlier) and len(earlier) < ENOUGH
         moved = motion(earlier, value, kind_of(name))
-        if moved is not None:
-            found.append(Shift(item=item, part=part, name=name, motion=moved))
+        if moved is None or (
+            moved.how == "drift" and not drifts_again and not series.drift_is_news((item, part, name))
+        ):
+            continue
+        found.append(Shift(item=item, part=part, name=name, motion=moved))
     # Metrics first, then times, speeds, memory; the largest first.
     order = ["metric", "time", "speed", "memory"]
     found.sort(key=lambda one: (order.index(kind_of(one.name).kind.value), -_size(one.motion)))

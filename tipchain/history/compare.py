@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tipchain.history.entries import Entry, of_entry
 from tipchain.history.kinds import Kind, kind_of
-from tipchain.history.queries import CommandRun, Entry, ItemRun, commands_of, items_of
+from tipchain.history.queries import CommandRun, ItemRun, commands_of, items_of
 from tipchain.history.schema import OUTCOMES, item_runs, texts, verdicts
 from tipchain.outcome import Outcome
 
@@ -83,7 +84,8 @@ class Comparison:
         common: how many items are in both.
         environment: facts that differ.
         flips: items whose outcome differs, in the order of the later entry.
-        new, gone: items that only the later, the earlier entry has.
+        new, gone: items that only the later, the earlier entry has; () where shares of the other are missing, which may
+            have them.
         command_flips: commands whose outcome differs, of items in both.
         verdict_flips: verdicts likewise.
         new_verdicts, gone_verdicts: subjects that only one side judged, of items in both: how many by item.
@@ -125,8 +127,8 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
             for item in both
             if was[item].outcome is not now[item].outcome
         ),
-        new=tuple(item for item in now if item not in was),
-        gone=tuple(item for item in was if item not in now),
+        new=() if before.missing else tuple(item for item in now if item not in was),
+        gone=() if after.missing else tuple(item for item in was if item not in now),
         command_flips=tuple(
             Flip(item=new.item, part=new.id, before=old.outcome, after=new.outcome, reason=new.reason)
             for old, new in commands
@@ -214,7 +216,7 @@ class _Verdicts:
         self.told = sa.or_(self.was.c.outcome != self.now.c.outcome, grew)
         counts = self._counts(entries)
         for old, new in pairs:
-            matched, told = counts.get(new.row, (0, 0))
+            matched, told = counts.get((old.row, new.row), (0, 0))
             if new.verdict_count > matched:
                 self.new[new.id] = new.verdict_count - matched
             if old.verdict_count > matched:
@@ -222,19 +224,19 @@ class _Verdicts:
             if told:
                 self._read(old, new)
 
-    def _counts(self, entries: tuple[Entry, Entry]) -> dict[int, tuple[int, int]]:
-        """Return, by the later item run, how many subjects both sides have and how many of them are to be told."""
+    def _counts(self, entries: tuple[Entry, Entry]) -> dict[tuple[int, int], tuple[int, int]]:
+        """Return, by both item runs, how many subjects both sides have and how many of them are to be told."""
         was, now, old, new = self.was, self.now, item_runs.alias(), item_runs.alias()
         query = (
-            sa.select(new.c.id, sa.func.count(), sa.func.count(sa.case((self.told, 1))))
+            sa.select(old.c.id, new.c.id, sa.func.count(), sa.func.count(sa.case((self.told, 1))))
             .select_from(old)
-            .join(new, sa.and_(new.c.item_id == old.c.item_id, new.c.entry_id == entries[1].id))
+            .join(new, sa.and_(new.c.item_id == old.c.item_id, of_entry(new.c.entry_id, entries[1])))
             .join(was, was.c.item_run_id == old.c.id)
             .join(now, sa.and_(now.c.item_run_id == new.c.id, now.c.subject_id == was.c.subject_id))
-            .where(old.c.entry_id == entries[0].id)
-            .group_by(new.c.id)
+            .where(of_entry(old.c.entry_id, entries[0]))
+            .group_by(old.c.id, new.c.id)
         )
-        return {row: (matched, told) for row, matched, told in self.connection.execute(query)}
+        return {(was, now): (matched, told) for was, now, matched, told in self.connection.execute(query)}
 
     def _read(self, old: ItemRun, new: ItemRun) -> None:
         was, now, reasons = self.was, self.now, texts.alias()

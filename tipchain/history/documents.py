@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tipchain.chain.result_json import number_json
 from tipchain.history.changes import Changes
 from tipchain.history.compare import Comparison
-from tipchain.history.queries import CommandRun, Entry, ItemRun
+from tipchain.history.entries import Entry
+from tipchain.history.queries import CommandRun, ItemRun
 from tipchain.outcome import Outcome
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """Return an entry."""
+    """Return an entry; of a night that was run in shares, with these."""
     counts = {outcome.value: count for outcome, count in entry.counts.items()}
-    document: dict[str, Any] = _plain(asdict(entry)) | {"counts": counts}
-    del document["id"]
-    return document
+    document: dict[str, Any] = _plain(asdict(replace(entry, shares=()))) | {"counts": counts}
+    del document["id"], document["part"]
+    document["shares"] = [
+        {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
+        for one in entry.shares
+    ]
+    return document | {"missing": entry.missing, "wrong": entry.wrong}
 
 
 def item_json(item: ItemRun) -> dict[str, Any]:

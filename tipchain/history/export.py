@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import sqlalchemy as sa
 
 from tipchain.chain.result_json import number_json
-from tipchain.history.queries import Entry
+from tipchain.history.entries import Entry
 from tipchain.history.rows import STATISTICS
 from tipchain.history.schema import (
     OUTCOMES,
@@ -49,7 +49,7 @@ def export(
     """
     query = _query(table)
     if chosen is not None:
-        query = query.where(entries.c.id.in_([one.id for one in chosen]))
+        query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
     result = connection.execution_options(yield_per=AT_ONCE).execute(query)
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
@@ -73,9 +73,9 @@ def _cell(value: Any) -> Any:
 def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Any]]) -> int:
     count = 0
     for row in rows:
-        for name in ("environment", "argv"):
+        for name in ("environment", "argv", "part"):
             if name in row:
-                row[name] = json.loads(row[name])
+                row[name] = json.loads(row[name]) if row[name] else None
         line = {name: _cell(value) for name, value in row.items()}
         stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
         count += 1
@@ -166,6 +166,7 @@ def _entries() -> sa.Select[Any]:
             machines.c.name.label("machine"),
             machines.c.machine_class,
             environments.c.facts.label("environment"),
+            entries.c.part,
         )
         .join(machines, machines.c.id == entries.c.machine_id)
         .join(environments, environments.c.id == entries.c.environment_id)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from tipchain.nightly.shares import Part
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
@@ -41,6 +42,7 @@ class EntryFacts:
         root: the project's folder.
         machine: where the coordinator ran.
         environment: by name: versions, devices, settings.
+        part: which share of a night it is; None for all else.
     """
 
     key: str
@@ -55,6 +57,7 @@ class EntryFacts:
     root: str = ""
     machine: Machine = field(default_factory=Machine)
     environment: Mapping[str, str] = field(default_factory=dict)
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +145,8 @@ def parse_entry(data: dict[str, Any]) -> EntryFacts:
     Raises:
         KeyError, TypeError, ValueError: it is something else.
     """
-    return EntryFacts(**{**data, "machine": Machine(**data["machine"])})
+    part = Part(**data["part"]) if data.get("part") else None
+    return EntryFacts(**{**data, "machine": Machine(**data["machine"]), "part": part})
 
 
 def parse_item(data: dict[str, Any]) -> ItemFacts:

@@ -126,6 +126,7 @@ def read_night(folder: Path) -> Source:
         root=night.plan.root,
         machine=Machine(name=name, machine_class=_class_of(facts)),
         environment=facts,
+        part=night.part,
     )
     return Source(entry=entry, night=folder, ids=tuple(item.id for item in night.plan.items))
 

@@ -24,6 +24,8 @@ ENOUGH = 10
 """Earlier nights that are needed; with fewer the plain rules hold."""
 WINDOW = 30
 """Earlier nights that count."""
+BLOCK = 100
+"""Values after which the memory of told drifts moves on."""
 STEP, DRIFT = 4.0, 3.0
 SURE = 3.29
 """Of the Mann-Kendall test's normal deviate: chance alone exceeds it once in 1000 times."""
@@ -68,6 +70,35 @@ def motion(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
     if min(finite) == max(finite) == value:
         return None
     return _step(finite, value, rule) or _drift([*finite, value], rule)
+
+
+def is_news(values: Sequence[float], rule: Rule) -> bool:
+    """Tell whether a drift that ``motion`` finds in the latest value was not told before: it began, or grew by as much again.
+
+    A line that leads up for a month is found anew every night of it. What has been told is not kept anywhere: it follows
+    from the values before, from the first of a stretch of at least `BLOCK` that is the same whichever night is asked for.
+
+    Args:
+        values: all of the number's values, the oldest first, up to the latest.
+        rule: how far a number of its kind may move.
+    """
+    told: Motion | None = None
+    news = False
+    first = max((len(values) - 1) // BLOCK - 1, 0) * BLOCK
+    for at in range(first + 1, len(values)):
+        now = motion(values[max(first, at - WINDOW) : at], values[at], rule)
+        news = now is not None and (now.how != "drift" or _grew(told, now))
+        if now is not None and news:
+            told = now if now.how == "drift" else None
+    return news
+
+
+def _grew(told: Motion | None, now: Motion) -> bool:
+    """Tell whether a drift is another than the one that was told, or leads as far again beyond where that had led."""
+    if told is None:
+        return True
+    led, more = told.after - told.before, now.after - told.after
+    return (now.after - now.before) * led < 0 or more * led >= led * led
 
 
 def _step(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:

@@ -1,57 +1,21 @@
-"""Reading the history: which entries there are, and what is in one."""
+"""Reading the history: what is in an entry."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tipchain.errors import UsageError, did_you_mean
 from tipchain.history import schema
-from tipchain.history.schema import OUTCOMES, command_runs, entries, environments, item_runs, machines, texts
+from tipchain.history.entries import Entry, of_entry
+from tipchain.history.schema import OUTCOMES, command_runs, environments, item_runs, machines, texts
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
-
-_BACK = re.compile(r"(?P<name>.+)~(?P<steps>\d+)")
-LATEST = "latest"
-IN_ONE_QUERY = 500
-"""Numbers of rows that a query lists; databases have limits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A night or a run that is in the history; see `tipchain.history.facts.EntryFacts`.
-
-    Attributes:
-        id: its row.
-        counts: how many items ended how.
-    """
-
-    id: int
-    kind: str
-    name: str
-    title: str
-    began: float
-    started: str
-    seconds: float
-    finished: bool
-    commit: str
-    root: str
-    machine: str
-    machine_class: str
-    environment: Mapping[str, str]
-    counts: Mapping[Outcome, int] = field(default_factory=dict)
-
-    @property
-    def where(self) -> str:
-        """What makes times comparable: the machine's class, or its name where the class is not known."""
-        return self.machine_class or self.machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,42 +64,6 @@ class CommandRun:
     figures: Mapping[str, float]
 
 
-def list_entries(
-    connection: Connection, *, kind: str | None = None, title: str | None = None, limit: int | None = None
-) -> list[Entry]:
-    """Return entries, the latest first."""
-    query = _entries().order_by(entries.c.began.desc(), entries.c.id.desc()).limit(limit)
-    query = query.where(entries.c.kind == kind) if kind else query
-    query = query.where(entries.c.title == title) if title else query
-    return _read_entries(connection, query)
-
-
-def find_entry(connection: Connection, name: str, *, title: str | None = None) -> Entry:
-    """Return the entry that a user names.
-
-    Args:
-        connection: to the history.
-        name: a night's or a run's name, the beginning of one, or ``latest``; ``~2`` behind it goes two back among those
-            of the same kind and title.
-        title: only entries of this title count.
-
-    Raises:
-        UsageError: there is none, or there are several.
-    """
-    if back := _BACK.fullmatch(name):
-        return _before(connection, _named(connection, back["name"], title), int(back["steps"]), name)
-    return _named(connection, name, title)
-
-
-def entries_before(connection: Connection, entry: Entry, limit: int) -> list[Entry]:
-    """Return the entries of the same kind and title that began before ``entry``, the latest first."""
-    earlier = sa.or_(
-        entries.c.began < entry.began, sa.and_(entries.c.began == entry.began, entries.c.id < entry.id)
-    )
-    query = _entries().where(entries.c.kind == entry.kind, entries.c.title == entry.title, earlier)
-    return _read_entries(connection, query.order_by(entries.c.began.desc(), entries.c.id.desc()).limit(limit))
-
-
 def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
     """Return how the items of an entry ended, by id."""
     reasons = texts.alias()
@@ -152,7 +80,7 @@ def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
         .join(reasons, reasons.c.id == item_runs.c.reason_id)
         .join(machines, machines.c.id == item_runs.c.machine_id)
         .join(environments, environments.c.id == item_runs.c.environment_id)
-        .where(item_runs.c.entry_id == entry.id)
+        .where(of_entry(item_runs.c.entry_id, entry))
         .order_by(item_runs.c.id)
     )
     return {row.item: _item(row) for row in connection.execute(query)}
@@ -172,7 +100,7 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
         .join(texts, texts.c.id == item_runs.c.item_id)
         .join(names, names.c.id == command_runs.c.command_id)
         .join(reasons, reasons.c.id == command_runs.c.reason_id)
-        .where(item_runs.c.entry_id == entry.id)
+        .where(of_entry(item_runs.c.entry_id, entry))
         .order_by(command_runs.c.item_run_id, command_runs.c.id)
     )
     if items is not None:
@@ -204,7 +132,7 @@ def _figures_of(connection: Connection, entry: Entry) -> dict[int, dict[str, flo
         .join(command_runs, command_runs.c.id == schema.figures.c.command_run_id)
         .join(item_runs, item_runs.c.id == command_runs.c.item_run_id)
         .join(texts, texts.c.id == schema.figures.c.name_id)
-        .where(item_runs.c.entry_id == entry.id)
+        .where(of_entry(item_runs.c.entry_id, entry))
     )
     found: dict[int, dict[str, float]] = {}
     for run, name, value in connection.execute(query):
@@ -215,49 +143,6 @@ def _figures_of(connection: Connection, entry: Entry) -> dict[int, dict[str, flo
 def real(value: float | None) -> float:
     """Return a number of a column: NaN for NULL."""
     return float("nan") if value is None else float(value)
-
-
-def _entries() -> sa.Select[Any]:
-    return (
-        sa.select(entries, machines.c.name.label("machine"), machines.c.machine_class, environments.c.facts)
-        .join(machines, machines.c.id == entries.c.machine_id)
-        .join(environments, environments.c.id == entries.c.environment_id)
-    )
-
-
-def _read_entries(connection: Connection, query: sa.Select[Any]) -> list[Entry]:
-    found = list(connection.execute(query))
-    counts: dict[int, dict[Outcome, int]] = {row.id: {} for row in found}
-    ids = list(counts)
-    for at in range(0, len(ids), IN_ONE_QUERY):
-        count = (
-            sa.select(item_runs.c.entry_id, item_runs.c.outcome, sa.func.count())
-            .where(item_runs.c.entry_id.in_(ids[at : at + IN_ONE_QUERY]))
-            .group_by(item_runs.c.entry_id, item_runs.c.outcome)
-            .order_by(item_runs.c.outcome)
-        )
-        for entry, outcome, number in connection.execute(count):
-            counts[entry][OUTCOMES[outcome]] = number
-    return [_entry(row, counts[row.id]) for row in found]
-
-
-def _entry(row: Row[Any], counts: Mapping[Outcome, int]) -> Entry:
-    return Entry(
-        id=row.id,
-        kind=row.kind,
-        name=row.name,
-        title=row.title,
-        began=row.began,
-        started=row.started,
-        seconds=row.seconds,
-        finished=row.finished,
-        commit=row.commit_id,
-        root=row.root,
-        machine=row.machine,
-        machine_class=row.machine_class,
-        environment=json.loads(row.facts),
-        counts=counts,
-    )
 
 
 def _item(row: Row[Any]) -> ItemRun:
@@ -296,40 +181,4 @@ def _command(row: Row[Any], figures: Mapping[str, float]) -> CommandRun:
         peak_memory_mb=row.peak_memory_mb,
         log=row.log,
         figures=figures,
-    )
-
-
-def _before(connection: Connection, entry: Entry, steps: int, name: str) -> Entry:
-    if not steps:
-        return entry
-    earlier = entries_before(connection, entry, steps)
-    if len(earlier) < steps:
-        raise UsageError(f"{name}: the history has {len(earlier)} of {entry.title} before {entry.name}")
-    return earlier[-1]
-
-
-def _named(connection: Connection, name: str, title: str | None) -> Entry:
-    if name == LATEST:
-        found = list_entries(connection, title=title, limit=1)
-        if not found:
-            of = f" of {title}" if title else ""
-            raise UsageError(f"the history has nothing{of} yet\n  hint: tipchain history add NIGHT_OR_REPORT")
-        return found[0]
-    query = _entries().where(entries.c.title == title) if title else _entries()
-    exact = _read_entries(connection, query.where(entries.c.name == name).limit(5))
-    begins = entries.c.name.startswith(name, autoescape=True)
-    found = exact or _read_entries(connection, query.where(begins).order_by(entries.c.began).limit(5))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = "\n".join(f"  {one.name}  {one.kind} of {one.title}" for one in found)
-        raise UsageError(f"{name}: names several in the history\n{several}")
-    known = connection.execute(
-        sa.select(entries.c.name).order_by(entries.c.began.desc()).limit(1000)
-    ).scalars()
-    hint = did_you_mean(name, [LATEST, *known])
-    raise UsageError(
-        f"{name}: is not in the history"
-        + (f", {hint}" if hint else "")
-        + "\n  expected: a name that tipchain history list shows, the beginning of one, latest or latest~1"
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from tipchain.history.facts import EntryFacts, ItemFacts, Machine
 from tipchain.history.schema import code_of, number_of
+from tipchain.nightly.shares import Part
 
 Row = dict[str, Any]
 STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
@@ -56,7 +58,13 @@ def entry_row(entry: EntryFacts) -> Row:
         "root": storable(entry.root),
         "machine_id": _machine_number(entry.machine),
         "environment_id": number_of(_environment_text(entry.environment)),
+        "part": storable(json.dumps(asdict(entry.part), sort_keys=True)) if entry.part else "",
     }
+
+
+def parse_part(text: str) -> Part | None:
+    """Return which share of a night an entry's row says it is."""
+    return Part(**json.loads(text)) if text else None
 
 
 def item_row(entry: int, item: ItemFacts) -> Row:

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from tipchain.outcome import Outcome
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision of the tables below."""
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP)
 """An outcome's number is its place here."""
@@ -95,6 +95,7 @@ entries = sa.Table(
     _text("root"),
     _link("machine_id", "machines.id"),
     _link("environment_id", "environments.id"),
+    sa.Column("part", sa.Text(), nullable=False, server_default=""),
     sa.UniqueConstraint("key", name="uq_entries_key"),
     sa.Index("ix_entries_name", "name"),
     sa.Index("ix_entries_title_began", "kind", "title", "began"),

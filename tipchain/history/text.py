@@ -8,9 +8,10 @@ from math import isfinite
 
 from tipchain.history.changes import Changes, Shift
 from tipchain.history.compare import Comparison, Flip, Moved, is_time
+from tipchain.history.entries import Entry
 from tipchain.history.kinds import kind_of
 from tipchain.history.noise import ENOUGH
-from tipchain.history.queries import CommandRun, Entry, ItemRun
+from tipchain.history.queries import CommandRun, ItemRun
 from tipchain.outcome import Outcome
 
 WIDTH = 80
@@ -41,7 +42,8 @@ def list_text(entries: Sequence[Entry]) -> str:
     lines = [f"{'name':<{width}}  {'commit':<9}  items and what they are of"]
     for one in entries:
         left = "" if one.finished else ", not finished"
-        rest = f"{counts_text(one)}{left}: {one.title}"
+        shares = f" in {len(one.shares)} shares" if one.shares else ""
+        rest = f"{counts_text(one)}{shares}{left}: {one.title}"
         lines.append(cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {rest}"))
     return "\n".join(lines)
 
@@ -68,8 +70,21 @@ def head_lines(entry: Entry) -> list[str]:
         "machine": machine,
         "commit": entry.commit,
         "items": counts_text(entry),
+        "shares": ", ".join(f"{one.part} {one.name} on {one.machine}" for one in entry.shares),
+        "missing": entry.missing and f"shares {entry.missing}",
+        "wrong": entry.wrong,
     }
     return [f"{name + ':':<9} {value}" for name, value in facts.items() if value]
+
+
+def share_lines(*entries: Entry) -> list[str]:
+    """Return what is to be known of the shares of nights: which are missing, and whether they were cut differently."""
+    return [
+        f"{one.name}: {text}"
+        for one in entries
+        for text in (one.wrong, f"shares that are not in the history: {one.missing}" if one.missing else "")
+        if text
+    ]
 
 
 def item_text(
@@ -97,6 +112,7 @@ def compare_text(found: Comparison) -> str:
         f"before: {before.name} of {before.title}, {before.started}, {before.commit or 'no commit'}",
         f"after:  {after.name} of {after.title}, {after.started}, {after.commit or 'no commit'}",
         f"items:  {found.common} in both, {len(found.new)} new, {len(found.gone)} gone, {len(found.flips)} flipped",
+        *share_lines(before, after),
     ]
     sections = {
         "environment": environment_lines(found),
@@ -148,17 +164,23 @@ def environment_lines(found: Comparison) -> list[str]:
 
 
 def changes_text(found: Changes) -> str:
-    """Return what changed in at most `MOST_LINES` lines of at most `WIDTH` columns; one line if nothing did."""
+    """Return what changed in at most `MOST_LINES` lines of at most `WIDTH` columns; one line if nothing did.
+
+    Lines on shares that are missing, or were cut differently, come on top of that one.
+    """
     entry, comparison = found.entry, found.comparison
     if comparison is None:
-        return cut(f"{entry.title}: nothing comparable came before {entry.name}")
+        first = f"{entry.title}: nothing comparable came before {entry.name}"
+        return "\n".join(map(cut, [first, *share_lines(entry)]))
     ago = _ago(comparison)
+    shares = share_lines(comparison.before, entry)
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
-        return cut(f"{entry.title}: nothing changed since {comparison.before.name}, {ago}{span}")
+        nothing = f"{entry.title}: nothing changed since {comparison.before.name}, {ago}{span}"
+        return "\n".join(map(cut, [nothing, *shares]))
     head = f"{entry.title}: {entry.name} against {comparison.before.name}, {ago}"
     rules = f"fewer than {ENOUGH} nights: plain rules judged metrics and times"
-    notes = [rules] if found.plainly else []
+    notes = [*shares, *([rules] if found.plainly else [])]
     sections = [
         _commit_lines(found),
         [f"environment: {line}" for line in environment_lines(comparison)],

@@ -1,0 +1,176 @@
+"""Nights that were run in shares are one night of the history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from history_samples import FAIL, PASS, fill, history_in, item, judged, night
+
+from tipchain.cli import main
+from tipchain.history.changes import changes
+from tipchain.history.documents import entry_json
+from tipchain.history.entries import find_entry, list_entries
+from tipchain.history.facts import Machine, facts_json, parse_entry
+from tipchain.history.ingest import read_night
+from tipchain.history.queries import commands_of, items_of
+from tipchain.history.text import changes_text, head_lines, list_text
+from tipchain.nightly.nights import begin_night
+from tipchain.nightly.selection import Shard, share
+from tipchain.nightly.shares import Part
+
+PART = Part(share=1, of=2, title="suite", manifest="0", commit="c", cut="x")
+
+
+@pytest.fixture
+def history(tmp_path):
+    return history_in(tmp_path)
+
+
+def shared(number: int, share: int, **more: str):
+    """Return a share of the night of a day."""
+    entry = night(number, part=replace(PART, share=share, **more))
+    host = Machine(name=f"host{share}", machine_class="16 cores")
+    return replace(
+        entry,
+        key=f"{entry.key} {share}",
+        name=f"{entry.name}-{share}",
+        began=entry.began + share,
+        seconds=50.0,
+        machine=host,
+    )
+
+
+def two_nights(history, after=(PASS, PASS), shares=(1, 2), **more: str) -> None:
+    fill(history, [(shared(0, 1), [judged("a", {"x": PASS})]), (shared(0, 2), [judged("b", {"x": PASS})])])
+    names, outcomes = ("a", "b"), dict(zip(("a", "b"), after, strict=True))
+    for one in shares:
+        name = names[one - 1]
+        history.add(
+            shared(1, one, **(more if one == 2 else {})),
+            [judged(name, {"x": outcomes[name]}, outcomes[name])],
+        )
+
+
+def told(history, root):
+    with history.reading() as connection:
+        return changes_text(changes(connection, find_entry(connection, "latest"), root=root)).splitlines()
+
+
+def test_shares_are_one_entry_with_the_items_of_all(history):
+    two_nights(history)
+    with history.reading() as connection:
+        found = list_entries(connection)
+        items = items_of(connection, found[0])
+        assert commands_of(connection, found[0]) == []
+        assert find_entry(connection, "suite-001-2") == find_entry(connection, "suite-001-1") == found[0]
+        assert find_entry(connection, "suite-001") == found[0], "the beginning of all of its names"
+        assert find_entry(connection, "latest~1") == found[1]
+    assert [(one.name, one.counts, one.finished, one.machine) for one in found] == [
+        (f"suite-00{day}-1", {PASS: 2}, True, "host1, host2") for day in (1, 0)
+    ]
+    assert (found[0].seconds, found[0].missing, found[0].wrong) == (51.0, "", "")
+    assert list(items) == ["a", "b"]
+    assert "in 2 shares: suite" in list_text(found)
+    assert "shares:   1/2 suite-001-1 on host1, 2/2 suite-001-2 on host2" in head_lines(found[0])
+    document = entry_json(found[0])
+    assert [(one["share"], one["name"]) for one in document["shares"]] == [
+        ("1/2", "suite-001-1"),
+        ("2/2", "suite-001-2"),
+    ]
+
+
+def test_only_so_many_nights_each_with_all_its_shares(history):
+    for day in range(5):
+        for one in (1, 2):
+            history.add(shared(day, one), [item("a")])
+    with history.reading() as connection:
+        for limit in (1, 2, 3, 5, 9):
+            found = list_entries(connection, limit=limit)
+            assert [len(one.shares) for one in found] == [2] * min(limit, 5)
+
+
+def test_what_flips_in_any_share_is_told_and_what_another_share_has_is_not_gone(history, tmp_path):
+    two_nights(history, after=(PASS, FAIL))
+    assert told(history, tmp_path) == [
+        "suite: suite-001-1 against suite-000-1, 24.0 hours before",
+        "PASS -> FAIL  b: x PASS -> FAIL",
+        "fewer than 10 nights: plain rules judged metrics and times",
+    ]
+
+
+def test_a_share_that_is_missing_is_said_and_its_items_are_not_gone(history, tmp_path):
+    two_nights(history, shares=(1,))
+    lines = told(history, tmp_path)
+    assert "suite-001-1: shares that are not in the history: 2/2" in lines
+    assert not any("gone" in line for line in lines)
+
+
+def test_items_of_a_share_that_was_missing_are_not_new(history, tmp_path):
+    history.add(shared(0, 1), [item("a")])
+    fill(history, [(shared(1, 1), [item("a")]), (shared(1, 2), [item("b")])])
+    assert not any("new" in line for line in told(history, tmp_path))
+
+
+def test_what_no_share_has_is_gone(history, tmp_path):
+    history.add(night(0), [item("a"), item("b"), item("c")])
+    fill(history, [(shared(1, 1), [item("a")]), (shared(1, 2), [item("b")])])
+    with history.reading() as connection:
+        found = changes(
+            connection,
+            find_entry(connection, "latest"),
+            root=tmp_path,
+            against=find_entry(connection, "suite-000"),
+        )
+    assert found.comparison.gone == ("c",)
+
+
+def test_an_item_that_ran_in_two_shares_counts_as_the_later(history):
+    fill(
+        history,
+        [(shared(0, 1), [judged("a", {"x": PASS})]), (shared(0, 2), [judged("a", {"x": FAIL}, FAIL)])],
+    )
+    fill(history, [(shared(1, 1), [judged("a", {"x": PASS})]), (shared(1, 2), [judged("b", {"x": PASS})])])
+    with history.reading() as connection:
+        found = changes(
+            connection, find_entry(connection, "latest"), root=history.place.file.parent
+        ).comparison
+    assert [(one.item, one.before, one.after) for one in found.flips] == [("a", FAIL, PASS)]
+    assert (found.new_verdicts, found.gone_verdicts) == ({}, {})
+
+
+def test_shares_that_were_cut_differently_are_said_and_the_exit_code_is_1(history, tmp_path, capsys):
+    two_nights(history, cut="y")
+    where = ("--database", str(history.place.file), "--root", str(tmp_path))
+    assert main(["history", "diff", *where]) == 1
+    told = capsys.readouterr().out
+    assert "suite-001-1: shares 1/2 and 2/2 were cut differently: items may have run in" in told
+    assert main(["history", "diff", "latest~1", *where]) == 0
+    assert main(["history", "show", "latest", *where]) == 0
+    assert "wrong:    shares 1/2 and 2/2 were cut differently" in capsys.readouterr().out
+
+
+def test_the_command_exports_which_share_an_entry_is(history, tmp_path, capsys):
+    two_nights(history)
+    where = ("--database", str(history.place.file), "--root", str(tmp_path))
+    assert main(["history", "export", "latest", "--table", "entries", "--format", "jsonl", *where]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["name"], one["part"]["share"]) for one in lines] == [("suite-001-1", 1), ("suite-001-2", 2)]
+    assert main(["history", "export", "latest", *where]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_nights_folder_says_which_share_it_is(tmp_path):
+    from history_samples import plan
+
+    one = share(plan(tmp_path, ["a", "b"]), Shard(index=1, count=2))
+    made, lock = begin_night(one, tmp_path / "nights", options={"shard": "1/2"}, environment={"commit": "c"})
+    lock.release()
+    entry = read_night(made.folder).entry
+    assert entry.part is not None
+    assert (str(entry.part), entry.part.commit, entry.part.cut) == ("1/2", "c", one.cut.digest)
+    assert parse_entry(json.loads(json.dumps(facts_json(entry)))) == entry
+    old = facts_json(entry)
+    del old["part"]
+    assert parse_entry(old).part is None, "from an outbox of an earlier tipchain"
