@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import sysconfig
@@ -79,7 +80,16 @@ def blame(error: BaseException) -> str:
 
 def is_users(filename: str) -> bool:
     """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's."""
-    paths = sysconfig.get_paths()
-    others = (str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
     packaged = {"site-packages", "dist-packages"} & set(Path(filename).parts)
-    return not packaged and not filename.startswith(("<", *others))
+    return not packaged and not filename.startswith(_others())
+
+
+@functools.cache  # asked once for each of some two thousand imported files
+def _others() -> tuple[str, ...]:
+    """Return what the names of files begin with that are nobody's own."""
+    paths = sysconfig.get_paths()
+    return (
+        "<",
+        str(Path(tipchain.__file__).parent),
+        *(paths[key] for key in ("stdlib", "purelib", "platlib")),
+    )
