@@ -7,6 +7,8 @@ selected runs with ``HYPOTHESIS_PROFILE=...``.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from typing import Any
 
@@ -33,8 +35,16 @@ def profile(config: pytest.Config) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before any test is decorated with it."""
+    """Choose the profile before any test is decorated with it; let the garbage collector rest during collection."""
     settings.load_profile(profile(config))
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Tests and frameworks are there to stay: no collection looks at them, during the tests or at the end."""
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.freeze)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,6 +17,8 @@ ELSEWHERE = {
     "bash tests/run.sh": "it runs this test",
     "source .venv/bin/activate": "the environment that this test runs in",
 }  # fmt: skip
+BY_DAY = {"tipchain align configs/alexnet.yaml": "--stages forward,data"}
+"""What a command has besides by day, where tests/test_main_job.py runs the other stages of the same case anyway."""
 
 
 def fenced(name: str, language: str) -> list[str]:
@@ -43,13 +45,15 @@ def test_what_runs_elsewhere_is_still_in_the_readme():
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(1800)
-def test_the_readmes_commands_work():
+@pytest.mark.parametrize("added", [BY_DAY, pytest.param({}, marks=pytest.mark.nightly)], ids=["day", "night"])
+def test_the_readmes_commands_work(added):
+    assert set(added) <= set(commands("README.md"))
     (ROOT / "output" / "my_net.yaml").unlink(missing_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment["TIPCHAIN_PYTHON"] = sys.executable
     for line in commands("README.md"):
         done = subprocess.run(
-            ["bash", "-c", line],
+            ["bash", "-c", f"{line} {added.get(line, '')}"],
             cwd=ROOT,
             env=environment,
             capture_output=True,
