@@ -34,9 +34,16 @@ def test_a_closed_standard_output_is_no_bug():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "\\xe9 \\udcff"), ("utf-8", "\xe9 \\udcff")])
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("ascii", "\\xe9 \\udcff \\ud800"),
+        ("utf-8", "\xe9 \\udcff \\ud800"),
+        ("utf-8:surrogateescape", "\xe9 \\udcff \\ud800"),
+    ],
+)
 def test_letters_that_the_terminal_lacks_are_escaped(encoding, shown):
-    code = "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff') or 0))"
+    code = "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff \\ud800') or 0))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONIOENCODING": encoding},

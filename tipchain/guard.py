@@ -62,6 +62,9 @@ def _open_missing() -> None:
 
 
 def _escape_foreign_letters() -> None:
-    """Let letters that standard output's encoding lacks, as in a program's output, be escaped: no reason to fail."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    """Let letters that standard output's encoding lacks, as in a program's output, be escaped: no reason to fail.
+
+    Without a locale Python lets bytes of file names through, and fails on other letters that stand alone.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")

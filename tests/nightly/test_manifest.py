@@ -150,13 +150,35 @@ def test_a_manifest_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1.5h", 5400), ("1d", 86400), (12, 12)]
-)
+    ("text", "seconds"), [
+        ("90s", 90), ("30m", 1800), ("2h", 7200), ("1.5h", 5400), ("1d", 86400), (12, 12),
+        ("2h30m", 9000), ("2h 07m", 7620), ("1d 2h 3m 4s", 93784),
+    ],
+)  # fmt: skip
 def test_times(text, seconds):
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "-3s", "3 weeks", "0s", 0, True, "1e3s", "inf"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "h",
+        "-3s",
+        "3 weeks",
+        "0s",
+        0,
+        True,
+        "1e3s",
+        "inf",
+        "30m 2h",
+        "1.5h 30m",
+        "2h30",
+        "400d",
+        1e9,
+        "0h 0m",
+    ],
+)
 def test_what_is_no_time(text):
     with pytest.raises(ValueError, match="90s"):
         parse_seconds(text)

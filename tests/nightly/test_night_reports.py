@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -120,7 +121,7 @@ def test_annotations_are_escaped_and_not_endless(tmp_path):
     lines = annotate(read_results(sample.folder), {"GITHUB_WORKSPACE": str(tmp_path)})
     assert len(lines) == ANNOTATED + 1
     assert "file=a%2Cb%3Ac%25.txt," in lines[0]
-    assert "100 %25%0A::error" in lines[0]
+    assert "::FAIL: 100 %25 ::error::no%0Alog: " in lines[0]
     assert all("\n" not in line for line in lines)
     assert "3 more items" in lines[-1]
 
@@ -198,6 +199,16 @@ def test_the_end_of_a_log(tmp_path):
     assert found[-2:] == ["line 9999", "\ufffd end"]
     log.write_bytes(b"x" * 100_000)
     assert len(log_tail(log)) == 1
+
+
+def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path):
+    (tmp_path / "secret").write_text("secret\n")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "pipe", "folder", "none"):
+        assert log_tail(tmp_path / name) == []
+    assert log_tail(tmp_path / "secret") == ["secret"]
 
 
 def test_what_xml_cannot_hold_is_not_in_it(night):

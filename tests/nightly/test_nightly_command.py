@@ -59,7 +59,7 @@ def test_plan_shows_a_table_in_80_columns(inside, capsys):
     assert all(len(line) <= 80 for line in out.splitlines())
     assert "alexnet[lite_train_lite_infer;cpu]" in out
     assert "data 'imagenet': /no/such/folder is not there (expected:" in " ".join(out.split())
-    assert "9 items: 8 chains, 1 commands; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(
+    assert "9 items: 8 chains, 1 command; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(
         out.split()
     )
     assert not (inside / "tipchain-nights").exists()

@@ -41,12 +41,34 @@ def test_globs_name_each_file_once_without_what_is_excluded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("glob", "said"), [("d/*.txt", "names no file"), ("../*.txt", "leads out"), ("/etc/*.txt", "leads out")]
+    ("glob", "said"),
+    [
+        ("d/*.txt", "names no file"),
+        ("../*.txt", "leads out"),
+        ("/etc/*.txt", "leads out"),
+        ("**x/*.txt", "is no glob"),
+        (".", "is no glob"),
+    ],
 )
 def test_globs_that_name_nothing_here(tmp_path, glob, said):
     with pytest.raises(ManifestError, match=said) as caught:
         plan_of(tmp_path, f"chains:\n  - params: ['{glob}']\n    modes: [whole_infer]")
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("name", ["a\nb", "esc\x1b[31m", "bad\udcff", "turned\u202e"])
+def test_a_file_that_no_item_can_be_called_after_is_named(tmp_path, name):
+    params(tmp_path, "c/a/t.txt")
+    params(tmp_path, f"c/{name}/t.txt")
+    text = "chains: [{params: ['c/*/t.txt'], modes: [whole_infer]"
+    with pytest.raises(ManifestError) as error:
+        plan_of(tmp_path, text + "}]")
+    said = str(error.value)
+    assert "suite.yaml:1: names a file that no item can be called after" in said
+    assert f"found: {f'c/{name}/t.txt'!a}" in said
+    assert "`exclude`" in said
+    plan = plan_of(tmp_path, text + ", exclude: ['c/[!a]*/*', 'c/a?*/*']}]")
+    assert [item.source for item in plan.items] == ["c/a/t.txt"]
 
 
 def test_wrong_parameter_files_are_errors_of_their_items(tmp_path):

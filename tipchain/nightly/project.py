@@ -53,7 +53,7 @@ class DiskProject:
         """Return the files that an entry names, below the root, sorted.
 
         Raises:
-            ManifestError: a glob leads out of the root or names no file.
+            ManifestError: a glob is none, leads out of the root, names no file, or one whose name cannot be shown.
         """
         found: dict[str, None] = {}
         for pattern, line in entry.files:
@@ -62,6 +62,12 @@ class DiskProject:
                 raise ManifestError(
                     "names no file", file=self.manifest.path, line=line, found=pattern,
                     expected=f"a glob of files below {self.manifest.root}",
+                )  # fmt: skip
+            if strange := next((one for one in matching if not one.isprintable()), ""):
+                raise ManifestError(
+                    "names a file that no item can be called after", file=self.manifest.path, line=line,
+                    found=ascii(strange), expected="a name in UTF-8 without control characters",
+                    hint="leave it out with `exclude`",
                 )  # fmt: skip
             found.update(dict.fromkeys(matching))
         return tuple(found)
@@ -73,7 +79,14 @@ class DiskProject:
                 expected=f"a glob of files below {self.manifest.root}",
             )  # fmt: skip
         root = self.manifest.root
-        return sorted(path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file())
+        try:
+            return sorted(path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file())
+        except (ValueError, IndexError, NotImplementedError) as error:  # IndexError: "."
+            why = f": {error}" if isinstance(error, ValueError) else ""
+            raise ManifestError(
+                f"is no glob{why}", file=self.manifest.path, line=line, found=pattern,
+                expected="a path with *, ? and [...], and ** alone for folders within folders",
+            ) from None  # fmt: skip
 
     def problem(self, entry: Entry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""

@@ -1,4 +1,4 @@
-"""Times and sizes as people write them: ``90s``, ``30m``, ``2h``, ``1.5h``, ``512MiB``, ``4GiB``."""
+"""Times and sizes as people write them: ``90s``, ``30m``, ``2h``, ``1.5h``, ``2h 30m``, ``512MiB``, ``4GiB``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ MEBIBYTES: Mapping[str, float] = {"MiB": 1, "GiB": 1024, "TiB": 1024**2, "MB": 1
 TIME_EXPECTED = "a time such as 90s, 30m or 2h"
 MEMORY_EXPECTED = "a size such as 512MiB or 4GiB"
 _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
+_TIMES = re.compile(r"(?:\d+\s*d\s*)?(?:\d+\s*h\s*)?(?:\d+\s*m\s*)?(?:\d+\s*s)?")
+"""What `duration` writes: whole numbers of units, the largest first."""
+_LONGEST_S = 366 * 86400.0
 
 
 def parse_seconds(text: object) -> float:
-    """Return the seconds of ``30m`` and the like; a bare number is in seconds.
+    """Return the seconds of ``30m``, ``2h 30m`` and the like; a bare number is in seconds.
 
     Raises:
-        ValueError: it is no time above 0.
+        ValueError: it is no time above 0 and of a year at most.
     """
-    return _parse(text, SECONDS, TIME_EXPECTED, bare=1)
+    if isinstance(text, str) and _TIMES.fullmatch(text.strip()):
+        seconds = sum(float(one["number"]) * SECONDS[one["unit"]] for one in _QUANTITY.finditer(text))
+    else:
+        seconds = _parse(text, SECONDS, TIME_EXPECTED, bare=1)
+    if not 0 < seconds <= _LONGEST_S:
+        raise ValueError(TIME_EXPECTED)
+    return seconds
 
 
 def parse_mebibytes(text: object) -> int:

@@ -18,12 +18,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tipchain.outcome import Outcome
+from tipchain.report.terminal import clean
 from tipchain.runs import atomic_write
 
 FORMAT = 1
@@ -39,7 +41,8 @@ class ItemRecord:
         token: the night's, drawn when it began.
         attempt: which attempt this was, from 1; 0 if nothing was run.
         outcome: PASS, FAIL, ERROR or SKIP.
-        reason: one line; "" for a PASS.
+        reason: one line that can be shown and stored anywhere; "" for a PASS. What a terminal, XML or a database would
+            choke on is taken out, whoever wrote it.
         exit_code: None where a signal ended it or nothing ran.
         signal: the signal that ended it, 0 for none.
         started: ISO 8601 with offset, by the machine's clock; for people only.
@@ -69,10 +72,21 @@ class ItemRecord:
     report: str = ""
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Take what cannot be shown out of the reason: it often is the last line of an item's output."""
+        if not self.reason.isprintable():
+            object.__setattr__(self, "reason", _shown(self.reason))
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line without escape sequences, control characters and halves of characters."""
+    line = clean(" ".join(text.split()))
+    return " ".join("".join(letter for letter in line if letter.isprintable()).split())
+
 
 def slug_of(item_id: str) -> str:
     """Return a name for an item's folder: readable, at most 120 characters, never the same for two ids."""
-    digest = hashlib.sha256(item_id.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(item_id.encode(errors="surrogatepass")).hexdigest()[:8]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", item_id).strip("-.")[:100]
     return f"{readable}-{digest}"
 
@@ -83,13 +97,16 @@ def item_folder(night: Path, item_id: str) -> Path:
 
 
 def write_record(night: Path, record: ItemRecord) -> None:
-    """Write an item's record, whole or not at all.
+    """Write an item's record, whole or not at all. A link or folder that an item made in its place is moved aside.
 
     Raises:
         OSError: the disk is full or the folder cannot be written to.
     """
     document = {"format": FORMAT, **asdict(record), "outcome": record.outcome.name}
-    atomic_write(item_folder(night, record.id) / ENDED, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    path = item_folder(night, record.id) / ENDED
+    if path.is_symlink() or path.is_dir():
+        path.rename(path.with_name(f"not-{secrets.token_hex(4)}-{ENDED}"))
+    atomic_write(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
 def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
