@@ -71,6 +71,18 @@ def test_a_timeout_ends_grandchildren_too_even_in_sessions_of_their_own(tmp_path
     assert not living(tmp_path / "grandchild")
 
 
+def test_a_timeout_ends_children_that_left_the_group_and_the_environment(tmp_path):
+    body = """
+    setsid env -i bash -c 'trap "" INT TERM; echo $$ > child; sleep 60 & echo $! > grandchild; while :; do sleep 1; done' &
+    trap '' INT TERM
+    while :; do sleep 1; done"""
+    ending = start([str(stub(tmp_path / "hangs", body))], tmp_path, timeout_s=1.0)
+    assert ending.timed_out
+    assert (tmp_path / "grandchild").exists()
+    assert not living(tmp_path / "child")
+    assert not living(tmp_path / "grandchild")
+
+
 def test_a_program_that_obeys_the_interrupt_is_not_killed(tmp_path):
     body = "trap 'echo saved; exit 0' INT\nwhile :; do sleep 0.05; done"
     ending = start([str(stub(tmp_path / "obeys", body))], tmp_path, timeout_s=0.3, grace_s=(5, 5, 5))

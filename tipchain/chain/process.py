@@ -1,7 +1,8 @@
 """One program call: started in a session of its own, its output kept, ended with all its children.
 
 A program's children may leave its process group (``paddle.distributed.launch`` gives each worker a session of
-its own), so the processes to end are found by a mark in their environment, not by the group alone.
+its own), so the processes to end are found by a mark in their environment, not by the group alone. Of one that is ended
+before its time the children are followed too: ``env -i`` takes the mark away.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
 EXEC_LOOKS, EXEC_LOOK_S = 20, 0.001
+_PARENT, _BEGAN = 1, 19
+"""Where ``/proc/PID/stat`` has the parent and the start time, counted behind the name: fields 4 and 22 (proc(5))."""
 KERNEL_THREAD = 0x00200000
 """PF_KTHREAD in the flags of ``/proc/PID/stat`` (proc(5), linux/sched.h)."""
 PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
@@ -168,6 +171,7 @@ class _Running:
         self.status: int | None = None
         self.peak_kb = 0
         self.failure = ""
+        self.strays: dict[int, bytes] = {}
 
     def follow(self, timeout_s: float | None) -> Ending:
         """Copy the output until the program ends, the time is over or the user interrupts."""
@@ -264,6 +268,8 @@ class _Running:
     def end(self) -> bool:
         """End whatever is left of the program, in three steps; return whether the user interrupted again."""
         interrupted = False
+        if not self.ended():  # what has ended is nobody's parent any more
+            self.strays = _descendants(self.process.pid)
         for number, grace in zip(ENDINGS, self.grace_s, strict=True):
             try:
                 if self.ended() and not self.members():
@@ -298,7 +304,7 @@ class _Running:
                     os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the living processes of this command besides its first: its group, and who bears its mark."""
+        """Return the living processes of this command besides its first: its group, who bears its mark, `strays`."""
         needle = self.mark.encode()
         pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - for each command
         return [pid for pid in pids if pid != self.process.pid and self._is_member(pid, needle)]
@@ -307,6 +313,9 @@ class _Running:
         try:
             if os.getpgid(pid) == self.process.pid:
                 return _state(pid)[0] != b"Z"
+            if pid in self.strays:
+                state = _state(pid)
+                return state[0] != b"Z" and state[_BEGAN] == self.strays[pid]
             environment = _environment(pid)
         except OSError:  # ended meanwhile, or somebody else's
             return False
@@ -322,6 +331,27 @@ def _environment(pid: int) -> bytes:
         if found or _has_none(pid):
             break
         time.sleep(EXEC_LOOK_S)  # it is being replaced by another program, and has none for that moment
+    return found
+
+
+def _descendants(pid: int) -> dict[int, bytes]:
+    """Return the processes that ``pid`` has started, and those that they have; of each when it began.
+
+    Numbers of processes are used again; together with when it began one is never another.
+    """
+    states: dict[int, list[bytes]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with suppress(OSError):  # ended meanwhile
+                states[int(name)] = _state(int(name))
+    found: dict[int, bytes] = {}
+    parents = {pid}
+    while parents:
+        children = {
+            one: state for one, state in states.items() if int(state[_PARENT]) in parents and one not in found
+        }
+        found.update({one: state[_BEGAN] for one, state in children.items()})
+        parents = set(children)
     return found
 
 
