@@ -187,6 +187,24 @@ def test_one_at_a_time(copied, tmp_path, capsys):
     assert log(copied) == []
 
 
+@pytest.mark.usefixtures("person")
+def test_who_waited_for_another_move_compares_with_what_that_left(copied, tmp_path, monkeypatch, capsys):
+    from tipchain.commands import rebaseline as command
+
+    new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
+    locked = command._locked
+
+    def after_another(place):
+        monkeypatch.setattr(command, "_locked", locked)
+        assert rebaseline(copied, "--with", new, "--why", "the first") == 0
+        return locked(place)
+
+    monkeypatch.setattr(command, "_locked", after_another)
+    assert rebaseline(copied, "--with", new, "--why", "the second") == 0
+    assert "nothing to move" in capsys.readouterr().out
+    assert [line["why"] for line in log(copied)] == ["the first"]
+
+
 def test_a_move_that_fails_is_told_and_the_old_one_stays(copied, tmp_path, monkeypatch, capsys):
     def fail(*_):
         raise OSError(28, "No space left on device")

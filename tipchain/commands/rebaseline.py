@@ -57,17 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Move the reference or refuse to, and return the exit code."""
-    from tipchain.bundle.manifest import open_bundle
+    from tipchain.bundle.manifest import open_bundle, read_manifest
 
     _check_use(args)
     place = _place(args)
-    old = open_bundle(place)
-    case = _case(args, place, old)
-    mode = parse_mode(old.mode)
+    read_manifest(place)  # where there is none, no lock is left beside it
     try:
-        with _locked(place), _new(args, place, old, case, mode) as folder:
-            new = open_bundle(folder)
-            return _decide(args, (place, old), (folder, new), case)
+        with _locked(place):
+            old = open_bundle(place)  # whoever had the lock may have moved it
+            case = _case(args, place, old)
+            with _new(args, place, old, case, parse_mode(old.mode)) as folder:
+                return _decide(args, (place, old), (folder, open_bundle(folder)), case)
     except OSError as error:
         raise OutputError(f"{place}: cannot be moved: {error}") from error
 
