@@ -8,12 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from night_samples import FIRST, NightSample, item
 
+from tipchain.bundle.making import work_folder
+from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.cli import main
 from tipchain.nightly import gc as collecting
 from tipchain.nightly.gc import Rules, choose, days, size_text
@@ -24,6 +27,15 @@ from tipchain.nightly.stored import PIN, TRASH, UNWRITTEN_S, disk_usage, find_st
 ITEM = item("alexnet")
 NOW = FIRST.timestamp() + 10 * 86400
 MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path_factory, monkeypatch) -> Path:
+    """Return a folder of temporary files of the test's own: in the machine's, others' items may have left something."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
 
 
 @pytest.fixture
@@ -395,3 +407,77 @@ def test_as_a_program(nights):
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "nothing is to be deleted" in done.stdout
+
+
+def test_dead_names_of_temporary_folders_go_and_no_others(nights, temporary, capsys):
+    (temporary / "there").mkdir()
+    links = {"tc-0123456789": "gone", "tc-aaaaaaaaaa": "there", "tc-short": "gone", "other": "gone"}
+    for name, goal in links.items():
+        (temporary / name).symlink_to(temporary / goal)
+    assert main(["gc", "--keep", "50", "--dry-run"]) == 0
+    assert (temporary / "tc-0123456789").is_symlink()
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("left by a process that was killed") == 2
+    assert "tc-0123456789" in out
+    assert sorted(one.name for one in temporary.iterdir()) == ["other", "tc-aaaaaaaaaa", "tc-short", "there"]
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+
+
+def test_dead_names_of_another_user_stay(nights, temporary, monkeypatch):
+    (temporary / "tc-0123456789").symlink_to(temporary / "gone")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    assert (temporary / "tc-0123456789").is_symlink()
+
+
+def unfinished(place: Path, *, age: float = 2 * UNWRITTEN_S) -> Path:
+    """Return what a process that made a bundle left when it was killed."""
+    folder = place.parent / f".{place.name}.0123abcd"
+    (folder / "bundle" / "dumps").mkdir(parents=True)
+    (folder / "recorded").mkdir()
+    os.utime(folder, (NOW - age, NOW - age))
+    return folder
+
+
+def test_unfinished_bundles_go(nights, tmp_path, capsys):
+    left = unfinished(tmp_path / "test_tipc" / "bundles" / "alexnet" / "lite")
+    young = unfinished(tmp_path / "young", age=60)
+    mine = tmp_path / ".config.0123abcd"
+    (mine / "bundle").mkdir(parents=True)
+    (mine / "notes.txt").touch()
+    os.utime(mine, (NOW - 1e6, NOW - 1e6))
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    assert left.name in capsys.readouterr().out
+    assert [one.is_dir() for one in (left, young, mine)] == [False, True, True]
+
+
+def test_unfinished_bundles_go_where_there_are_no_nights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    left = unfinished(tmp_path / "lite")
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    assert not left.exists()
+    assert main(["gc", "--keep", "50", "--yes"]) == 2
+
+
+def test_a_bundle_that_is_being_made_stays(nights, tmp_path, capsys):
+    with work_folder(tmp_path / "lite") as work:
+        os.utime(work, (NOW - 1e6, NOW - 1e6))
+        assert main(["gc", "--keep", "50", "--yes"]) == 0
+        assert work.is_dir()
+        assert "a bundle is being made or moved in there" in capsys.readouterr().out
+    assert not work.exists()
+
+
+def test_the_only_copy_of_a_bundle_stays(nights, tmp_path, capsys):
+    aside, work = tmp_path / ".lite.89abcdef.old", unfinished(tmp_path / "lite")
+    aside.mkdir()
+    (aside / MANIFEST).write_text(json.dumps({"kind": KIND}))
+    os.utime(aside, (NOW - 1e6, NOW - 1e6))
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    assert ".lite.89abcdef.old is what belongs to lite" in capsys.readouterr().out
+    assert [aside.is_dir(), work.is_dir()] == [True, True]
+    (tmp_path / "lite").mkdir()
+    assert main(["gc", "--keep", "50", "--yes"]) == 0
+    assert [aside.is_dir(), work.is_dir()] == [False, False]

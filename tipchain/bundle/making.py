@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,14 +108,21 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
 
 @contextmanager
 def work_folder(beside: Path) -> Iterator[Path]:
-    """Yield a folder beside the bundle's place, on the same disk; it is gone afterwards."""
+    """Yield a folder beside the bundle's place, on the same disk; it is gone afterwards.
+
+    It is locked (flock) as long as this process or one that it forks lives: `tipchain gc` removes what a kill leaves.
+    """
     beside.parent.mkdir(parents=True, exist_ok=True)
     work = beside.parent / f".{beside.name}.{secrets.token_hex(4)}"
     (work / "bundle").mkdir(parents=True)
+    handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        os.close(handle)
 
 
 def _fill(wanted: Wanted, work: Path, say: Say) -> Manifest:

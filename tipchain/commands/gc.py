@@ -92,7 +92,11 @@ def run(args: argparse.Namespace) -> int:
             "tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N"
         )
     now = time.time()
-    choice = choose(find_stored(*_places(args), now), rules, now)
+    nights, runs, projects = _places(args)
+    stored = find_stored(nights, runs, projects, now)
+    if not nights and not runs and not stored:
+        raise UsageError(_nothing_here())
+    choice = choose(stored, rules, now)
     _show(choice, now, dry=args.dry_run)
     if args.dry_run or not choice.doomed:
         return _end(choice, rules, ())
@@ -106,7 +110,7 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     """Return folders of nights, of runs, and of projects.
 
     Raises:
-        UsageError: a folder that was named is not there, or none is.
+        UsageError: a folder that was named is not there.
     """
     from tipchain.nightly.nights import NIGHTS
     from tipchain.nightly.stored import RUNS
@@ -116,11 +120,13 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
             raise UsageError(f"{folder}: is no folder")
     nights = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
     runs = sorted(Path.cwd().glob(RUNS)) if args.runs else []
-    if not nights and not runs:
-        raise UsageError(
-            f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
-        )
     return nights, runs, [Path.cwd(), *args.baselines]
+
+
+def _nothing_here() -> str:
+    from tipchain.nightly.nights import NIGHTS
+
+    return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
 
 
 def _show(choice: Choice, now: float, *, dry: bool) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.errors import UsageError
+from tipchain.nightly import remains
 from tipchain.nightly.nights import hold
 from tipchain.nightly.records import NIGHT
 from tipchain.nightly.stored import TRASH, Stored, pin_text
@@ -70,14 +71,17 @@ class Choice:
 
 def choose(stored: Sequence[Stored], rules: Rules, now: float) -> Choice:
     """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
-    doomed = {one.folder: Doomed(stored=one, reason="left by a process that was killed") for one in stored if one.kind == "rest"}  # fmt: skip
+    doomed = {one.folder: Doomed(stored=one, reason="left by a process that was killed") for one in stored if one.kind == "rest" and not one.kept}  # fmt: skip
     spared: dict[Path, Doomed] = {}
+    spared.update(
+        (one.folder, Doomed(stored=one, reason=one.kept)) for one in stored if one.kind == "rest" and one.kept
+    )
     late = _late(stored, rules.keep)
     total = sum(one.size for one in stored)
     left = total - sum(one.stored.size for one in doomed.values())
     for one in stored:
         reason = _reason(one, rules, now, left)
-        if one.folder in doomed or not reason:
+        if one.kind == "rest" or not reason:
             continue
         kept = one.kept or (f"one of the latest {rules.keep}" if one.folder in late else "")
         if not kept:
@@ -160,6 +164,14 @@ def _held(one: Stored) -> Iterator[None]:
 
 
 def _remove(folder: Path) -> None:
+    if folder.is_symlink():
+        if remains.is_dead(folder):  # it may be in use again
+            folder.unlink()
+        return
+    if remains.UNFINISHED.fullmatch(folder.name):
+        with remains.holding(folder):
+            shutil.rmtree(folder)
+        return
     shutil.rmtree(folder)
     if folder.parent.name == TRASH:
         with suppress(OSError):  # something else is in it

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.bundle.moves import FILE_NAME
 from tipchain.errors import InputError, RecordError
+from tipchain.nightly import remains
 from tipchain.nightly.nights import began, holder, read_night
 from tipchain.nightly.records import FINISHED, NIGHT
 from tipchain.runs import RUN_LOCK, atomic_write
@@ -36,7 +37,7 @@ class Stored:
 
     Attributes:
         folder: absolute.
-        kind: ``rest`` is what a killed process left, which is nobody's.
+        kind: ``rest`` is what a killed process left, which is nobody's: a folder, or a link that leads nowhere.
         group: the folder that holds those it is compared with: a manifest's nights, a mode's runs.
         began: seconds since 1970.
         size: bytes on the disk.
@@ -80,6 +81,9 @@ def find_stored(
     roots = [*projects, *(one.project for one in ordered if one.project)]
     needed = Baselines(roots, {one.folder for one in ordered})
     latest = _latest(ordered)
+    rest = [_link(one) for one in remains.dead_links()]
+    rest += [_unfinished(one) for one in needed.unfinished if now - one.stat().st_mtime > UNWRITTEN_S]
+    ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
     return [replace(one, kept=next(filter(None, _reasons(one, latest, needed)), "")) for one in ordered]
 
 
@@ -138,6 +142,14 @@ def _rest(folder: Path) -> Stored:
     )
 
 
+def _link(link: Path) -> Stored:
+    return Stored(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
+
+
+def _unfinished(folder: Path) -> Stored:
+    return replace(_rest(folder), began=folder.stat().st_mtime, kept=remains.needed(folder))
+
+
 def _began(folder: Path, started: str = "") -> float:
     found: datetime | None = began(started, folder.name)
     return found.timestamp() if found else folder.stat().st_mtime
@@ -190,6 +202,7 @@ def _latest(ordered: Iterable[Stored]) -> Mapping[Path, Stored]:
 def _reasons(one: Stored, latest: Mapping[Path, Stored], needed: Baselines) -> Iterator[str]:
     """Yield why no rule may delete something; "" is no reason."""
     if one.kind == "rest":
+        yield one.kept
         return
     held = holder(one.folder) if one.kind == "night" else ""
     yield f"it is being run, by {held}" if held else one.kept
@@ -231,6 +244,9 @@ class Baselines:
         projects: folders below which ``baselines.jsonl`` are looked for; hidden folders are left out.
         stored: folders that are not looked into for that, but may hold references themselves.
 
+    Attributes:
+        unfinished: folders in which bundles were made or moved that lie there.
+
     Raises:
         InputError: such a file cannot be read.
     """
@@ -238,8 +254,11 @@ class Baselines:
     def __init__(self, projects: Iterable[Path], stored: Collection[Path]) -> None:
         self._names: dict[str, str] = {}
         self._texts: dict[Path, str] = {}
+        self.unfinished: list[Path] = []
         for project in dict.fromkeys(path.resolve() for path in projects):
             for base, folders, files in os.walk(project):
+                hidden = (Path(base, one) for one in folders if one.startswith("."))
+                self.unfinished += [one for one in hidden if remains.is_unfinished(one)]
                 folders[:] = [
                     one for one in folders if not one.startswith(".") and Path(base, one) not in stored
                 ]
