@@ -80,8 +80,9 @@ def blame(error: BaseException) -> str:
 
 def is_users(filename: str) -> bool:
     """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's."""
-    packaged = {"site-packages", "dist-packages"} & set(Path(filename).parts)
-    return not packaged and not filename.startswith(_others())
+    return not filename.startswith(_others()) and not {"site-packages", "dist-packages"} & set(
+        Path(filename).parts
+    )
 
 
 @functools.cache  # asked once for each of some two thousand imported files

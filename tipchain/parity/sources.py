@@ -21,5 +21,5 @@ def imported_sources(root: Path) -> dict[str, str]:
     return {
         os.path.relpath(file, root): file_hash(Path(file))
         for file in sorted(filter(None, files))
-        if file.endswith(".py") and Path(file).is_absolute() and is_users(file)
+        if file.endswith(".py") and is_users(file) and Path(file).is_absolute()
     }
