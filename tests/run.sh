@@ -35,6 +35,8 @@ main() {
   stage "shellcheck" check_shell
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
   printf '== pytest\n'
+  # Once, and not by each of the tests' processes, where Python is told to keep no bytecode.
+  "$python" -m compileall -q tipchain || status=$?
   # Two files at a time (tests/conftest.py says which belong together); each alignment has two processes of its own.
   "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || status=$?
   ((status != 0 || ${#failed[@]} == 0)) || status=1
