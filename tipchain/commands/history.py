@@ -303,10 +303,22 @@ def diff(args: argparse.Namespace) -> int:
 
 def _night_diff(args: argparse.Namespace) -> int:
     from tipchain.nightly.manifest import load_manifest
+    from tipchain.nightly.nights import NIGHTS
 
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
+    hand_on_finished(args, manifest.root / NIGHTS / manifest.name)
     return diff(args)
+
+
+def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
+    """Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all."""
+    from tipchain.history.sink import hand_on_missed
+
+    root, place = _place(args)
+    if place.file is None or place.file.exists():
+        for told in hand_on_missed(nights, root=root, database=args.database):
+            print(told, file=sys.stderr)
 
 
 def _export(args: argparse.Namespace) -> int:

@@ -6,8 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.errors import HistoryError
+from tipchain.errors import HistoryError, RecordError
 from tipchain.history import outbox
+from tipchain.history.handed import missed_nights, note_handed
 from tipchain.history.ingest import Source, read_source
 from tipchain.history.places import FOLDER, Place, make_folder, place_of
 from tipchain.history.store import History
@@ -47,8 +48,12 @@ class HistorySink:
         self.kept: Kept | None = None
 
     def __call__(self, folder: Path) -> None:
-        """Add the night in ``folder``, or put it into the outbox."""
+        """Add the night in ``folder``, or put it into the outbox; before it those that a kill kept from being added."""
         source = read_source(folder)
+        for told in hand_on_missed(
+            folder.parent, but=folder, root=Path(source.entry.root), database=self.database
+        ):
+            print(told, file=sys.stderr)
         self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
         if self.kept.message:
             print(self.kept.message, file=sys.stderr)
@@ -80,8 +85,52 @@ def keep_source(source: Source, *, root: Path, database: str | None = None) -> K
         added = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         return _wait(source, place, error)
+    _note(source, place)
     waited = _send(history)
     return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
+
+
+def hand_on_missed(
+    nights: Path, *, root: Path, database: str | None = None, but: Path | None = None
+) -> list[str]:
+    """Hand on the finished nights of a manifest that no history was given; return what is to be told, a text each.
+
+    That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
+
+    Args:
+        nights: the folder of the manifest's nights.
+        root: the project's folder.
+        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
+        but: a night that is handed on otherwise.
+
+    Raises:
+        UsageError: the database's URL cannot be understood.
+    """
+    folders = missed_nights(nights, but)
+    if not folders:
+        return []
+    place = place_of(root, database)
+    told = []
+    for folder in folders:
+        try:
+            source = read_source(folder)
+        except RecordError as error:
+            told.append(f"history: a finished night cannot be handed on: {error}")
+            continue
+        if _has(place, root, source.entry.key):
+            note_handed(folder, str(place))
+            continue
+        kept = keep_source(source, root=root, database=database)
+        told.append(kept.message or f"history: {folder.name}, which had finished before, is in {place} now")
+    return told
+
+
+def _has(place: Place, root: Path, key: str) -> bool:
+    """Tell whether the history has a night to its end; False where it cannot be asked."""
+    try:
+        return _open(place, root).has(key)
+    except (HistoryError, OSError):
+        return False
 
 
 def send_waiting(*, root: Path, database: str | None = None) -> Kept:
@@ -115,12 +164,18 @@ def _send(history: History) -> Kept:
                 waiting=sent.waiting)  # fmt: skip
 
 
+def _note(source: Source, place: Place) -> None:
+    if source.night is not None and source.entry.finished:
+        note_handed(source.night, str(place))
+
+
 def _wait(source: Source, place: Place, error: Exception) -> Kept:
     """Put a night or a report into the outbox, or say why that fails, too."""
     reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
     file, end = None, ""
     try:
         file = outbox.keep(place, source)
+        _note(source, place)
         end = f"  kept in {file}, sent at the next call"
     except OSError as trouble:
         where = source.night or source.entry.name

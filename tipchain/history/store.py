@@ -83,6 +83,17 @@ class History:
             options: dict[str, Any] = {"isolation_level": level} if level else {}
             yield connection.execution_options(**{READS: True, **options})
 
+    def has(self, key: str) -> bool:
+        """Tell whether a night or a report is there to its end.
+
+        Raises:
+            HistoryError: the database cannot be read.
+        """
+        table = schema.entries
+        with self.reading() as connection:
+            query = sa.select(table.c.id).where(table.c.key == key, table.c.finished)
+            return connection.execute(query).first() is not None
+
     def add(self, entry: EntryFacts, items: Iterable[ItemFacts]) -> Added:
         """Add a night or a report; what is there already is left as it is.
 

@@ -1,0 +1,121 @@
+"""Nights that had finished when their coordinator was killed reach the history all the same, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from history_samples import FAIL, PASS, night_folder
+
+from tipchain.cli import main
+from tipchain.history import handed, sink
+from tipchain.history.entries import list_entries
+from tipchain.history.handed import HANDED, LOOKED_AT, missed_nights, note_handed
+from tipchain.history.places import place_of
+from tipchain.history.sink import HistorySink, hand_on_missed
+from tipchain.history.store import History
+from tipchain.nightly.nights import hold
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.delenv("TIPCHAIN_DATABASE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "suite.yaml").write_text("commands: [{id: a, argv: [sh, -c, 'exit 0']}]")
+    return tmp_path
+
+
+def make(project, outcome=PASS):
+    """Make a finished night where those of suite.yaml are, as a killed coordinator leaves it."""
+    made = night_folder(project, {"a": outcome}, reports=False)
+    (project / "tipchain-nights").mkdir(exist_ok=True)
+    place = project / "tipchain-nights" / "suite" / made.name
+    place.parent.mkdir(exist_ok=True)
+    return shutil.move(made, place)
+
+
+def names(project) -> list[str]:
+    with History(place_of(project)).reading() as connection:
+        return [one.name for one in list_entries(connection)][::-1]
+
+
+def test_the_next_night_hands_on_what_was_missed_once(project, capsys):
+    missed, last = make(project, FAIL), make(project)
+    HistorySink()(last)
+    assert names(project) == [missed.name, last.name]
+    assert f"{missed.name}, which had finished before, is in" in capsys.readouterr().err
+    assert json.loads((missed / HANDED).read_text()) == {"database": str(place_of(project))}
+    HistorySink()(last)
+    assert capsys.readouterr().err == ""
+
+
+def test_diff_hands_on_what_was_missed(project, capsys):
+    HistorySink()(make(project))
+    missed = make(project, FAIL)
+    assert main(["nightly", "diff", "suite.yaml"]) == 0
+    told = capsys.readouterr()
+    assert missed.name in told.err
+    assert "PASS -> FAIL  a" in told.out
+    assert main(["nightly", "diff", "suite.yaml"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_diff_makes_no_history_where_there_is_none(project, capsys):
+    make(project)
+    assert main(["nightly", "diff", "suite.yaml"]) == 2
+    assert "there is no history yet" in capsys.readouterr().err
+    assert not (project / ".tipchain").exists()
+
+
+def test_only_nights_after_the_last_that_was_handed_on_are_looked_at(project, monkeypatch):
+    folders = [make(project) for _ in range(4)]
+    nights = folders[0].parent
+    assert missed_nights(nights) == folders
+    note_handed(folders[1], "some")
+    looked = []
+    monkeypatch.setattr(handed, "holder", lambda folder: looked.append(folder) or "")
+    assert missed_nights(nights) == folders[2:]
+    assert looked == folders[:1:-1]
+    assert missed_nights(nights, but=folders[3]) == folders[2:3]
+
+
+def test_many_nights_that_nobody_handed_on_are_not_all_looked_at(project):
+    folders = [make(project) for _ in range(LOOKED_AT + 2)]
+    assert missed_nights(folders[0].parent) == folders[2:]
+
+
+def test_what_goes_on_or_has_not_finished_is_left_alone(project):
+    going, open_ = make(project), make(project)
+    (open_ / "finished.json").unlink()
+    lock = hold(going)
+    assert missed_nights(going.parent) == []
+    lock.release()
+    assert missed_nights(going.parent) == [going]
+
+
+def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
+    folder = make(project)
+    HistorySink()(folder)
+    (folder / HANDED).unlink()
+    monkeypatch.setattr(sink, "keep_source", None)
+    assert hand_on_missed(folder.parent, root=project) == []
+    assert (folder / HANDED).is_file()
+
+
+def test_a_database_that_is_down_gets_it_later_and_it_is_not_tried_each_time(project):
+    folder = make(project)
+    down = "postgresql://me:s3cret@127.0.0.1:1/none"
+    (told,) = hand_on_missed(folder.parent, root=project, database=down)
+    assert "sent at the next call" in told
+    assert "s3cret" not in (folder / HANDED).read_text()
+    assert hand_on_missed(folder.parent, root=project, database=down) == []
+    assert len([*project.glob(".tipchain/outbox/*/*.jsonl.gz")]) == 1
+
+
+def test_a_night_that_cannot_be_read_is_told(project):
+    folder = make(project)
+    (folder / "night.json").write_text("{}")
+    (told,) = hand_on_missed(folder.parent, root=project)
+    assert "a finished night cannot be handed on" in told
