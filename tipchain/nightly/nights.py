@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tipchain.runs import atomic_write
 
 NIGHTS = "tipchain-nights"
 """The folder of all nights, below the root."""
+_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{5}")
 RUNNING = "running.json"
 """What runs now, written anew about once a second while a coordinator is at it; nothing rests on it."""
 
@@ -149,13 +151,30 @@ def _whole_night(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _new_folder(nights: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts as nights began, within a second too; return it and when that was."""
+    """Make a folder whose name sorts as nights began, within a second too; return it and when that was.
+
+    Its name tells when, in local time, unless an earlier night seems to have begun later: a clock was set back, or
+    summer time ended. Then it is named as if it had begun just after that one.
+    """
     while True:
-        now = datetime.now().astimezone()
-        folder = nights / f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}"
+        now = named = datetime.now().astimezone()
+        if latest := max(filter(None, map(_named_at, os.listdir(nights))), default=None):  # noqa: PTH208 - names alone
+            named = max(now.replace(tzinfo=UTC), latest + timedelta(microseconds=1))
+        folder = nights / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
         with suppress(FileExistsError):
             folder.mkdir()
             return folder, now
+
+
+def _named_at(name: str) -> datetime | None:
+    """Return the local time that the name of a night's folder tells, as if it were UTC's; None for other names."""
+    if not _NAME.fullmatch(name):
+        return None
+    try:
+        told = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        return told + timedelta(microseconds=int(name[16:], 16))
+    except (ValueError, OverflowError):
+        return None
 
 
 def read_night(folder: Path) -> Night:
