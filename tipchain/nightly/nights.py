@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,7 @@ def _new_folder(nights: Path) -> tuple[Path, datetime]:
     while True:
         now = named = datetime.now().astimezone()
         if latest := max(filter(None, map(_named_at, os.listdir(nights))), default=None):  # noqa: PTH208 - names alone
-            named = max(now.replace(tzinfo=UTC), latest + timedelta(microseconds=1))
+            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
         folder = nights / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
         with suppress(FileExistsError):
             folder.mkdir()
