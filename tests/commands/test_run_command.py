@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
 from tipchain.chain.hardware import Gpus
 from tipchain.cli import main
+from tipchain.nightly.fingerprint import origin
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
@@ -44,6 +46,9 @@ def test_a_good_run(capsys):
     assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "1\n"
     infer = OUT / "python_infer_cpu_usemkldnn_True_threads_2_precision_fp32_batchsize_4.log"
     assert infer.read_text() == "class 1, score 0.9\n"
+    where = json.loads((run / "report.json").read_text())["where"]
+    assert where == json.loads(json.dumps(origin(Path.cwd())))
+    assert where["machine"] == socket.gethostname()
     record = json.loads((run / "report.json").read_text())["results"][5]
     assert record["command"]["env"]["TIPCHAIN_MODE"] == MODE
     assert record["exit_code"] == 0

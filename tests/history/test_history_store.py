@@ -32,7 +32,7 @@ from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import migrate, schema
 from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.facts import Machine
-from tipchain.history.ingest import read_source
+from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.places import place_of, root_of
 from tipchain.history.queries import commands_of, items_of, verdicts_of
 from tipchain.history.store import History
@@ -80,6 +80,22 @@ def test_all_of_a_report_goes_in(history, tmp_path):
     # A subject that stands there twice is two verdicts; what a database refuses in texts is replaced.
     assert verdicts == [(PASS, "forward/logits", "fine\ufffd"), (FAIL, "forward/logits#2", "again")]
     assert (stored.max_abs, stored.max_rel, stored.needed_atol, stored.size) == (1e-6, None, math.inf, 40)
+
+
+def test_a_report_says_where_it_was_made_and_of_which_commit(history, tmp_path):
+    where = {
+        "commit": "4b72afe", "machine": "far", "processor": "Example CPU", "cores": 16, "gpus": ["H200"], "driver": "570",
+    }  # fmt: skip
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({**report(), "where": where}))
+    entry = read_source(file).entry
+    assert (entry.commit, entry.machine.name) == ("4b72afe", "far")
+    assert entry.machine.machine_class == "processor Example CPU, cores 16, gpus H200"
+    assert entry.environment["driver"] == "570"
+    assert entry.environment["torch"] == "2.13.0"
+    assert read_source(file, Machine(name="box")).entry.machine == Machine(name="box")
+    file.write_text(json.dumps(report()))
+    assert read_source(file).entry.machine == this_machine()
 
 
 def test_all_of_a_night_goes_in(history, tmp_path):
@@ -280,7 +296,11 @@ def test_a_newer_database_is_refused(history, later):
 
 def test_a_migration_that_fails_changes_nothing(history, later):
     script = later / "versions" / "m9999_next.py"
-    script.write_text(NEXT.replace("HERE", schema.HEAD).replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"))
+    script.write_text(
+        NEXT.replace("HERE", schema.HEAD).replace(
+            "def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"
+        )
+    )
     with pytest.raises(HistoryError, match="no_such_table"):
         History(history.place, scripts=later, head="9999")
     History(history.place).add(night(0), [item("a")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import shutil
 import sys
 from pathlib import Path
@@ -88,7 +89,9 @@ def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
 
 def test_json_stands_alone_on_standard_output(clean):
     done = clean[0].align("--stages", "loss", "--json", "-", out="json")
-    assert json.loads(done.stdout)["verdicts"][0]["subject"] == "loss/loss"
+    document = json.loads(done.stdout)
+    assert document["verdicts"][0]["subject"] == "loss/loss"
+    assert document["where"]["machine"] == socket.gethostname()
     assert "diff check passed" in done.stderr
 
 

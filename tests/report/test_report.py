@@ -82,6 +82,12 @@ def test_json_round_trip():
     assert '"max_abs": "Infinity"' in text
 
 
+def test_where_it_ran_survives_the_round_trip_and_may_be_unknown():
+    where = {"commit": "4b72afe", "machine": "box", "cores": 16, "gpus": ["H200"]}
+    assert parse_report(json.loads(dump_report(report(where=where)))).where == where
+    assert "where" not in json.loads(dump_report(report()))
+
+
 def test_nan_survives_the_round_trip_as_valid_json():
     verdict = replace(VERDICT, diff=diff(mean_abs=math.nan))
     text = dump_report(report(verdicts=(verdict,)))

@@ -278,16 +278,17 @@ class _Scribe:
 
     def __init__(self, request: Request, out: Path, stream: TextIO, *, show_metrics: bool = False) -> None:
         from tipchain.environment import installed_versions
-        from tipchain.runs import append, commit, run_header
+        from tipchain.nightly.fingerprint import origin
+        from tipchain.runs import append, run_header
 
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
         self.stream, self.sides, self.show_metrics = stream, request.sides, show_metrics
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
-        self.versions = installed_versions()
+        self.versions, self.where = installed_versions(), origin(request.case.root)
         self.judged: list[StageJudgement] = []
         self.notes = request.notes
         facts = {"case": str(self.case.path), "mode": self.mode.value, "device": request.device,
-                 "commit": commit(self.case.root), **self.versions, "tf32": "off"}  # fmt: skip
+                 "commit": self.where["commit"], **self.versions, "tf32": "off"}  # fmt: skip
         header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
         append(out / "alignment.log", "\n".join(header))
 
@@ -343,6 +344,7 @@ class _Scribe:
             started=self.started.isoformat(timespec="seconds"),
             seconds=time.perf_counter() - self.clock,
             versions=self.versions,
+            where=self.where,
             verdicts=tuple(verdict for judgement in self.judged for verdict in judgement.verdicts),
             notes=(
                 *self.notes,

@@ -216,6 +216,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
+    from tipchain.nightly.fingerprint import origin
     from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.live import LiveView
     from tipchain.report.model import RunReport
@@ -242,6 +243,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         started=started,
         seconds=round(time.monotonic() - begin, 3),
         versions=versions(),
+        where=origin(place.root),
         results=results,
         notes=tuple(notes),
         interrupted=interrupted,

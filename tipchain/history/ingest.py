@@ -58,7 +58,7 @@ def read_source(path: Path, machine: Machine | None = None) -> Source:
 
     Args:
         path: the file or folder.
-        machine: where a report's run took place, which it does not say itself; this machine if None.
+        machine: where a report's run took place; if None what the report says, and this machine if it does not.
 
     Raises:
         RecordError: there is neither a night nor a report, or it cannot be read.
@@ -67,7 +67,7 @@ def read_source(path: Path, machine: Machine | None = None) -> Source:
         path = path.parent
     if (path / records.NIGHT).is_file():
         return read_night(path)
-    return read_run(path, machine or this_machine())
+    return read_run(path, machine)
 
 
 def this_machine() -> Machine:
@@ -77,8 +77,8 @@ def this_machine() -> Machine:
     return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
-def read_run(path: Path, machine: Machine) -> Source:
-    """Return the report in ``path`` as an entry of its own.
+def read_run(path: Path, machine: Machine | None = None) -> Source:
+    """Return the report in ``path`` as an entry of its own; ``machine`` as for `read_source`.
 
     Raises:
         RecordError: it cannot be read.
@@ -87,6 +87,9 @@ def read_run(path: Path, machine: Machine) -> Source:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
+    facts = dict(_flat(report.where))
+    commit, name = facts.pop("commit", ""), facts.pop("machine", "")
+    said = Machine(name=name, machine_class=_class_of(facts)) if name else None
     entry = EntryFacts(
         key=key,
         kind="run",
@@ -96,9 +99,9 @@ def read_run(path: Path, machine: Machine) -> Source:
         started=report.started,
         seconds=report.seconds,
         finished=not report.interrupted,
-        commit=_commit_of(report),
-        machine=machine,
-        environment=report.versions,
+        commit=commit,
+        machine=machine or said or this_machine(),
+        environment={**facts, **report.versions},
     )
     return Source(entry=entry, report=report)
 
@@ -167,10 +170,6 @@ def _epoch(started: str, file: Path) -> float:
             "the time of the start cannot be read", file=file, key="started", found=repr(started),
             expected="a time such as 2026-01-31T22:15:00+00:00",
         ) from error  # fmt: skip
-
-
-def _commit_of(report: RunReport) -> str:
-    return report.versions.get("commit", "")
 
 
 def _item_of_record(night: Path, record: records.ItemRecord, coordinator: Machine) -> ItemFacts:

@@ -32,6 +32,17 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 def fingerprint(root: Path) -> dict[str, Any]:
     """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
+    return {
+        **origin(root),
+        "memory_mb": round(memory_mb()[0]),
+        "python": platform.python_version(),
+        "versions": {"tipchain": __version__, **installed_versions(), **_packages()},
+        "variables": told_variables(os.environ),
+    }
+
+
+def origin(root: Path) -> dict[str, Any]:
+    """Return where something is run: this machine, and the commit of the project in ``root``, as JSON values."""
     names, driver = gpu_names()
     return {
         "commit": commit(root),
@@ -39,12 +50,8 @@ def fingerprint(root: Path) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "processor": processor(),
         "cores": core_count(),
-        "memory_mb": round(memory_mb()[0]),
         "gpus": names,
         "driver": driver,
-        "python": platform.python_version(),
-        "versions": {"tipchain": __version__, **installed_versions(), **_packages()},
-        "variables": told_variables(os.environ),
     }
 
 

@@ -42,6 +42,8 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, An
         "started": report.started,
         "seconds": number_json(report.seconds),
         "versions": dict(report.versions),
+        # Left out where it is not known: the history tells reports apart by this document.
+        **({"where": dict(report.where)} if report.where else {}),
         "exit_code": int(report.exit_code if exit_code is None else exit_code),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
@@ -108,6 +110,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
         started=str(data["started"]),
         seconds=float(data["seconds"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
+        where={str(name): value for name, value in data.get("where", {}).items()},
         results=tuple(parse_result(item) for item in data["results"]),
         verdicts=_parse_verdicts(data["verdicts"]),
         notes=tuple(str(note) for note in data["notes"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tipchain.chain.result import Result
 from tipchain.outcome import ExitCode, Outcome, exit_code
@@ -24,6 +24,8 @@ class RunReport:
         started: local time as ISO 8601.
         seconds: wall time.
         versions: name to version of what the run rests on.
+        where: machine, processor, GPUs, commit by name, as `tipchain.nightly.fingerprint.origin` has them; empty in
+            reports of earlier tipchains.
         results: how the commands ended.
         verdicts: judgements about tensors.
         notes: what was left out and why.
@@ -36,6 +38,7 @@ class RunReport:
     started: str
     seconds: float
     versions: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     notes: tuple[str, ...] = ()
