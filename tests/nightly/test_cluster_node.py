@@ -1,0 +1,244 @@
+"""Items on a cluster's node, and their folders' way back; without a cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from chain_samples import living
+from stub_nights import begin, command, tipchain, work_of, write_manifest
+
+from tipchain.errors import UsageError
+from tipchain.nightly.cluster import folders, node
+from tipchain.nightly.cluster.executor import cluster_settings
+from tipchain.nightly.cluster.folders import pieces, put
+from tipchain.nightly.cluster.messages import Begun, Job, Line, Piece, Settings
+from tipchain.nightly.cluster.node import PREFIX, run_item
+from tipchain.nightly.executor import Ended
+
+
+@pytest.fixture(autouse=True)
+def _own_tmp(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+
+
+def job_of(tmp_path, one, *, shipped=False, made=True, **more):
+    night, lock = begin(tmp_path, one)
+    lock.release()
+    work = work_of(night, one)
+    if made:
+        work.make_folder()
+    settings = Settings(address="here", root=tmp_path, shipped=shipped, **more)
+    return Job(work=work, settings=settings, version=node.__version__)
+
+
+def run(job, gpus=()):
+    return list(run_item(job, gpus, "10.0.0.7"))
+
+
+def test_an_item_says_that_it_begins_what_it_prints_and_how_it_ends(tmp_path):
+    job = job_of(tmp_path, command("a", "echo first; sleep 1.5; echo last; exit 3"))
+    first, *lines, last = run(job)
+    assert first == Begun(id="a[cpu]", machine=socket.gethostname(), address="10.0.0.7")
+    assert [line.text for line in lines] == ["first", "last"]
+    assert all(isinstance(line, Line) for line in lines)
+    assert isinstance(last, Ended)
+    assert (last.exit_code, last.artifacts, last.machine) == (3, {}, socket.gethostname())
+    assert job.work.log.read_text() == "first\nlast\n"
+    assert list((tmp_path / "tmp").glob(f"{PREFIX}*")) == []
+
+
+def test_what_an_item_leaves_comes_back_when_the_project_was_shipped(tmp_path, monkeypatch):
+    there = tmp_path / "node"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    script = (
+        'pwd; echo "$1" "$DATA"; mkdir "$0/work"; echo dump > "$0/work/a"; echo away > $TMPDIR/b; touch here'
+    )
+    one = command("a", env={"DATA": f"{tmp_path}/data"})
+    one = replace(one, argv=("/bin/sh", "-c", script, "{folder}", f"--data={tmp_path}/data"))
+    job = job_of(tmp_path, one, shipped=True, made=False)
+    found = run(job)
+    sent = {one.name: one.data for one in found if isinstance(one, Piece)}
+    assert sent == {
+        "output.log": f"{there}\n--data={there}/data {there}/data\n".encode(),
+        "work/": b"",
+        "work/a": b"dump\n",
+    }
+    assert found[-1].exit_code == 0
+    assert (there / "here").exists()
+    assert list((tmp_path / "tmp").glob(f"{PREFIX}*")) == []
+
+
+def test_a_night_that_is_not_seen_on_a_node_is_said(tmp_path):
+    (ended,) = run(job_of(tmp_path, command("a"), made=False))
+    assert ended.failure == (
+        f"the night's folder is not to be seen on {socket.gethostname()}; with --ship the project is sent there"
+    )
+
+
+def test_another_version_on_a_node_is_said(tmp_path):
+    (ended,) = run(replace(job_of(tmp_path, command("a")), version="0.0.1"))
+    assert ended.failure.endswith(f"is installed on {socket.gethostname()}, the coordinator has 0.0.1")
+
+
+def test_an_item_has_the_variables_of_its_node_without_those_of_ray(tmp_path, monkeypatch):
+    for name, value in (("RAY_JOB_ID", "1"), ("OMP_NUM_THREADS", "64"), ("NODES_OWN", "kept"),
+                        ("PYTHONPATH", f"{tmp_path}{os.pathsep}/lib/more")):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    job = job_of(tmp_path, command("a", "env"), environment={"OMP_NUM_THREADS": None, "MKL": "3"})
+    run(job)
+    env = dict(line.split("=", 1) for line in job.work.log.read_text().splitlines() if "=" in line)
+    assert "RAY_JOB_ID" not in env
+    assert "OMP_NUM_THREADS" not in env
+    assert (env["NODES_OWN"], env["MKL"], env["PYTHONPATH"]) == ("kept", "3", "/lib/more")
+
+
+def test_an_item_gets_the_gpus_that_ray_gave_it(tmp_path):
+    job = job_of(tmp_path, command("a", 'echo "$CUDA_VISIBLE_DEVICES"'))
+    run(job, gpus=("2", "5"))
+    assert job.work.log.read_text() == "2,5\n"
+
+
+def test_programs_are_looked_for_where_the_coordinator_does(tmp_path):
+    job = job_of(tmp_path, command("a", 'echo "$PATH"'))
+    run(job)
+    assert job.work.log.read_text().strip().endswith(str(Path(sys.executable).parent))
+    again = tmp_path / "again"
+    again.mkdir()
+    job = job_of(again, command("a", 'echo "$PATH"'), own_python=True)
+    run(job)
+    assert job.work.log.read_text().startswith(str(Path(sys.executable).parent))
+
+
+def test_an_interrupted_task_ends_its_item(tmp_path):
+    job = job_of(tmp_path, command("a", "echo $$; sleep 300 & echo $! > child; wait"))
+    stream = run_item(job, (), "")
+    next(stream)
+    assert isinstance(next(stream), Line)
+    stream.close()
+    assert not living(tmp_path / "child")
+
+
+def test_what_killed_tasks_left_on_a_node_is_swept(tmp_path):
+    above = tmp_path / "tmp"
+    for name in ("dead", "fresh"):
+        (above / f"{PREFIX}{name}").mkdir()
+    (above / f"{PREFIX}dead/lock").touch()
+    (above / f"{PREFIX}dead/big").touch()
+    stream = run_item(job_of(tmp_path, command("a", "echo on; sleep 3")), (), "")
+    next(stream)
+    next(stream)
+    alive = [path.name for path in above.iterdir()]
+    assert f"{PREFIX}dead" not in alive
+    assert f"{PREFIX}fresh" in alive, "another task is making it"
+    run(job_of(tmp_path, command("b")))
+    assert {*alive} <= {path.name for path in above.iterdir()}, "one that is held stays"
+    stream.close()
+
+
+def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "PIECE", 1000)
+    one, other = tmp_path / "one", tmp_path / "other"
+    (one / "work/deep").mkdir(parents=True)
+    (one / "work/empty").touch()
+    (one / "work/deep/large").write_bytes(bytes(range(250)) * 11)
+    (one / "work/even").write_bytes(bytes(2000))
+    (one / "work/latest").symlink_to("deep")
+    (one / "work/away").symlink_to("/etc/passwd")
+    (one / "work/up").symlink_to("../../../x")
+    (one / "work/circle").symlink_to("circle")
+    (one / "tmp").mkdir()
+    (one / "tmp/left").touch()
+    os.mkfifo(one / "work/pipe")
+    other.mkdir()
+    for piece in pieces(one):
+        put(other, piece)
+    found = {path.relative_to(other).as_posix() for path in other.rglob("*")}
+    assert found == {"work", "work/deep", "work/empty", "work/deep/large", "work/even", "work/latest"}
+    assert (other / "work/deep/large").read_bytes() == bytes(range(250)) * 11
+    assert (other / "work/even").read_bytes() == bytes(2000)
+    assert (other / "work/latest").readlink() == Path("deep")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        Piece(name="../out", data=b"x"),
+        Piece(name="/etc/out", data=b"x"),
+        Piece(name="a/../../out", data=b"x"),
+        Piece(name="link/out", data=b"x"),
+        Piece(name="file", data=b"x", first=False),
+        Piece(name="up", link="../out"),
+        Piece(name="up", link="/etc"),
+    ],
+)
+def test_nothing_is_written_outside_an_attempts_folder(tmp_path, piece):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    (folder / "file").symlink_to(tmp_path / "out")
+    with pytest.raises(ValueError, match=r"leads out of the attempt's folder|goes on in a link"):
+        put(folder, piece)
+    assert not (tmp_path / "out").exists()
+    assert not (folder / "up").is_symlink()
+
+
+def test_a_file_is_never_written_over(tmp_path):
+    (tmp_path / "a").write_text("before")
+    with pytest.raises(FileExistsError):
+        put(tmp_path, Piece(name="a", data=b"x"))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nonsense", "is no address of a Ray cluster"),
+        ("host:99999999", "no Ray cluster is there"),
+        ("ray://host:10001", "is a Ray Client's"),
+        ("", "no Ray cluster runs on this machine"),
+    ],
+)
+def test_addresses_that_are_none(tmp_path, monkeypatch, address, said):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with pytest.raises(UsageError, match=said):
+        cluster_settings(address, tmp_path, shipped=False, nights=tmp_path, own_python=False)
+
+
+def test_where_nothing_listens_a_night_does_not_begin(tmp_path):
+    write_manifest(tmp_path, commands=[{"id": "a", "argv": ["true"]}])
+    address = f"127.0.0.1:{free_port()}"
+    begun = time.monotonic()
+    done = tipchain("run", "suite.yaml", "--executor", "ray", "--address", address, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"--address {address}: no Ray cluster is there" in done.stderr
+    assert time.monotonic() - begun < 60, "Ray itself would try for minutes"
+    assert not (tmp_path / "tipchain-nights").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--address", "a:1"), "--address is for --executor ray, not for local"),
+        (("--ship",), "--ship is for --executor ray, not for local"),
+        (("--executor", "ray", "--jobs", "2"), "--jobs is for --executor local, not for ray"),
+    ],
+)
+def test_words_that_do_not_fit_together(tmp_path, words, said):
+    write_manifest(tmp_path, commands=[{"id": "a", "argv": ["true"]}])
+    done = tipchain("run", "suite.yaml", *words, cwd=tmp_path)
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert not (tmp_path / "tipchain-nights").exists()

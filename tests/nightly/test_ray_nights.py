@@ -1,0 +1,301 @@
+"""Nights on a real Ray cluster of several nodes: the same results as on this machine, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed")
+
+from chain_samples import TEMPLATE
+from ray_cluster import RayCluster
+from stub_nights import Quiet, begin, command, run_night, tipchain, write_manifest
+
+from tipchain.nightly.cluster.executor import RayExecutor, cluster_settings
+from tipchain.nightly.items import Needs
+from tipchain.nightly.nights import nights_below, read_night
+from tipchain.outcome import Outcome
+
+NODES = 3
+PASSED = {"exit_code": 0, "results": [], "verdicts": []}
+WITH_REPORT = f"import json, sys; json.dump({PASSED}, open(sys.argv[1], 'w'))"
+DUMP = "import os, sys; os.makedirs(f'{sys.argv[1]}/work'); open(f'{sys.argv[1]}/work/a.npy', 'wb').write(bytes(range(256)) * 40000)"
+SCRIPTS = {
+    "train.py": """\
+import argparse, pathlib
+parser = argparse.ArgumentParser()
+parser.add_argument("--output-dir", type=pathlib.Path)
+folder = parser.parse_known_args()[0].output_dir
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "best.pdparams").write_bytes(b"weights " * 1000)
+print("loss: 1.5")
+""",
+    "eval.py": "print('acc: 0.5')\n",
+    "export.py": """\
+import argparse, pathlib
+parser = argparse.ArgumentParser()
+parser.add_argument("--save-dir", type=pathlib.Path)
+folder = parser.parse_known_args()[0].save_dir
+for name in ("inference.pdmodel", "inference.pdiparams", "inference.json"):
+    (folder / name).write_bytes(b"model")
+""",
+    "infer.py": "print('class_id: 8, prob: 0.9')\n",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    found = RayCluster(NODES, {"slot": 1})
+    yield found
+    found.close()
+
+
+def write_suite(folder: Path) -> None:
+    """Write a project with a chain and commands that end in all ways that there are."""
+    params = folder / "test_tipc/configs/net/train_infer_python.txt"
+    params.parent.mkdir(parents=True)
+    params.write_text(TEMPLATE)
+    for name, text in SCRIPTS.items():
+        (folder / name).write_text(text)
+    shell = ["/bin/sh", "-c"]
+    commands = [
+        {"id": "pass", "argv": [*shell, "pwd; echo fine"], "repeats": 3},
+        {"id": "fail", "argv": [*shell, "echo worse; exit 1"]},
+        {"id": "skip", "argv": [*shell, "exit 4"]},
+        {"id": "killed", "argv": [*shell, "kill -SEGV $$"]},
+        {"id": "slow", "argv": [*shell, "sleep 60"], "timeout": "1s"},
+        {"id": "absent", "argv": ["no-such-program"]},
+        {"id": "report", "argv": ["{python}", "-c", WITH_REPORT, "{report}"]},
+        {"id": "without", "argv": ["true", "{report}"]},
+        {"id": "dump", "argv": ["{python}", "-c", DUMP, "{folder}"]},
+        {"id": "wide", "argv": ["true"], "cpus": 64, "memory": "4TiB"},
+        {"id": "env", "argv": [*shell, "env | sort | grep -v -e TMPDIR -e PORT -e TIPCHAIN_COMMAND -e PYTEST -e LINES -e RAY_CLIENT_MODE -e PS1 -e PWD= -e ^_= > {folder}/env"]},
+    ]  # fmt: skip
+    chains = [
+        {
+            "params": "test_tipc/configs/*/train_infer_python.txt",
+            "modes": ["lite_train_lite_infer"],
+            "cpus": 2,
+        }
+    ]
+    write_manifest(folder, chains=chains, commands=commands)
+
+
+def latest(folder: Path):
+    return read_night(nights_below(folder / "tipchain-nights/suite")[0])
+
+
+def recorded(folder: Path):
+    return list(latest(folder).records()) if nights_below(folder / "tipchain-nights/suite") else []
+
+
+def results(folder: Path) -> dict[str, object]:
+    """Return what records say, without what may differ from run to run."""
+    found = {}
+    for record in latest(folder).records():
+        found[record.id] = (
+            record.outcome, record.exit_code, record.signal, record.reason, record.attempt, record.log, record.report,
+            record.artifacts, record.machine,
+        )  # fmt: skip
+    return found
+
+
+def dumps(folder: Path) -> dict[str, list[bytes]]:
+    """Return the lines of what attempts left in their folders."""
+    night = latest(folder).folder
+    return {
+        path.relative_to(night).as_posix(): path.read_bytes().splitlines()
+        for path in night.glob("items/*/attempt-1/**/*")
+        if path.is_file() and path.name in ("a.npy", "env")
+    }
+
+
+def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tipchain", "nightly", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.05)
+
+
+def processes(word: str) -> list[int]:
+    """Return the living processes that have a word in their command line."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if word.encode() in words:
+                found.append(int(folder.name))
+    return found
+
+
+def ran(folder: Path) -> dict[str, int]:
+    """Return how often each item of `write_waiting` ran to its end."""
+    return {path.stem: path.read_text().count("done") for path in folder.glob("*.ran")}
+
+
+def write_waiting(folder: Path, count: int, seconds: float = 1.0) -> None:
+    """Write a manifest of items that wait, and write down that they begin and end."""
+    script = f'echo begun $$ >> "$0.ran"; sleep {seconds}; echo done >> "$0.ran"'
+    commands = [{"id": f"i{n}", "argv": ["/bin/sh", "-c", script, f"i{n}"]} for n in range(count)]
+    write_manifest(folder, commands=commands)
+
+
+def test_results_are_those_of_this_machine(tmp_path, cluster):
+    write_suite(tmp_path)
+    here = tipchain("run", "suite.yaml", cwd=tmp_path)
+    expected, left = results(tmp_path), dumps(tmp_path)
+    assert {one[0] for one in expected.values()} == set(Outcome)
+    assert expected["net[lite_train_lite_infer;cpu]"][0] is Outcome.PASS
+    assert len(expected["net[lite_train_lite_infer;cpu]"][7]) == 4, "artifacts of the chain"
+    assert len(left) == 2
+    for words in ((), ("--ship",)):
+        there = tipchain(
+            "run", "suite.yaml", "--executor", "ray", "--address", cluster.address, *words, cwd=tmp_path
+        )
+        assert there.returncode == here.returncode == 1, there.stderr
+        assert results(tmp_path) == expected
+        found = dumps(tmp_path)
+        assert found.keys() == left.keys()
+        assert [sorted({*found[name]} ^ {*left[name]}) for name in left] == [[], []]
+        assert {record.executor for record in latest(tmp_path).records()} == {"ray"}
+        log = next(latest(tmp_path).folder.glob("items/pass-cpu-*/attempt-1/output.log")).read_text()
+        assert (log.splitlines()[0] == str(tmp_path)) is (not words), "where it ran"
+        assert log.splitlines()[1] == "fine"
+    assert latest(tmp_path).options == {"executor": "ray", "address": cluster.address, "ship": True}
+
+
+def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
+    write_waiting(tmp_path, 9)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", "--address", cluster.address)
+    wait_until(lambda: len(list(tmp_path.glob("*.ran"))) >= NODES)
+    cluster.tell("kill 0")
+    out = process.communicate(timeout=90)[0]
+    cluster.tell("add")
+    assert process.returncode == 0, out
+    night = latest(tmp_path)
+    assert night.finished
+    records = list(night.records())
+    assert [(record.id, record.outcome) for record in records] == [
+        (f"i{n}[cpu]", Outcome.PASS) for n in range(9)
+    ]
+    again = [record.id for record in records if record.attempt > 1]
+    assert len(again) == 1, "one node, one item at a time"
+    assert f"{again[0]} runs again: " in out
+    assert " is gone" in out
+    assert "raylet" not in out.lower(), "what Ray has to say of it is no part of this"
+    assert ran(tmp_path) == {f"i{n}": 1 for n in range(9)}, (
+        "what its node took down with it did not go on alone"
+    )
+
+
+def test_a_killed_coordinator_takes_its_items_with_it_and_the_rest_runs_later(tmp_path, cluster):
+    write_waiting(tmp_path, 6, seconds=1.5)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", "--address", cluster.address)
+    wait_until(lambda: sum(ran(tmp_path).values()) >= 1)
+    process.kill()
+    process.communicate()
+    before = {record.id: record for record in latest(tmp_path).records()}
+    wait_until(lambda: not processes(".ran"))
+    done = ran(tmp_path)
+    resumed = tipchain("resume", "suite.yaml", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    records = {record.id: record for record in latest(tmp_path).records()}
+    assert len(records) == 6
+    assert {record.executor for record in records.values()} == {"ray"}, "as it began"
+    assert before.items() <= records.items()
+    for name in before:
+        assert ran(tmp_path)[name.removesuffix("[cpu]")] == done[name.removesuffix("[cpu]")]
+
+
+def test_an_interrupt_ends_items_on_their_nodes(tmp_path, cluster):
+    script = "trap 'echo asked > asked; exit' INT; echo > begun; while :; do sleep 0.1; done"
+    write_manifest(tmp_path, commands=[{"id": "a", "argv": ["/bin/sh", "-c", script]}])
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", "--address", cluster.address)
+    wait_until((tmp_path / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.communicate()
+    assert (tmp_path / "asked").exists(), "it had time to end well"
+    assert not processes("asked > asked")
+    assert list(latest(tmp_path).records()) == []
+
+
+def test_the_end_of_a_cluster_is_said_and_the_night_goes_on_elsewhere(tmp_path):
+    write_waiting(tmp_path, 3, seconds=2)
+    own = RayCluster(1)
+    try:
+        process = start(
+            tmp_path, "run", "suite.yaml", "--executor", "ray", "--address", own.address,
+            RAY_gcs_rpc_server_reconnect_timeout_s="1",
+        )  # fmt: skip
+        wait_until(lambda: recorded(tmp_path))
+        own.tell("head")
+        out = process.communicate(timeout=60)[0]
+    finally:
+        own.close()
+    assert process.returncode == 1
+    assert f"error: {own.address}: the Ray cluster is gone: " in out
+    assert "goes on when that is mended" in out
+    before = recorded(tmp_path)
+    resumed = tipchain("resume", "suite.yaml", "--executor", "local", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert all(ran(tmp_path)[record.id[:2]] == 1 for record in before), "what had ended ran again"
+    assert "3 passed of 3" in resumed.stdout
+
+
+def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
+    settings = cluster_settings(
+        cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False
+    )
+    never = command("never", needs=Needs(resources=(("tpu", 1.0),)))
+    gone = command("gone", needs=Needs(resources=(("precious", 1.0),)))
+    cluster.tell('add {"precious": 1}')
+    executor = RayExecutor(settings, patience_s=1.0)
+    night, _ = begin(tmp_path, never, gone, command("fine"))
+    assert executor.impossible(gone) == ""
+    cluster.tell("kill -1")
+    wait_until(lambda: not executor.wait(0.2) and executor.slots == NODES)
+    _, result, _ = run_night(tmp_path, executor=executor, night=night)
+    found = {record.id: (record.outcome, record.reason) for record in night.records()}
+    assert found["never[cpu]"] == (Outcome.SKIP, "needs tpu: 1, no node of the Ray cluster has that")
+    assert found["gone[cpu]"] == (
+        Outcome.ERROR,
+        "needs precious: 1, no node of the Ray cluster has that any more",
+    )
+    assert found["fine[cpu]"] == (Outcome.PASS, "")
+    assert result.left == 0
+
+
+def test_a_worker_that_is_killed_is_tried_again_a_few_times(tmp_path, cluster):
+    settings = cluster_settings(
+        cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False
+    )
+    killer = command("killer", "kill -KILL $PPID; sleep 60", timeout_s=60.0)
+    view = Quiet()
+    night, result, view = run_night(tmp_path, killer, executor=RayExecutor(settings))
+    (record,) = night.records()
+    assert record.outcome is Outcome.ERROR
+    assert record.attempt == 4
+    assert record.reason.startswith("lost: Ray's worker on ")
+    assert len([line for line in view.lines if "runs again" in line]) == 3
+    assert result.left == 0
