@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import shutil
+import socket
 import sys
 from pathlib import Path
 
