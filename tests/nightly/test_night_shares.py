@@ -20,7 +20,7 @@ from tipchain.nightly.plan_json import parse_plan, plan_json
 from tipchain.nightly.records import FINISHED
 from tipchain.nightly.results import find_nights, read_results
 from tipchain.nightly.selection import Shard, share
-from tipchain.nightly.shares import Part, gather, night_id
+from tipchain.nightly.shares import Part, gather, missing, night_id
 from tipchain.nightly.timeline import changes_since_before, read_timelines
 from tipchain.nightly.wholes import wholes_of
 from tipchain.outcome import Outcome
@@ -187,6 +187,15 @@ def test_a_share_that_is_missing_is_told_and_the_night_is_not_finished(tmp_path)
     assert column.notes == ("shares that are not here: 2/3",)
     assert (column.results.finished, column.wrong) == (False, ())
     assert [row.changed for row in line.rows] == [""] * 4
+
+
+def test_shares_without_an_item_are_not_missed(tmp_path):
+    two = plan_of(tmp_path, ITEMS[:2])
+    cuts = [share(two, Shard(index=number, count=4)) for number in range(1, 5)]
+    assert [len(one.items) for one in cuts] == [1, 1, 0, 0]
+    parts = [replace(PART, of=4, share=number, total=2) for number in (1, 2)]
+    assert missing(parts) == ""
+    assert missing(parts[1:]) == "1/4"
 
 
 def test_shares_that_were_cut_differently_are_found_out(tmp_path, capsys):

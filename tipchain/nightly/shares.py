@@ -189,10 +189,14 @@ def _share(part: Callable[[T], Part | None], one: T) -> int:
 
 
 def missing(parts: Sequence[Part]) -> str:
-    """Return which shares of a night are not there, as ``2/3, 3/3``; "" for none."""
+    """Return which shares of a night are not there, as ``2/3, 3/3``; "" for none.
+
+    Of fewer items than shares the last shares are empty, and run no night.
+    """
     there = {part.share for part in parts}
     count = parts[0].of if parts else 0
-    return ", ".join(f"{share}/{count}" for share in range(1, count + 1) if share not in there)
+    last = min(count, max((part.total for part in parts), default=0) or count)
+    return ", ".join(f"{share}/{count}" for share in range(1, last + 1) if share not in there)
 
 
 def disagreement(parts: Sequence[Part]) -> str:
