@@ -18,8 +18,7 @@ def collector() -> Iterator[None]:
     enabled, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.enable()
     yield
-    if not frozen:
-        gc.unfreeze()
+    (gc.freeze if frozen else gc.unfreeze)()
     (gc.enable if enabled else gc.disable)()
 
 
