@@ -69,9 +69,8 @@ class Entry:
 
     @property
     def wrong(self) -> str:
-        """Why a night's shares are not those of one plan; "" if they are."""
-        found = disagreement(self._parts)
-        return f"{found}: items may have run in none, or twice" if found else ""
+        """Why a night's shares are not those of one plan, so that items may have run in none or twice; "" if they are."""
+        return disagreement(self._parts)
 
     @property
     def _parts(self) -> list[Part]:
