@@ -3,13 +3,18 @@
 Planning: 10,000 items of parameter files in several modes, devices and repeats, in a fresh process each time.
 Overhead: stub commands that end at once, through the local executor on two slots, against the same program started on
 two slots by two threads, taking turns; and the coordinator's largest memory with few items and with many.
+Showing: the live table of a night of 10,000 items that end at once; the longest time between two drawings.
+Ray: items that wait 5 s on clusters of 1, 2, 4 and 8 simulated nodes of this machine, one at a time on each; the time
+from when every node has ended its first item to the end of all, against what as many waits in a row would take.
 
-    python benchmarks/nightly.py [--items 2000] [--runs 3] [--only planning|local]
+    python benchmarks/nightly.py [--items 2000] [--runs 3] [--only planning|local|shown|ray]
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import itertools
 import os
 import shutil
 import subprocess
@@ -22,11 +27,22 @@ from pathlib import Path
 
 from timing import describe_machine, in_turns, middle, plain_environment, tipchain_command
 
+from tipchain.nightly.coordinator import Coordinator
+from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.nights import begin_night
+from tipchain.nightly.view import NightView
+
 GOAL_PLAN_S = 2.0
 GOAL_OVERHEAD_MS = 15.0
 GOAL_GROWTH_MB = 10.0
 SLOTS = 2
 PROGRAM = "/bin/true"
+GOAL_GAP_S = 1.0
+GOAL_LINEAR = 0.9
+NODES = (1, 2, 4, 8)
+WAIT_S, WAITS = 5, 5
+SHOWN = 10_000
 FILES, MODES, DEVICES, REPEATS = 250, 4, 2, 5
 PARAMS = Path(__file__).resolve().parents[1] / "test_tipc/configs/alexnet/train_infer_python.txt"
 PLAN = """\
@@ -168,19 +184,166 @@ def local(folder: Path, count: int, runs: int) -> bool:
     return each * 1e3 <= GOAL_OVERHEAD_MS and growth <= GOAL_GROWTH_MB
 
 
+class AtOnce:
+    """An executor whose items end at once, eight at a time."""
+
+    name, slots, trouble = "at once", 8, ""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def impossible(self, _item: Item) -> str:
+        return ""
+
+    def start(self, work: Work) -> str:
+        if len(self.works) >= self.slots:
+            return "room"
+        work.make_folder()
+        self.works.append(work)
+        return ""
+
+    def wait(self, _timeout_s: float) -> list[Ended]:
+        works, self.works = self.works, []
+        return [Ended(id=one.item.id, attempt=one.attempt, exit_code=0, seconds=0.01) for one in works]
+
+    def running(self) -> dict[str, tuple[float, str]]:
+        return {one.item.id: (0.01, "") for one in self.works}
+
+    def stop(self) -> None:
+        self.works.clear()
+
+    def close(self) -> None:
+        self.works.clear()
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers when it was drawn on, and not what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = [time.perf_counter()]
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.times.append(time.perf_counter())
+        return len(text)
+
+
+def show_night(folder: Path) -> tuple[float, float]:
+    """Run a night whose items end at once, with the live table; return its longest pause and its seconds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    items = tuple(
+        Item(
+            id=f"net{number}[cpu]", kind="command", subject=f"net{number}", source="", mode="", device="cpu", repeat=1,
+            tags=(), argv=("true",), cwd=".", timeout_s=60.0,
+        )
+        for number in range(SHOWN)
+    )  # fmt: skip
+    plan = NightPlan(name="suite", root=str(folder), manifest="suite.yaml", sha256="", items=items)
+    night, lock = begin_night(plan, folder / "nights", options={}, environment={})
+    screen = Screen()
+    begin = time.perf_counter()
+    result = Coordinator(night, AtOnce(), NightView(screen, SHOWN)).run()
+    seconds = time.perf_counter() - begin
+    lock.release()
+    if result.left or result.problem:
+        raise RuntimeError(f"{result.left} items left: {result.problem}")
+    times = [*screen.times, begin + seconds]
+    return max(after - before for before, after in itertools.pairwise(times)), seconds
+
+
+def shown(folder: Path, runs: int) -> bool:
+    """Measure the longest pause of the live table; return whether the goal is met."""
+    found = in_turns({"shown": partial(show_night, folder)}, runs, warm=0)["shown"]
+    gap = max(gap for gap, _ in found)
+    print(f"  {SHOWN} items shown in {middle(seconds for _, seconds in found):6.1f} s, longest pause {gap:6.2f} s   "
+          f"goal at most {GOAL_GAP_S:.0f} s")  # fmt: skip
+    return gap <= GOAL_GAP_S
+
+
+CLUSTER = """\
+import sys
+from ray.cluster_utils import Cluster
+head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20}
+cluster = Cluster(initialize_head=True, head_node_args=head)
+for _ in range(int(sys.argv[1])):
+    cluster.add_node(wait=False, num_cpus=1, object_store_memory=100 << 20)
+cluster.wait_for_nodes()
+print("at", cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+def ray_night(folder: Path, nodes: int) -> float:
+    """Run waiting items on a cluster of so many nodes; return which part of linear that is.
+
+    Raises:
+        RuntimeError: the cluster did not start, or the night did not pass.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "test_tipc").mkdir(parents=True)
+    manifest = folder / "waits.yaml"
+    count = nodes * (1 + WAITS)
+    manifest.write_text(f"commands: [{{id: wait, argv: [sleep, '{WAIT_S}'], repeats: {count}}}]\n")
+    environment = {**plain_environment(), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    cluster = subprocess.Popen([sys.executable, "-c", CLUSTER, str(nodes)], env=environment, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    assert cluster.stdin is not None
+    assert cluster.stdout is not None
+    try:
+        address = next((line.split()[1] for line in cluster.stdout if line.startswith("at ")), None)
+        if address is None:
+            raise RuntimeError(f"the cluster did not start: exit code {cluster.wait()}")
+        argv = [
+            *tipchain_command(),
+            "nightly",
+            "run",
+            str(manifest),
+            "--executor",
+            "ray",
+            "--address",
+            address,
+        ]
+        subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
+    finally:
+        cluster.stdin.close()
+        cluster.wait()
+    ends = sorted(path.stat().st_mtime for path in folder.glob("tipchain-nights/*/*/items/*/ended.json"))
+    if len(ends) != count:
+        raise RuntimeError(f"{len(ends)} of {count} items ended")
+    return WAIT_S * WAITS / (ends[-1] - ends[nodes - 1])
+
+
+def on_ray(folder: Path, runs: int) -> bool:
+    """Measure how nights grow with the nodes of a cluster; return whether the goal is met."""
+    found = in_turns({str(nodes): partial(ray_night, folder, nodes) for nodes in NODES}, runs, warm=0)
+    linear = {nodes: middle(values) for nodes, values in found.items()}
+    for nodes, part in linear.items():
+        print(
+            f"  Ray, {nodes} nodes, items of {WAIT_S} s      {part:6.3f} of linear  goal at least {GOAL_LINEAR}"
+        )
+    return min(linear.values()) >= GOAL_LINEAR
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--items", type=int, default=2000, help="stub items of a night (default 2000)")
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
-    parser.add_argument("--only", choices=("planning", "local"), help="one part alone")
+    parser.add_argument("--only", choices=("planning", "local", "shown", "ray"), help="one part alone")
     args = parser.parse_args()
     print(f"{describe_machine()}; medians of {args.runs} runs each, taking turns")
     with tempfile.TemporaryDirectory(prefix="bench_nightly.") as name:
         parts = {
             "planning": partial(planning, Path(name) / "suite", args.runs),
             "local": partial(local, Path(name), args.items, args.runs),
+            "shown": partial(shown, Path(name) / "shown", args.runs),
+            "ray": partial(on_ray, Path(name) / "ray", args.runs),
         }
         (Path(name) / "suite").mkdir()
         met = [part() for which, part in parts.items() if args.only in (None, which)]

@@ -94,7 +94,7 @@ def test_two_items_of_one_name_are_an_error_that_names_both():
 
 
 def test_calls():
-    common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9)
+    common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources=(("a", 1.0),))
     chain = entry(
         "chain", suite="PaddleSeg", options=("--lenient",), data={LITE.value: "imagenet"}, common=common
     )
@@ -113,7 +113,10 @@ def test_calls():
         "{python}", "-m", "tipchain", "align", "m.yaml", "--mode", "lite_train_lite_infer", "--json", "{report}",
         "--out", "{folder}/work", "--stages", "forward,loss", "--device", "cpu",
     )  # fmt: skip
-    assert (cpu.needs, gpu.needs) == (Needs(cpus=3, memory_mb=9), Needs(cpus=3, gpus=2, memory_mb=9))
+    assert (cpu.needs, gpu.needs) == (
+        Needs(cpus=3, memory_mb=9, resources=(("a", 1.0),)),
+        Needs(cpus=3, gpus=2, memory_mb=9, resources=(("a", 1.0),)),
+    )
     assert own.argv == ("x", "lite_train_lite_infer-cpu", "{report}")
     assert own.env == {"TIPCHAIN_MODE": "lite_train_lite_infer", "TIPCHAIN_DATA": "/data/imagenet"}
     work = Work(item=cpu, attempt=1, folder=Path("/n/a"), root=Path("/root"))

@@ -16,7 +16,7 @@ from tipchain.nightly.quantities import duration, parse_mebibytes, parse_seconds
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\
 name: suite
-defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}}
+defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}, resources: {fast: 1, big: 2}}
 data:
   imagenet: {path: /data/imagenet, layout: imagenet}
   own: {path: mine}
@@ -34,6 +34,7 @@ chains:
     cpus: 2
     gpus: 4
     memory: 4GiB
+    resources: {big: 0.5}
     env: {B: true}
 cases:
   - case: "configs/*.yaml"
@@ -65,6 +66,7 @@ def test_everything_is_read(tmp_path):
         4,
     )
     assert chain.common.env == {"A": "1", "B": "true"}
+    assert chain.common.resources == (("big", 0.5), ("fast", 1.0))
     assert chain.common.tags == ("lite",)
     assert [mode.value for mode in chain.modes] == ["lite_train_lite_infer", "whole_infer"]
     assert (chain.suite, chain.options, chain.data) == (
@@ -110,6 +112,9 @@ def test_names_have_defaults(tmp_path):
         ("commands:\n  - {id: a, argv: [x]}\n  - 3", 3, "is not an entry"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {timeout: soon}", 3, "90s, 30m or 2h"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {memory: 4}", 3, "512MiB or 4GiB"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {tpu: 0}}", 3, "tpu is not an amount"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {GPU: 1}}", 3, "have keys of their own"),
+        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: tpu}", 3, "resources"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {repeats: 0}", 3, "is too small"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: [cqu]}", 3, "did you mean 'cpu'"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: []}", 3, "is empty"),
