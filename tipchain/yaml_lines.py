@@ -159,11 +159,14 @@ class Reader:
         """Return true or false."""
         return bool(self.value(key, bool, "true or false", default=default))
 
-    def integer(self, key: str, default: int, *, least: int = 0) -> int:
-        """Return a whole number of at least ``least``."""
-        found = self.value(key, int, f"a whole number >= {least}", default=default)
+    def integer(self, key: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+        """Return a whole number of at least ``least`` and, if given, at most ``most``."""
+        expected = f"a whole number >= {least}" + (f" and <= {most}" if most is not None else "")
+        found = self.value(key, int, expected, default=default)
         if found < least:
-            raise self.error(key, "is too small", found=found, expected=f"a whole number >= {least}")
+            raise self.error(key, "is too small", found=found, expected=expected)
+        if most is not None and found > most:
+            raise self.error(key, "is too large", found=found, expected=expected)
         return int(found)
 
     def positive(self, key: str, default: float) -> float:

@@ -126,6 +126,15 @@ def test_an_interrupted_task_ends_its_item(tmp_path):
     assert not living(tmp_path / "child")
 
 
+def test_a_node_without_ports_is_said(tmp_path, monkeypatch):
+    def take(self, holder):
+        raise OSError(98, "all ports are taken")
+
+    monkeypatch.setattr("tipchain.nightly.isolation.Ports.take", take)
+    *_, ended = run(job_of(tmp_path, command("a")))
+    assert ended.failure == f"{socket.gethostname()}: [Errno 98] all ports are taken"
+
+
 def test_what_killed_tasks_left_on_a_node_is_swept(tmp_path):
     above = tmp_path / "tmp"
     for name in ("dead", "fresh"):

@@ -115,13 +115,14 @@ def test_what_can_never_run_here(tmp_path, require, outcome):
     assert (night.record("a[cpu]").outcome, night.record("a[cpu]").reason) == (outcome, "never here")
 
 
-def test_who_waits_for_a_gpu_keeps_nobody_else_waiting(tmp_path):
-    class NoGpu(Fake):
+@pytest.mark.parametrize("needs", [Needs(gpus=1), Needs(resources=(("tpu", 1.0),))])
+def test_who_waits_for_something_rare_keeps_nobody_else_waiting(tmp_path, needs):
+    class Taken(Fake):
         def start(self, work):
-            return "a GPU" if work.item.needs.gpus and "b" not in self.order else super().start(work)
+            return "more" if work.item.needs == needs and "b" not in self.order else super().start(work)
 
-    executor = NoGpu()
-    run_night(tmp_path, command("g", needs=Needs(gpus=1)), command("a"), command("b"), executor=executor)
+    executor = Taken()
+    run_night(tmp_path, command("g", needs=needs), command("a"), command("b"), executor=executor)
     assert executor.order == ["a", "b", "g"]
 
 
@@ -242,6 +243,14 @@ def test_sinks_are_given_the_finished_night_and_may_fail(tmp_path):
     assert given == [night.folder]
     assert result.exit_code is ExitCode.PASSED
     assert view.lines == ["the night was not handed on: ConnectionError: the database is down"]
+
+
+def test_what_a_sink_takes_is_not_the_nights_time(tmp_path):
+    night, _ = begin(tmp_path, command("a"))
+    coordinator = Coordinator(night, Fake(), Quiet(), sinks=[lambda folder: time.sleep(0.5)])
+    coordinator.run()
+    told = json.loads((night.folder / FINISHED).read_text())["seconds"]
+    assert coordinator.state().seconds == pytest.approx(told, abs=0.01)
 
 
 def fail_to_write(monkeypatch, after, times=10**6):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from stub_nights import begin, command, work_of
 
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.judge import judge
+from tipchain.nightly.left import read_files_left
 from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
@@ -76,6 +79,37 @@ def test_exit_code_and_report(tmp_path, code, text, outcome, reason):
     record = judged(tmp_path, text, exit_code=code)
     assert record.outcome is outcome
     assert record.reason.startswith(reason)
+
+
+def test_a_report_that_cannot_be_parsed_is_an_error_of_its_item(tmp_path):
+    record = judged(tmp_path, "[" * 100_000, exit_code=0)
+    assert record.outcome is ERROR
+    assert "its report cannot be read: RecursionError" in record.reason
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda report: report.write_text("[" * 100_000), Path.mkdir])
+def test_nothing_is_left_by_a_report_that_cannot_be_read(tmp_path, put):
+    one = command("a", argv=("x", "{report}"))
+    work = work_of(begin(tmp_path, one)[0], one)
+    work.make_folder()
+    put(work.report)
+    assert read_files_left(work) == {}
+
+
+def test_an_exit_code_that_is_no_number_is_none(tmp_path):
+    record = judged(tmp_path, '{"exit_code": false, "results": [], "verdicts": []}', exit_code=0)
+    assert (record.outcome, "its report is not whole" in record.reason) == (ERROR, True)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda log: log.symlink_to("/etc/passwd"), Path.mkdir])
+def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path, put):
+    one = command("a", argv=("x",))
+    night, _ = begin(tmp_path, one)
+    work = work_of(night, one)
+    work.make_folder()
+    put(work.log)
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=1), night.folder, night.token, "local")
+    assert (record.outcome, record.reason) == (FAIL, "exit 1")
 
 
 def test_a_report_that_is_a_link_is_none(tmp_path):

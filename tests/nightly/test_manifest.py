@@ -116,6 +116,7 @@ def test_names_have_defaults(tmp_path):
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {GPU: 1}}", 3, "have keys of their own"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: tpu}", 3, "resources"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {repeats: 0}", 3, "is too small"),
+        ("commands:\n  - {id: a, argv: [x], repeats: 100000000000}", 2, "is too large"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: [cqu]}", 3, "did you mean 'cpu'"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: []}", 3, "is empty"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {env: {a-b: 1}}", 3, "not a variable's name"),

@@ -99,6 +99,13 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "--shard", metavar="I/N", help="run share I of N, which take about as long as each other"
     )
     parser.add_argument(
+        "--balance-by",
+        type=Path,
+        metavar="NIGHT",
+        help="cut shares by what items took in this finished night: its folder, or a copy of its finished.json that "
+        "all machines have (default: by their timeouts)",
+    )
+    parser.add_argument(
         "--require-data", action="store_true", help="full data that are not here are an ERROR, not a SKIP"
     )
 
@@ -145,7 +152,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     from tipchain.nightly.expand import expand
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import nights_folder
-    from tipchain.nightly.past import last_failed, usual_seconds
+    from tipchain.nightly.past import balance_seconds, last_failed
     from tipchain.nightly.project import DiskProject
     from tipchain.nightly.selection import only, parse_shard, select, share
 
@@ -159,7 +166,9 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
         print(f"what failed in {folder.name}: {len(failed)} items", file=sys.stderr)
         plan = only(plan, failed)
     if shard:
-        plan = share(plan, shard, usual_seconds(nights))
+        plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)
+    elif args.balance_by:
+        raise UsageError("--balance-by goes with --shard")
     return plan, nights
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
 from tipchain.nightly.executor import Ended, Executor, Work
-from tipchain.nightly.items import Item
+from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge
 from tipchain.nightly.nights import RUNNING, Night
 from tipchain.nightly.progress import Estimate, Pending, RunningItem, State, read_state, state_json
@@ -78,6 +78,9 @@ class NightResult:
         return exit_code(outcome for outcome, count in self.counts.items() if count)
 
 
+_Kind: TypeAlias = tuple[str, ...]
+
+
 @dataclass(slots=True)
 class _Queue:
     """Items that wait for the same kind of room, in order; the head is started first."""
@@ -117,8 +120,7 @@ class Coordinator:
         self._works: dict[str, Work] = {}
         self._lost: Counter[str] = Counter()
         self._unwritten: list[ItemRecord] = []
-        # What waits for a GPU keeps nobody waiting who needs none.
-        self._queues = {False: _Queue(), True: _Queue()}
+        self._queues: dict[_Kind, _Queue] = {}
         todo = []
         for number, item in enumerate(night.plan.items):
             record = night.record(item.id)
@@ -126,9 +128,10 @@ class Coordinator:
                 self._count(record)
             else:
                 todo.append(item)
-                self._queues[item.needs.gpus > 0].items.append((number, item))
+                self._queue(item).items.append((number, item))
         self._pending = Pending(self.estimate, todo)
         self._begin = self._told = time.monotonic()
+        self._end = 0.0
         self._before = read_state(night).seconds or 0.0
 
     @property
@@ -148,6 +151,7 @@ class Coordinator:
             finally:
                 self.executor.close()
         self._write_late()
+        self._end = time.monotonic()  # what a sink takes, a database that is down, is not the night's
         self._tell(now=True)
         if not self.left and not self.problem:
             self._finish()
@@ -171,12 +175,16 @@ class Coordinator:
             counts=dict(self.counts),
             running=running,
             left_s=self.estimate.left(self._pending.seconds(), running, self.executor.slots),
-            seconds=self._before + time.monotonic() - self._begin,
+            seconds=self._before + (self._end or time.monotonic()) - self._begin,
             waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
         )
 
     def _halted(self) -> bool:
         return self.interrupted or bool(self.problem)
+
+    def _queue(self, item: Item) -> _Queue:
+        """Return where an item waits: what waits for a GPU, say, keeps nobody waiting who needs none."""
+        return self._queues.setdefault(kind_of_room(item.needs), _Queue())
 
     def _waiting(self) -> bool:
         return any(queue.items for queue in self._queues.values())
@@ -193,7 +201,7 @@ class Coordinator:
         self.view.tick(self.state)
 
     def _start_some(self) -> None:
-        blocked: set[bool] = set()
+        blocked: set[_Kind] = set()
         while not self._halted():
             heads = [
                 (queue.items[0], key)
@@ -250,7 +258,7 @@ class Coordinator:
             self._lost[ended.id] += 1
             self.view.said(f"{ended.id} runs again: {ended.lost}")
             self._pending.back(work.item)
-            self._queues[work.item.needs.gpus > 0].items.appendleft((-1, work.item))
+            self._queue(work.item).items.appendleft((-1, work.item))
             return
         if ended.failure and (trouble := self._unwritable()):
             self._halt(trouble)  # it failed for want of room: it has not ended

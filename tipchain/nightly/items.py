@@ -31,6 +31,11 @@ class Needs:
     resources: tuple[tuple[str, float], ...] = ()
 
 
+def kind_of_room(needs: Needs) -> tuple[str, ...]:
+    """Return the names of what is rare of what an item needs: who needs others need not wait behind it."""
+    return (*(["GPU"] if needs.gpus else []), *(name for name, _ in needs.resources))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing to run in a night.

@@ -14,6 +14,7 @@ from tipchain.chain.execute import OUT_OF_MEMORY_HINT
 from tipchain.chain.process import last_lines
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.left import files_left
+from tipchain.nightly.log_tail import log_end
 from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
@@ -111,10 +112,7 @@ def _signal_name(number: int) -> str:
 def _said(work: Work) -> str:
     """Return the last line of an item's output."""
     try:
-        with work.log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(size - TAIL_BYTES, 0))
-            lines = last_lines(file.read(), 1)
+        lines = last_lines(log_end(work.log, TAIL_BYTES), 1)
     except OSError:
         return ""
     return f": {lines[0]}" if lines else ""
@@ -127,10 +125,10 @@ def _report(work: Work) -> tuple[dict[str, Any], str]:
         return {}, "it left no report"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        whole = isinstance(data, dict) and isinstance(data["exit_code"], int)
+        whole = isinstance(data, dict) and type(data["exit_code"]) is int
         parts = [*data["results"], *data["verdicts"]] if whole else []
         whole = whole and all(isinstance(one["outcome"], str) for one in parts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         return {}, f"its report cannot be read: {type(error).__name__} {error}"
     return (data, "") if whole else ({}, "its report is not whole")
 

@@ -18,10 +18,12 @@ _RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
 
 def read_files_left(work: Work) -> dict[str, str]:
     """Return `files_left` of the report that an attempt left; nothing without one."""
+    if work.report.is_symlink() or not work.report.is_file():  # a pipe would be waited for
+        return {}
     try:
         report = json.loads(work.report.read_text(encoding="utf-8"))
         return files_left(report, work) if isinstance(report, dict) else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError, MemoryError):
         return {}
 
 

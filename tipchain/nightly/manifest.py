@@ -23,6 +23,7 @@ from tipchain.yaml_lines import Reader, load_yaml
 Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
 DEFAULT_TIMEOUT_S = 2 * 3600.0
+MOST_REPEATS = 10_000
 EVERY_MODE = "*"
 
 
@@ -205,7 +206,7 @@ def _defaults(reader: Reader) -> Common:
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
-        repeats=one.integer("repeats", defaults.repeats, least=1),
+        repeats=one.integer("repeats", defaults.repeats, least=1, most=MOST_REPEATS),
         tags=words(one, "tags", defaults.tags),
         timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
         cpus=one.integer("cpus", defaults.cpus, least=1),

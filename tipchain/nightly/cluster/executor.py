@@ -28,7 +28,7 @@ from tipchain.nightly.cluster.messages import (
     Start,
 )
 from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.items import Item
+from tipchain.nightly.items import Item, kind_of_room
 
 CONNECT_S = 180.0
 """How long Ray may take to connect, and to send the project's folder."""
@@ -136,7 +136,10 @@ class RayExecutor:
         """Hand an item to Ray if not enough wait there; return "" or what has to be waited for."""
         if self.trouble:
             return self.trouble
-        waiting = sum(one.begin is None for one in self._sent.values())
+        kind = kind_of_room(work.item.needs)
+        waiting = sum(
+            one.begin is None and kind_of_room(one.work.item.needs) == kind for one in self._sent.values()
+        )
         if waiting >= max(self.slots, LEAST_AHEAD):
             return "room in the cluster"
         work.make_folder()

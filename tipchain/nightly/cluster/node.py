@@ -109,9 +109,13 @@ class _Run(threading.Thread):
 
     def run(self) -> None:
         tmp = self.own / isolation.TMP
-        tmp.mkdir()
         ports = isolation.Ports()
-        port = ports.take(self.work.item.id)
+        try:
+            tmp.mkdir()
+            port = ports.take(self.work.item.id)
+        except OSError as error:
+            self.ended = _not_run(self.work, f"{socket.gethostname()}: {error}")
+            return
         try:
             self.ended = run_attempt(
                 self.work, lambda: self._environment(tmp, port), watch=self._said.put, stop=self.stop
