@@ -33,10 +33,10 @@ main() {
   stage "ruff format" ruff format --check
   stage "mypy" mypy
   stage "shellcheck" check_shell
+  # Once, and not by each of the tests' processes, where Python is told to keep no bytecode.
+  stage "compile" "$python" -m compileall -q tipchain
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
   printf '== pytest\n'
-  # Once, and not by each of the tests' processes, where Python is told to keep no bytecode.
-  "$python" -m compileall -q tipchain || status=$?
   # Two files at a time (tests/conftest.py says which belong together); each alignment has two processes of its own.
   "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || status=$?
   ((status != 0 || ${#failed[@]} == 0)) || status=1

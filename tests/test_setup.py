@@ -377,6 +377,7 @@ echo "$(basename "$0") $*" | tee -a "$STUB_LOG"
         ("ruff--check", 1),
         ("mypy", 1),
         ("shellcheck.ci/run", 1),
+        ("pythoncompileall", 1),
         ("pythonpytest", 1),
         ("mypy pythonpytest", 1),
     ],
@@ -400,8 +401,9 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
     assert calls[0] == f"python -m tipchain prepare {params} {LITE}"
     assert calls[1:4] == ["ruff check", "ruff format --check", "mypy "]
     assert calls[4].startswith("shellcheck -x .ci/run prepare.sh test_tipc/prepare.sh tests/run.sh tools/")
-    assert calls[5] == "python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k some words"
-    assert done.stdout.splitlines()[-1] == calls[5]
+    assert calls[5] == "python -m compileall -q tipchain"
+    assert calls[6] == "python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k some words"
+    assert done.stdout.splitlines()[-1] == calls[6]
     if failing.startswith("mypy"):
         assert "== failed before the tests: mypy" in done.stdout
 
