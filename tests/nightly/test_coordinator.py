@@ -223,11 +223,15 @@ def test_what_earlier_nights_tell(tmp_path):
     nights = tmp_path / "nights"
     assert usual_seconds(nights) == {"a[cpu]": 2.0}
     assert usual_seconds(nights, limit=1) == {"a[cpu]": 2.0}
-    assert last_failed(nights) == (night.folder, {"b[cpu]"})
+    assert last_failed(nights) == {"b[cpu]"}
     late, _ = begin(tmp_path, command("a"), command("b"))
     item_folder(late.folder, "a[cpu]").mkdir(parents=True)
     write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.FAIL))
-    assert last_failed(nights) == (late.folder, {"a[cpu]"}), "a night that goes on counts, too"
+    assert last_failed(nights) == {"a[cpu]", "b[cpu]"}, (
+        "a night that goes on counts, and what it did not run as before"
+    )
+    write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.SKIP))
+    assert last_failed(nights) == {"b[cpu]"}, "what could not run is as it was before"
     assert finished_items(late.folder) is None
     with pytest.raises(UsageError, match="no night"):
         last_failed(tmp_path / "none")

@@ -93,7 +93,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
     )  # fmt: skip
     parser.add_argument(
-        "--last-failed", action="store_true", help="run what failed or errored in the latest night only"
+        "--last-failed", action="store_true", help="run only what failed or errored when it last ran"
     )
     parser.add_argument(
         "--shard", metavar="I/N", help="run share I of N, which take about as long as each other"
@@ -142,7 +142,7 @@ def _show(plan: NightPlan, usual: Mapping[str, float]) -> None:
 
 
 def _nothing_chosen(args: argparse.Namespace) -> int:
-    why = "nothing failed in the latest night" if args.last_failed else "nothing is left of it"
+    why = "nothing failed when it last ran" if args.last_failed else "nothing is left of it"
     print(f"error: {args.manifest}: nothing to run: {why}", file=sys.stderr)
     return ExitCode.NOTHING_CHECKED
 
@@ -162,8 +162,10 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = nights_folder(plan, args.out).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        folder, failed = last_failed(nights)
-        print(f"what failed in {folder.name}: {len(failed)} items", file=sys.stderr)
+        from tipchain.nightly.tables import counted
+
+        failed = last_failed(nights)
+        print(f"what failed when it last ran: {counted(len(failed), 'item')}", file=sys.stderr)
         plan = only(plan, failed)
     if shard:
         plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)

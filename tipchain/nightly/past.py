@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.nightly.nights import Night, nights_below, read_night
+from tipchain.nightly.nights import nights_below, read_night
 from tipchain.nightly.records import FINISHED
-from tipchain.nightly.shares import gather
 from tipchain.outcome import Outcome
 
 LOOKED_AT = 7
 """How many finished nights tell the seconds of an item."""
-SHARES_LOOKED_AT = 3
-"""How many nights of as many shares are looked at for the shares of the latest."""
+FAILED_LOOKED_AT = 30
+"""How many nights tell how an item last ended."""
 _BAD = frozenset((Outcome.FAIL.name, Outcome.ERROR.name))
 _TELLING = frozenset((Outcome.PASS.name, Outcome.FAIL.name))
 
@@ -82,41 +80,37 @@ def balance_seconds(path: Path) -> dict[str, float]:
     return {name: ran.seconds for name, ran in items.items() if ran.outcome in _TELLING and ran.seconds > 0}
 
 
-def last_failed(nights: Path) -> tuple[Path, frozenset[str]]:
-    """Return the latest night below ``nights`` and the items that failed or errored in it, so far if it goes on.
+def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
+    """Return the items that failed or errored when they last ran, in the latest nights below ``nights``.
 
-    Of a night that was run in shares, all that lie there count.
+    A night that goes on counts with what has ended, and one that could not run an item tells nothing of it.
+
+    Args:
+        nights: the folder of a manifest's nights.
+        limit: how many nights count; for a night that was run in shares, each of them.
 
     Raises:
-        UsageError: there is no night yet, or the latest cannot be read.
+        UsageError: there is no night yet, or one cannot be read.
     """
     folders = nights_below(nights)
     if not folders:
         raise UsageError(f"--last-failed: no night of this manifest is below {nights}")
+    latest: dict[str, str] = {}
+    for folder in folders[:limit]:
+        for name, outcome in _outcomes(folder):
+            if outcome != Outcome.SKIP.name:
+                latest.setdefault(name, outcome)
+    return frozenset(name for name, outcome in latest.items() if outcome in _BAD)
+
+
+def _outcomes(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the items of a night that have ended, with their outcomes' names."""
+    items = finished_items(folder)
+    if items is not None:
+        yield from ((name, ran.outcome) for name, ran in items.items())
+        return
     try:
-        latest = read_night(folders[0])
-        names = frozenset(name for night in _with_shares(latest, folders[1:]) for name in _failed(night))
+        night = read_night(folder)
     except RecordError as error:
         raise UsageError(f"--last-failed: {error}") from error
-    return latest.folder, names
-
-
-def _with_shares(latest: Night, earlier: Sequence[Path]) -> Sequence[Night]:
-    """Return the shares of the night that the latest one is of, as far as they are there."""
-    part = latest.part
-    if part is None:
-        return (latest,)
-    near = [latest]
-    for folder in earlier[: SHARES_LOOKED_AT * part.of]:
-        with suppress(RecordError):
-            near.append(read_night(folder))
-    groups = gather(near, lambda night: night.part, lambda night: night.epoch)
-    return next(group.ones for group in groups if latest in group.ones)
-
-
-def _failed(night: Night) -> Iterator[str]:
-    items = finished_items(night.folder)
-    if items is not None:
-        yield from (name for name, ran in items.items() if ran.outcome in _BAD)
-    else:
-        yield from (record.id for record in night.records() if record.outcome.name in _BAD)
+    yield from ((record.id, record.outcome.name) for record in night.records())

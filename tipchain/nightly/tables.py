@@ -50,16 +50,16 @@ def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
     """Return what a plan comes to, in one line."""
     kinds = Counter[str](item.kind for item in plan.items)
     words = {"chain": "chain", "align": "alignment", "command": "command"}
-    parts = [_counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
     settled = Counter(item.settled for item in plan.items if item.reason)
-    text = _counted(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
+    text = counted(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
     if settled:
         text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
     known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
     return text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else "")
 
 
-def _counted(count: int, word: str) -> str:
+def counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
