@@ -60,6 +60,7 @@ def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
 
 
 def counted(count: int, word: str) -> str:
+    """Return a number with a word behind it, in the plural where it is one."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
