@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from stub_nights import Quiet, begin, command, local, run_night, work_of
@@ -135,6 +136,26 @@ def test_an_item_whose_machine_is_lost_runs_again_a_few_times(tmp_path):
     assert executor.order.count("b") == 4
     assert "a[cpu] runs again: node 1" in view.lines
     assert result.left == 0
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_dumps_of_what_passed_can_be_dropped(tmp_path, keep):
+    leave = 'mkdir -p "$0/work/run"; for name in a.npy run/b.pdparams run/c.log d.json; do echo x > "$0/work/$name"; done; '
+    leave += 'ln -s /etc "$0/work/etc"; ln -s /etc/passwd "$0/work/e.log"; '
+    items = [
+        command(name, argv=("/bin/sh", "-c", f"{leave} exit {code}", "{folder}"))
+        for name, code in (("good", 0), ("bad", 1))
+    ]
+    night, _, _ = run_night(tmp_path, *items, keep_dumps=keep)
+
+    def left(name):
+        folder = item_folder(night.folder, name) / "attempt-1"
+        return sorted(path.name for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+
+    everything = ["a.npy", "b.pdparams", "c.log", "d.json", "e.log", "etc", "output.log"]
+    assert left("bad[cpu]") == everything
+    assert left("good[cpu]") == (everything if keep else ["c.log", "d.json", "etc", "output.log"])
+    assert Path("/etc/passwd").exists()
 
 
 def test_an_interrupted_item_has_not_ended(tmp_path):

@@ -17,7 +17,7 @@ from tipchain.commands.history import (
     night_sink,
     with_history,
 )
-from tipchain.commands.nightly_execution import add_execution_arguments, given_options, open_executor
+from tipchain.commands.nightly_execution import FAILED, add_execution_arguments, given_options, open_executor
 from tipchain.commands.nightly_reports import (
     add_dashboard,
     add_report_arguments,
@@ -191,7 +191,7 @@ def _run(args: argparse.Namespace) -> int:
     executor = open_executor(execution, Path(plan.root), nights)
     with closing(executor):
         night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
-        return _go_on(night, lock, executor, args)
+        return _go_on(night, lock, executor, execution, args)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -206,10 +206,16 @@ def _resume(args: argparse.Namespace) -> int:
         print(f"nothing is left to do: {night.name} has finished", file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
     with closing(open_executor(execution, Path(night.plan.root), night.folder.parent)) as executor:
-        return _go_on(night, lock, executor, args)
+        return _go_on(night, lock, executor, execution, args)
 
 
-def _go_on(night: Night, lock: NightLock, executor: Executor, args: argparse.Namespace) -> int:
+def _go_on(
+    night: Night,
+    lock: NightLock,
+    executor: Executor,
+    execution: Mapping[str, object],
+    args: argparse.Namespace,
+) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.past import usual_seconds
@@ -220,7 +226,8 @@ def _go_on(night: Night, lock: NightLock, executor: Executor, args: argparse.Nam
         night,
         executor,
         view,
-        require_gpu=bool(args.require_gpu or night.options.get("require_gpu")),
+        require_gpu=bool(execution.get("require_gpu")),
+        keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
         sinks=sinks(args),
     )

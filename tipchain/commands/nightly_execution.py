@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tipchain.nightly.executor import Executor
 
 LOCAL, RAY = "local", "ray"
-OPTIONS = ("require_gpu", "jobs", "executor", "address", "ship")
+ALWAYS, FAILED = "always", "failed"
+OPTIONS = ("require_gpu", "keep_dumps", "jobs", "executor", "address", "ship")
 """What a night keeps of these arguments for `resume`."""
 
 
@@ -46,6 +47,11 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="a GPU that is not there is an ERROR, not a SKIP",
     )
+    parser.add_argument(
+        "--keep-dumps",
+        choices=(ALWAYS, FAILED),
+        help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
+    )
     add_night_arguments(parser)
 
 
@@ -68,7 +74,7 @@ def given_options(args: argparse.Namespace, before: Mapping[str, Any] | None = N
         if getattr(args, name):
             wanted = RAY if chosen == LOCAL else LOCAL
             raise UsageError(f"--{name} is for --executor {wanted}, not for {chosen}")
-    found = {name: getattr(args, name) or before.get(name) for name in (*own, "require_gpu")}
+    found = {name: getattr(args, name) or before.get(name) for name in (*own, "require_gpu", "keep_dumps")}
     found["executor"] = chosen if chosen != LOCAL else None
     return {name: found[name] for name in OPTIONS if found.get(name)}
 

@@ -126,6 +126,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     from tipchain.nightly.dashboard import render
     from tipchain.nightly.nights import NIGHTS
     from tipchain.nightly.results import find_nights
+    from tipchain.nightly.tables import counted
     from tipchain.nightly.timeline import read_timelines
     from tipchain.runs import atomic_write, check_writable
 
@@ -147,7 +148,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {args.html}: {error.strerror}") from error
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
-    print(f"{args.html}: {items} items, {nights} nights")
+    print(f"{args.html}: {counted(items, 'item')}, {counted(nights, 'night')}")
     return _say_of_shares(timelines)
 
 

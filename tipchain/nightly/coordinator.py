@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
+from tipchain.nightly.dumps import drop_dumps
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge
@@ -99,6 +100,7 @@ class Coordinator:
         require_gpu: whether an item that needs a GPU that is not there is an ERROR; a SKIP otherwise.
         usual: seconds that items take, by id.
         sinks: who is given the night's folder when it has finished.
+        keep_dumps: whether what items leave stays, weights and tensors too; of those that passed only texts if not.
     """
 
     def __init__(
@@ -110,9 +112,10 @@ class Coordinator:
         require_gpu: bool = False,
         usual: Mapping[str, float] | None = None,
         sinks: Sequence[Sink] = (),
+        keep_dumps: bool = True,
     ) -> None:
         self.night, self.executor, self.view = night, executor, view
-        self.require_gpu, self.sinks = require_gpu, sinks
+        self.require_gpu, self.sinks, self.keep_dumps = require_gpu, sinks, keep_dumps
         self.interrupted, self.problem = False, ""
         self.counts: Counter[Outcome] = Counter()
         self.seconds: dict[str, tuple[str, float]] = {}
@@ -263,7 +266,10 @@ class Coordinator:
         if ended.failure and (trouble := self._unwritable()):
             self._halt(trouble)  # it failed for want of room: it has not ended
             return
-        self._record(judge(work, ended, self.night.folder, self.night.token, self.executor.name))
+        record = judge(work, ended, self.night.folder, self.night.token, self.executor.name)
+        self._record(record)
+        if record.outcome is Outcome.PASS and not self.keep_dumps:
+            drop_dumps(work.folder)  # what they were is in the record: their hashes
 
     def _record(self, record: ItemRecord) -> None:
         try:
