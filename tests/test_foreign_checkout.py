@@ -67,6 +67,20 @@ def test_hands_everything_on_and_prepares_nothing(suite, recorder):
     assert not (suite / "prepared").exists()
 
 
+def test_prepares_first_when_asked(suite):
+    (suite / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/a.png\ntouch prepared\n")
+    done = drive(suite, PARAMS, MODE, "--prepare")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (suite / "prepared").exists()
+    assert "exit code 0: all passed" in done.stdout
+    (suite / "test_tipc/prepare.sh").write_text("exit 3\n")
+    before = list((suite / "test_tipc/output").rglob("report.json"))
+    done = drive(suite, PARAMS, MODE, "--prepare")
+    assert done.returncode == 1
+    assert "could not be prepared; nothing was run" in done.stderr
+    assert list((suite / "test_tipc/output").rglob("report.json")) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

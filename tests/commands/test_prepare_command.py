@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+from chain_samples import TEMPLATE, stub
 
 from tipchain.cli import main
 from tipchain.commands import prepare
+from tipchain.errors import UsageError, WeightsError
 from tipchain.parity import weights
 
 CASE = """\
@@ -164,3 +169,54 @@ def test_our_own_project_is_no_suites_checkout(params, asked, capsys):
     params.write_text(HEAD)
     assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0
     assert "nothing to prepare" in capsys.readouterr().out
+
+
+@pytest.fixture
+def chain(params, monkeypatch):
+    """Words that run a whole chain of a case, with an interpreter that does nothing."""
+    monkeypatch.chdir(params.parents[3])
+    params.write_text(TEMPLATE + ALIGNMENT)
+    return ["run", str(params), "lite_train_lite_infer", "--python", str(stub(Path("py"), "exit 0"))]
+
+
+def test_a_chain_is_prepared_before_it_runs(chain, params, asked, capsys):
+    main(chain)
+    main([*chain, "--prepare", "--dry-run"])
+    assert (asked, folders(params)) == ([], []), "not asked for, or a dry run"
+    capsys.readouterr()
+    main([*chain, "--prepare", "--json", "-"])
+    assert folders(params) == ["lite_data"]
+    assert asked == [("demo", "lite_train_lite_infer", {"data_path": None, "force": False})]
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"]
+    assert "weights ready" in err
+
+
+def test_a_case_is_prepared_before_it_is_aligned(params, asked, monkeypatch, capsys):
+    seen = []
+
+    def stop(*_):
+        seen.append(folders(params))
+        raise UsageError("far enough")
+
+    monkeypatch.setattr("tipchain.commands.align.make_request", stop)
+    for words in ((), ("--prepare",), ("--prepare", "--reference", "bundle")):
+        assert main(["align", str(params.parents[3] / "configs/demo.yaml"), *words]) == 2
+    assert seen == [[], ["lite_data"], ["lite_data"]]
+    assert len(asked) == 1, "a bundle has weights of its own"
+    assert "weights ready" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "align"])
+def test_what_cannot_be_prepared_is_not_run(chain, params, monkeypatch, capsys, command):
+    def refuse(case, mode, **more):
+        raise WeightsError("do not fit", file=case.path)
+
+    monkeypatch.setattr(weights, "prepare_weights", refuse)
+    words = chain if command == "run" else ["align", str(params.parents[3] / "configs/demo.yaml")]
+    assert main([*words, "--prepare", "--json", "report.json"]) == 1
+    err = capsys.readouterr().err
+    assert "do not fit" in err
+    assert "could not be prepared; nothing was run" in err
+    assert not Path("report.json").exists()
+    assert not Path("test_tipc/output").exists()

@@ -93,6 +93,14 @@ def test_two_items_of_one_name_are_an_error_that_names_both():
     assert "chain.0 (line 1), x/alexnet/t.txt; chain.1 (line 2), y/alexnet/t.txt" in said
 
 
+@pytest.mark.parametrize("kind", ["chain", "align"])
+def test_items_prepare_first_where_the_manifest_says_so(kind):
+    files = {f"{kind}.0": ["m.yaml"]}
+    for prepare in (False, True):
+        (item,) = expand(manifest(entry(kind, prepare=prepare)), Project(files)).items
+        assert ("--prepare" in item.argv) is prepare
+
+
 def test_calls():
     common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources=(("a", 1.0),))
     chain = entry(

@@ -35,6 +35,7 @@ chains:
     gpus: 4
     memory: 4GiB
     resources: {big: 0.5}
+    prepare: true
     env: {B: true}
 cases:
   - case: "configs/*.yaml"
@@ -66,6 +67,7 @@ def test_everything_is_read(tmp_path):
         4,
     )
     assert chain.common.env == {"A": "1", "B": "true"}
+    assert chain.prepare
     assert chain.common.resources == (("big", 0.5), ("fast", 1.0))
     assert chain.common.tags == ("lite",)
     assert [mode.value for mode in chain.modes] == ["lite_train_lite_infer", "whole_infer"]
@@ -115,6 +117,7 @@ def test_names_have_defaults(tmp_path):
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {tpu: 0}}", 3, "tpu is not an amount"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {GPU: 1}}", 3, "have keys of their own"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: tpu}", 3, "resources"),
+        ("commands:\n  - {id: a, argv: [x], prepare: true}", 2, "prepare"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {repeats: 0}", 3, "is too small"),
         ("commands:\n  - {id: a, argv: [x], repeats: 100000000000}", 2, "is too large"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: [cqu]}", 3, "did you mean 'cpu'"),

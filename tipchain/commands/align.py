@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.commands.prepare import add_prepare_first, prepare_case_first
 from tipchain.commands.reference import NEEDS_TORCH, add_reference_arguments, open_reference
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.devices import parse_device
@@ -69,6 +70,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-path", type=Path, metavar="DIR", help="data folder with train/ and val/ class folders"
     )
+    add_prepare_first(parser)
     parser.add_argument(
         "--strict", action="store_true", help="forward within 1e-6, the reproduction guide's threshold"
     )
@@ -107,10 +109,12 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
     from tipchain.runs import prune
 
     check_targets(args)
+    # Where the report goes to standard output, it must stand there alone.
+    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+    if args.prepare and (code := _prepare(args, stream)):
+        return code
     request, out = make_request(args, stages)
     try:
-        # Where the report goes to standard output, it must stand there alone.
-        stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
         report = run_request(request, out, stream, show_metrics=show_metrics)
         if not args.no_locate and _is_locatable(request, report):
             _locate(args, request, out, stream, _failed(report))
@@ -121,6 +125,16 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
     return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+
+
+def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
+    """Prepare data and weights; a reference bundle brings weights of its own."""
+    from tipchain.parity.case import load_case
+
+    case, mode = load_case(from_root(args.case), args.seed), parse_mode(args.mode)
+    return prepare_case_first(
+        case, mode, data_path=args.data_path, stream=stream, weights=args.reference is None
+    )
 
 
 def _is_locatable(request: Request, report: RunReport) -> bool:

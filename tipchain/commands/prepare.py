@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
 from tipchain.modes import DIGITS, OWN, Mode, data_folder, parse_mode
@@ -65,6 +66,57 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.params}: names no alignment case; nothing to prepare")
         return ExitCode.PASSED
     return _run_own(args, mode, case_file)
+
+
+def add_prepare_first(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument of commands that can prepare first."""
+    parser.add_argument(
+        "--prepare",
+        action="store_true",
+        help="first prepare the data and weights of the mode, as `prepare` does",
+    )
+
+
+def prepare_chain_first(
+    params: Path, mode: Mode, *, suite: str | None, data_path: Path | None, stream: TextIO
+) -> int:
+    """Prepare what the chain of a parameter file needs; return the exit code, 0 if it may run.
+
+    Args:
+        params: the parameter file.
+        mode: the mode.
+        suite: whose layout it has; told from the file if None.
+        data_path: the user's own data.
+        stream: where to say what is done.
+    """
+    from tipchain.parity.case import load_case
+    from tipchain.prepare.suite import foreign_checkout, plan_preparation, prepare_suite
+
+    case_file = alignment_case(params)
+    if case_file is not None:
+        return prepare_case_first(load_case(case_file), mode, data_path=data_path, stream=stream)
+    checkout = foreign_checkout(params)
+    if checkout is None:
+        return ExitCode.PASSED
+    with redirect_stdout(stream):
+        code = prepare_suite(plan_preparation(checkout, params, mode, suite), None)
+    return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
+
+
+def prepare_case_first(
+    case: Case, mode: Mode, *, data_path: Path | None, stream: TextIO, weights: bool = True
+) -> int:
+    """Prepare the data and, if asked for, the weights of a case; return the exit code, 0 if it may run."""
+    with redirect_stdout(stream):
+        _prepare_data(case, mode, data_path, force=False)
+        code = _prepare_weights(case, mode, data_path, force=False) if weights else ExitCode.PASSED
+    return _unprepared(case.path, code)
+
+
+def _unprepared(file: Path, code: ExitCode) -> ExitCode:
+    if code != ExitCode.PASSED:
+        print(f"error: {file}: could not be prepared; nothing was run", file=sys.stderr)
+    return code
 
 
 def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.plan import add_chain_arguments, options
+from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import DataError, RecordError, UsageError
 from tipchain.modes import parse_mode
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
     parser.add_argument("--data-path", type=Path, metavar="PATH", help="data folder instead of the mode's")
+    add_prepare_first(parser)
     parser.add_argument(
         "--jobs", type=_count, metavar="N", default=1, help="run up to N commands of different legs at once"
     )
@@ -79,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
         return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
+    if args.prepare and (code := _prepare(args)):
+        return code
     if earlier:
         hold_run(earlier)
     folder = earlier or _new_folder(plan)
@@ -88,6 +92,14 @@ def run(args: argparse.Namespace) -> int:
         return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
     _print_notes(plan)
     return _run(plan, folder, setting)
+
+
+def _prepare(args: argparse.Namespace) -> int:
+    """Prepare data and weights; where the report goes to standard output, it stands there alone."""
+    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+    return prepare_chain_first(
+        args.params, parse_mode(args.mode), suite=args.suite, data_path=args.data_path, stream=stream
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,6 +187,7 @@ class _Maker:
             words += ["align", source, "--mode", mode.value, "--json", REPORT, "--out", OUTPUT]
             words += ["--stages", ",".join(entry.stages)] if entry.stages else []
         words += ["--device", device]
+        words += ["--prepare"] if entry.prepare else []
         words += ["--data-path", str(data.path)] if data else []
         return (*words, *entry.options)
 

@@ -84,6 +84,7 @@ class Entry:
         data: the name of the data folder that a mode needs; `EVERY_MODE` stands for all.
         suite: whose layout the parameter files have; "" if it is told from them.
         options: words that are added to each call.
+        prepare: whether each item first prepares the data and weights of its mode.
         stages: of a case; () for all.
         id: of a command.
         argv: of a command.
@@ -100,6 +101,7 @@ class Entry:
     data: Mapping[str, str] = field(default_factory=dict)
     suite: str = ""
     options: tuple[str, ...] = ()
+    prepare: bool = False
     stages: tuple[str, ...] = ()
     id: str = ""
     argv: tuple[str, ...] = ()
@@ -302,6 +304,7 @@ def _of_files(
         exclude=texts(one, "exclude", "globs below the root", ()),
         data=_needed(one, modes, data),
         options=texts(one, "options", f"words for `tipchain {command}`", ()),
+        prepare=one.flag("prepare", default=False),
     )
 
 
