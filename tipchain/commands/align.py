@@ -6,18 +6,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.commands.align_where import tell_where
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
-from tipchain.commands.reference import NEEDS_TORCH, add_reference_arguments, open_reference
+from tipchain.commands.reference import add_reference_arguments, open_reference
 from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import Mode, parse_mode
-from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from tipchain.parity.case_types import Case
     from tipchain.parity.stage_judge import StageJudgement
     from tipchain.report.model import RunReport
-
-
-LOCATABLE = frozenset(("forward", "data", "metric", "loss", "backward", "train_data", "train"))
-"""Stages whose failure may lie in a layer, the loss, the optimizer, the data or the metric."""
-LOCATE_TIMEOUT_S = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,10 +111,8 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
     request, out = make_request(args, stages)
     try:
         report = run_request(request, out, stream, show_metrics=show_metrics)
-        if not args.no_locate and _is_locatable(request, report):
-            _locate(args, request, out, stream, _failed(report))
-        elif args.reference is not None and not args.no_locate and _failed(report) & LOCATABLE:
-            print(f"== where and why\n{NEEDS_TORCH}\n", file=stream, flush=True)
+        if not args.no_locate:
+            tell_where(args, request, out, report, stream)
     except OSError as error:
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
@@ -134,42 +127,6 @@ def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
     case, mode = load_case(from_root(args.case), args.seed), parse_mode(args.mode)
     return prepare_case_first(
         case, mode, data_path=args.data_path, stream=stream, weights=args.reference is None
-    )
-
-
-def _is_locatable(request: Request, report: RunReport) -> bool:
-    """Tell whether a stage failed that runs the model, and both sides were run here."""
-    return bool(_failed(report) & LOCATABLE) and not request.dumps and len(request.sides) == 2
-
-
-def _failed(report: RunReport) -> set[str]:
-    """Return the stages of which a verdict is FAIL."""
-    return {
-        verdict.subject.partition("/")[0] for verdict in report.verdicts if verdict.outcome is Outcome.FAIL
-    }
-
-
-def _locate(
-    args: argparse.Namespace, request: Request, out: Path, stream: TextIO, failed: Collection[str]
-) -> None:
-    """Look for the layer at fault and its cause in live models, and write down what was found."""
-    from tipchain.live.launch import launch
-    from tipchain.report.terminal import fold, terminal_width
-    from tipchain.runs import append
-
-    print("== where and why", file=stream, flush=True)
-    asked = {
-        "case": str(request.case.path.resolve()), "mode": request.mode.value, "reseed": args.seed,
-        "data_path": str(request.data_path) if request.data_path else "", "only": sorted(failed),
-    }  # fmt: skip
-    try:
-        text = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S).text
-    except UsageError as error:
-        text = f"could not be looked for: {error}"
-    print(fold(text, terminal_width()), end="\n\n", file=stream, flush=True)
-    append(
-        out / "alignment.log",
-        "".join(f"{line}\n" for line in (f"# run {request.folder.parent.name} where and why", text)),
     )
 
 
