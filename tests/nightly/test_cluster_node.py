@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,14 @@ import pytest
 from chain_samples import living
 from stub_nights import begin, command, tipchain, work_of, write_manifest
 
+from tipchain import __version__
 from tipchain.errors import UsageError
-from tipchain.nightly.cluster import folders, node
+from tipchain.nightly.cluster import folders
+from tipchain.nightly.cluster.address import cluster_address
 from tipchain.nightly.cluster.executor import cluster_settings
 from tipchain.nightly.cluster.folders import pieces, put
 from tipchain.nightly.cluster.messages import Begun, Job, Line, Piece, Settings
-from tipchain.nightly.cluster.node import PREFIX, run_item
+from tipchain.nightly.cluster.node import PREFIX, mover, run_item
 from tipchain.nightly.executor import Ended
 
 
@@ -35,7 +39,7 @@ def job_of(tmp_path, one, *, shipped=False, made=True, **more):
     if made:
         work.make_folder()
     settings = Settings(address="here", root=tmp_path, shipped=shipped, **more)
-    return Job(work=work, settings=settings, version=node.__version__)
+    return Job(work=work, settings=settings)
 
 
 def run(job, gpus=()):
@@ -77,15 +81,51 @@ def test_what_an_item_leaves_comes_back_when_the_project_was_shipped(tmp_path, m
 
 
 def test_a_night_that_is_not_seen_on_a_node_is_said(tmp_path):
-    (ended,) = run(job_of(tmp_path, command("a"), made=False))
-    assert ended.failure == (
-        f"the night's folder is not to be seen on {socket.gethostname()}; with --ship the project is sent there"
+    (said,) = run(job_of(tmp_path, command("a"), made=False))
+    assert said == (
+        f"the night's folder is not to be seen on {socket.gethostname()}, a node of the Ray cluster; "
+        "with --ship the project is sent there"
     )
 
 
-def test_another_version_on_a_node_is_said(tmp_path):
-    (ended,) = run(replace(job_of(tmp_path, command("a")), version="0.0.1"))
-    assert ended.failure.endswith(f"is installed on {socket.gethostname()}, the coordinator has 0.0.1")
+def test_another_version_on_a_node_is_said():
+    driver = pytest.importorskip("tipchain.nightly.cluster.driver", reason="Ray is not installed")
+    (said,) = driver._on_node("0.0.1", b"what another version would not understand")
+    assert said.endswith(f"is installed on {socket.gethostname()}, the coordinator has 0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        ("tipchain", "tipchain is not installed on "),
+        ("tipchain.chain.warden", "tipchain cannot be loaded (No module named 'tipchain.chain.warden')"),
+    ],
+)
+def test_a_node_without_tipchain_says_so(tmp_path, hidden, said):
+    """The task is sent as Ray does, to an interpreter that lacks something."""
+    driver = pytest.importorskip("tipchain.nightly.cluster.driver", reason="Ray is not installed")
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(driver)  # as of a program's own module, which the driver is
+    try:
+        (tmp_path / "task").write_bytes(cloudpickle.dumps(driver._on_node))
+    finally:
+        cloudpickle.unregister_pickle_by_value(driver)
+    script = f"""\
+import sys, ray, pathlib
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name == {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide())
+from ray import cloudpickle
+print(*cloudpickle.loads(pathlib.Path("task").read_bytes())({__version__!r}, b""), sep="\\n")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith(said), done.stderr
+    assert len(done.stdout.splitlines()) == 1
 
 
 def test_an_item_has_the_variables_of_its_node_without_those_of_ray(tmp_path, monkeypatch):
@@ -115,6 +155,38 @@ def test_programs_are_looked_for_where_the_coordinator_does(tmp_path):
     job = job_of(again, command("a", 'echo "$PATH"'), own_python=True)
     run(job)
     assert job.work.log.read_text().startswith(str(Path(sys.executable).parent))
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("/data/suite", "/node"),
+        ("/data/suite/a b", "/node/a b"),
+        ("--data=/data/suite", "--data=/node"),
+        ("/lib:/data/suite:/data/suite/lib", "/lib:/node:/node/lib"),
+        ("-I/data/suite/include", "-I/node/include"),
+        ("cd '/data/suite' && ls /data/suite/*", "cd '/node' && ls /node/*"),
+        ("file:///data/suite/a", "file:///node/a"),
+        ('{"a": "/data/suite"}', '{"a": "/node"}'),
+        ("/data/suite2/a", "/data/suite2/a"),
+        ("/data/suite.old", "/data/suite.old"),
+        ("/mnt/data/suite/a", "/mnt/data/suite/a"),
+        ("s3://data/suite/a", "s3://data/suite/a"),
+    ],
+)
+def test_paths_of_the_project_become_those_on_the_node(text, moved):
+    assert mover(Path("/data/suite"), Path("/node"))(text) == moved
+
+
+def test_loud_items_take_no_memory_of_the_node(tmp_path):
+    """Of ten thousand lines in a second one is kept."""
+    job = job_of(tmp_path, command("a", "yes 'a line of output' | head -c 50000000"))
+    tracemalloc.start()
+    *_, last = run(job)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (last.exit_code, job.work.log.stat().st_size) == (0, 50_000_000)
+    assert peak < 2_000_000
 
 
 def test_an_interrupted_task_ends_its_item(tmp_path):
@@ -176,6 +248,26 @@ def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
     assert (other / "work/latest").readlink() == Path("deep")
 
 
+def test_what_cannot_be_read_is_named_and_the_rest_comes_back(tmp_path, monkeypatch):
+    one, other = tmp_path / "one", tmp_path / "other"
+    (one / "work").mkdir(parents=True)
+    for name in ("a", "secret", "z"):
+        (one / "work" / name).write_text(name)
+    other.mkdir()
+    real = Path.open
+
+    def refused(self, *words, **more):
+        if self.name == "secret":
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, *words, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    for piece in pieces(one):
+        put(other, piece)
+    assert {path.name for path in other.rglob("*")} == {"work", "a", "z", "not-sent.txt"}
+    assert (other / "not-sent.txt").read_text() == "work/secret: Permission denied\n"
+
+
 @pytest.mark.parametrize(
     "piece",
     [
@@ -216,7 +308,8 @@ def free_port() -> int:
     [
         ("nonsense", "is no address of a Ray cluster"),
         ("host:99999999", "no Ray cluster is there"),
-        ("ray://host:10001", "is a Ray Client's"),
+        ("ray://host:10001", "is a Ray Client's address"),
+        ("http://host:8265", "is a dashboard's address"),
         ("", "no Ray cluster runs on this machine"),
     ],
 )
@@ -225,6 +318,24 @@ def test_addresses_that_are_none(tmp_path, monkeypatch, address, said):
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with pytest.raises(UsageError, match=said):
         cluster_settings(address, tmp_path, shipped=False, nights=tmp_path, own_python=False)
+
+
+def test_what_named_an_address_is_said(tmp_path, monkeypatch):
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UsageError, match=f"^RAY_ADDRESS={address}: no Ray cluster is there"):
+        cluster_address(None)
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    stale = tmp_path / "ray/ray_current_cluster"
+    stale.parent.mkdir()
+    stale.write_text(f"{address}\n")
+    for given in (None, "auto"):
+        with pytest.raises(UsageError, match=f"^{address}, which {stale} names: no Ray cluster is there"):
+            cluster_address(given)
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        stale.write_text(f"127.0.0.1:{one.getsockname()[1]}")
+        assert cluster_address(None) == stale.read_text()
 
 
 def test_where_nothing_listens_a_night_does_not_begin(tmp_path):

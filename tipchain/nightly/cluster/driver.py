@@ -7,6 +7,8 @@ socket says so, and everything that runs is ended.
 
 from __future__ import annotations
 
+import errno
+import pickle
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +20,8 @@ import ray
 from ray import exceptions
 
 from tipchain import __version__
-from tipchain.errors import class_and_line, first_line
+from tipchain.errors import UsageError, class_and_line, first_line
+from tipchain.nightly.cluster.connect import MIB, Watch, connect, refusal
 from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
     Begun,
@@ -33,27 +36,19 @@ from tipchain.nightly.cluster.messages import (
     Settings,
     Start,
     ToDriver,
+    Trouble,
 )
-from tipchain.nightly.cluster.node import run_item
 from tipchain.nightly.executor import Ended, Work
 
 LOOK_S = 0.05
-NODES_S = 2.0
-"""How often the cluster is asked for its nodes."""
 AHEAD = 8
 """Pieces that a node may be ahead of what was written here."""
 END_S = 20.0
 """How long items may take to end when the coordinator is gone."""
-MIB = 1 << 20
-OWN = ("CPU", "GPU", "memory", "object_store_memory")
-GONE = (
-    exceptions.NodeDiedError,
-    exceptions.WorkerCrashedError,
-    exceptions.LocalRayletDiedError,
-    exceptions.OutOfMemoryError,
-    exceptions.ObjectLostError,
-)
-"""What Ray raises where not the item is at fault, but what it ran on."""
+GONE = (exceptions.NodeDiedError, exceptions.LocalRayletDiedError, exceptions.ObjectLostError)
+"""What Ray raises where a node has gone."""
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
+"""What nothing can be written for, whatever it is; all other errors of writing are the item's own."""
 
 
 class _Task:
@@ -83,31 +78,33 @@ class Driver:
     def __init__(self, connection: Connection, settings: Settings) -> None:
         self.connection, self.settings = connection, settings
         self._tasks: dict[str, _Task] = {}
-        self._nodes: tuple[Node, ...] = ()
-        self._asked = 0.0
+        self._nodes: tuple[Node, ...] | None = None
+        self._watch = Watch()
         self._remote: Any = ray.remote(_on_node)
 
     def run(self) -> None:
         """Serve the coordinator until it is gone."""
+        self._watch.start()
         try:
             while True:
-                self._ask_nodes()
+                self._tell_nodes()
                 self._hear()
                 self._look()
         except (EOFError, ConnectionError):
             self._end_all()
+        except Exception as error:  # what nobody has thought of is to be read, too
+            self._say(Trouble(reason=f"Ray's driver: {class_and_line(error)}"))
+            raise
+        finally:
+            self._watch.end()
 
     def _say(self, message: FromDriver) -> None:
         self.connection.send(message)
 
-    def _ask_nodes(self) -> None:
-        if self._nodes and time.monotonic() - self._asked < NODES_S:
-            return
-        self._asked = time.monotonic()
-        nodes = living_nodes()
-        if nodes != self._nodes:
-            self._nodes = nodes
-            self._say(Nodes(nodes=nodes))
+    def _tell_nodes(self) -> None:
+        if self._watch.nodes != self._nodes:
+            self._nodes = self._watch.nodes
+            self._say(Nodes(nodes=self._nodes))
 
     def _hear(self) -> None:
         """Take what the coordinator says; wait for it a moment where nothing else is waited for."""
@@ -120,18 +117,23 @@ class Driver:
 
     def _start(self, message: Start) -> None:
         work, needs = message.work, message.work.item.needs
-        job = Job(work=work, settings=self.settings, version=__version__)
-        stream = self._remote.options(
-            # One that is run again is another attempt, with a folder of its own: the coordinator sees to it.
-            max_retries=0,
-            num_returns="streaming",
-            _generator_backpressure_num_objects=AHEAD,
-            name=work.item.id,
-            num_cpus=message.cpus,
-            num_gpus=needs.gpus,
-            memory=message.memory_mb * MIB or None,
-            resources=dict(needs.resources) or None,
-        ).remote(job)
+        job = pickle.dumps(Job(work=work, settings=self.settings))
+        try:
+            stream = self._remote.options(
+                # One that is run again is another attempt, with a folder of its own: the coordinator sees to it.
+                max_retries=0,
+                num_returns="streaming",
+                _generator_backpressure_num_objects=AHEAD,
+                name=work.item.id,
+                num_cpus=message.cpus,
+                num_gpus=needs.gpus,
+                memory=message.memory_mb * MIB or None,
+                resources=dict(needs.resources) or None,
+            ).remote(__version__, job)
+        except (ValueError, TypeError) as error:
+            failure = f"Ray does not take it: {class_and_line(error)}"
+            self._say(Ended(id=work.item.id, attempt=work.attempt, failure=failure))
+            return
         self._tasks[work.item.id] = _Task(work, stream)
 
     def _cancel(self, message: Cancel) -> None:
@@ -156,36 +158,64 @@ class Driver:
     def _take(self, task: _Task) -> None:
         """Take the next that a node has sent of an item, or how it was lost."""
         try:
-            message: FromNode = ray.get(next(task.stream))
-            if isinstance(message, Piece):
-                put(task.work.folder, message)
-                return
+            message: FromNode | None = ray.get(next(task.stream))
         except StopIteration:
-            message = self._ended(task, failure=f"{task.where} did not say how it ended")
-        except exceptions.TaskCancelledError:
-            message = self._ended(task, interrupted=True)
-        except GONE as error:
-            message = self._lost(task, error)
-        except (OSError, ValueError) as error:
-            task.cancelled = True
-            ray.cancel(task.stream, force=True)
-            message = self._ended(task, failure=f"what it left cannot be written: {class_and_line(error)}")
+            message = self._failed(task, f"{task.where} did not say how it ended")
+        except exceptions.RayTaskError as error:
+            message = self._failed(task, f"on {task.where}: {_cause(error)}")
         except exceptions.RayError as error:
-            message = self._ended(task, failure=f"on {task.where}: {_cause(error)}")
+            message = self._lost(task, error)
+        if isinstance(message, Piece):
+            message = self._put(task, message)
+        if isinstance(message, str):
+            message = self._trouble(task, message)
         if isinstance(message, Begun):
             task.begun = message
         elif isinstance(message, Ended):
             del self._tasks[message.id]
-        self._say(message)
+        if message is not None:
+            self._say(message)
+
+    def _put(self, task: _Task, piece: Piece) -> Ended | None:
+        """Write what has come back; return how the item ended if that cannot be done."""
+        try:
+            put(task.work.folder, piece)
+        except (OSError, ValueError) as error:
+            self._end_now(task)
+            if isinstance(error, OSError) and error.errno in DISK:
+                # It has not ended: there is no room for what it left.
+                return self._trouble(task, f"{error.filename or task.work.folder}: {error.strerror}")
+            return self._ended(task, failure=f"what it left cannot be written: {class_and_line(error)}")
+        return None
+
+    def _trouble(self, task: _Task, reason: str) -> Ended:
+        """Say why nothing more can run; what found that out has not ended."""
+        self._say(Trouble(reason=reason))
+        return self._ended(task, interrupted=True)
+
+    def _failed(self, task: _Task, failure: str) -> Ended:
+        if task.cancelled:  # it had no time to say so
+            return self._ended(task, interrupted=True)
+        return self._ended(task, failure=failure)
 
     def _lost(self, task: _Task, error: Exception) -> Ended:
-        if task.cancelled:  # its worker was ended, as was asked
+        """Return how an item ended for which what it ran on is at fault."""
+        if task.cancelled or isinstance(error, exceptions.TaskCancelledError):
             return self._ended(task, interrupted=True)
-        if isinstance(error, exceptions.OutOfMemoryError):
-            return self._ended(task, lost=f"Ray ended it on {task.where}, which ran out of memory")
-        if isinstance(error, exceptions.WorkerCrashedError):
-            return self._ended(task, lost=f"Ray's worker on {task.where} ended unexpectedly")
-        return self._ended(task, lost=f"{task.where} is gone")
+        self._end_now(task)  # it is run again: whatever Ray thinks of it, it shall not go on
+        if isinstance(error, GONE):
+            lost = f"{task.where} is gone"
+        elif isinstance(error, exceptions.OutOfMemoryError):
+            lost = f"Ray ended it on {task.where}, which ran out of memory"
+        elif isinstance(error, exceptions.WorkerCrashedError):
+            lost = f"Ray's worker on {task.where} ended unexpectedly"
+        else:
+            lost = f"on {task.where}: {class_and_line(error)}"
+        return self._ended(task, lost=lost)
+
+    def _end_now(self, task: _Task) -> None:
+        task.cancelled = True
+        ray.cancel(task.stream, force=True)
 
     def _ended(self, task: _Task, *, failure: str = "", lost: str = "", interrupted: bool = False) -> Ended:
         return Ended(
@@ -211,33 +241,27 @@ class Driver:
                         ray.get(next(task.stream))
 
 
-def _on_node(job: Job) -> Any:
-    """Run an item as a task of Ray."""
+def _on_node(version: str, packed: bytes) -> Any:
+    """Run an item as a task of Ray; imports what it needs itself, so that it can say what is not there."""
+    import pickle
+    import socket
+
+    import ray
+
+    host = socket.gethostname()
+    try:
+        import tipchain
+
+        if tipchain.__version__ != version:
+            yield f"tipchain {tipchain.__version__} is installed on {host}, the coordinator has {version}"
+            return
+        from tipchain.nightly.cluster.node import run_item
+    except ImportError as error:
+        there = "is not installed" if error.name == "tipchain" else f"cannot be loaded ({error})"
+        yield f"tipchain {there} on {host}, a node of the Ray cluster"
+        return
     gpus = [str(one) for one in ray.get_gpu_ids()]
-    yield from run_item(job, gpus, ray.util.get_node_ip_address())
-
-
-def living_nodes() -> tuple[Node, ...]:
-    """Return the nodes of the cluster that live and can run something."""
-    found = []
-    for one in ray.nodes():
-        has = one["Resources"]
-        if one["Alive"] and has.get("CPU", 0.0) >= 1:
-            found.append(
-                Node(
-                    cpus=has["CPU"],
-                    gpus=has.get("GPU", 0.0),
-                    memory_mb=has.get("memory", 0.0) / MIB,
-                    resources=tuple(
-                        sorted(
-                            (name, amount)
-                            for name, amount in has.items()
-                            if name not in OWN and not name.startswith("node:__")
-                        )
-                    ),
-                )
-            )
-    return tuple(sorted(found, key=repr))
+    yield from run_item(pickle.loads(packed), gpus, ray.util.get_node_ip_address())  # noqa: S301 - the driver's own
 
 
 def _cause(error: Exception) -> str:
@@ -246,28 +270,18 @@ def _cause(error: Exception) -> str:
     return class_and_line(cause) if isinstance(cause, Exception) else first_line(error)
 
 
-def connect(settings: Settings) -> None:
-    """Connect this process to the cluster, and send it the project's folder if it is to be shipped."""
-    environment = (
-        {"working_dir": str(settings.root), "excludes": list(settings.left_out)} if settings.shipped else None
-    )
-    ray.init(
-        address=settings.address,
-        runtime_env=environment,
-        log_to_driver=False,
-        logging_level="ERROR",
-        namespace="tipchain",
-    )
-
-
 def main(argv: Sequence[str]) -> int:
     """Serve the coordinator at the other end of the socket that ``argv`` names."""
     connection = Connection(int(argv[0]))
     settings: Settings = connection.recv()
     try:
         connect(settings)
+    except UsageError as error:
+        connection.send(Refused(reason=str(error)))
+        return 1
     except Exception as error:  # noqa: BLE001 - whatever Ray has against it, it is the user's to read
-        connection.send(Refused(reason=" ".join(str(error).split())))
+        reason = f"the Ray cluster at {settings.address} cannot be used\n  {refusal(error)}"
+        connection.send(Refused(reason=reason))
         return 1
     Driver(connection, settings).run()
     ray.shutdown()

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tipchain.chain.process import last_lines
 from tipchain.errors import MissingFrameworkError, UsageError
+from tipchain.nightly.cluster.address import cluster_address
+from tipchain.nightly.cluster.link import PROGRAM, Link
 from tipchain.nightly.cluster.messages import (
     Begun,
     Cancel,
@@ -26,16 +22,18 @@ from tipchain.nightly.cluster.messages import (
     Refused,
     Settings,
     Start,
+    Trouble,
 )
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
 
-CONNECT_S = 180.0
+CONNECT_S = 300.0
 """How long Ray may take to connect, and to send the project's folder."""
 PATIENCE_S = 60.0
 """How long a node is waited for that the cluster had and has no more."""
-CLOSE_S = 30.0
-LOG_BYTES = 8192
+CLOSE_S = 40.0
+STOP_S = (30.0, 10.0)
+"""How long items may take to end when asked to, and when told to; then the driver ends, and all of them with it."""
 LEAST_AHEAD = 4
 SET_BY_RAY = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "PYTHONUNBUFFERED", "SPT_NOENV")
 """Variables that Ray sets for its tasks, besides its own."""
@@ -46,16 +44,21 @@ class _Sent:
     """An item that was handed to the driver.
 
     Attributes:
-        work: what was handed on.
+        start: what was handed on.
         begin: when its process began, by a monotonic clock; None while it waits for a node.
         line: its last line of output.
         unfit: since when no node could run it; None while one can.
     """
 
-    work: Work
+    start: Start
     begin: float | None = None
     line: str = ""
     unfit: float | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the item this is."""
+        return self.start.work.attempt
 
 
 class RayExecutor:
@@ -64,6 +67,8 @@ class RayExecutor:
     Args:
         settings: which cluster, and how the project comes there.
         patience_s: how long a node is waited for that the cluster had and has no more.
+        stop_s: how long items may take to end when asked to, and when told to.
+        program: the driver's call, without the number of its socket.
 
     Raises:
         MissingFrameworkError: Ray is not installed.
@@ -72,26 +77,23 @@ class RayExecutor:
 
     name = "ray"
 
-    def __init__(self, settings: Settings, *, patience_s: float = PATIENCE_S) -> None:
-        self.settings, self.patience_s = settings, patience_s
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        patience_s: float = PATIENCE_S,
+        stop_s: tuple[float, float] = STOP_S,
+        program: Sequence[str] = PROGRAM,
+    ) -> None:
+        self.settings, self.patience_s, self.stop_s = settings, patience_s, stop_s
         self.trouble = ""
         self._sent: dict[str, _Sent] = {}
         self._nodes: tuple[Node, ...] = ()
         self._known: set[Node] = set()
         self._nodeless: float | None = None
         self._stops = self._stops_sent = 0
-        self._log = tempfile.TemporaryFile(prefix="tipchain-ray-")  # noqa: SIM115 - closed by close()
-        own, childs = socket.socketpair()
-        self._connection = Connection(own.detach())
-        with childs:
-            self._driver = subprocess.Popen(
-                [sys.executable, "-m", "tipchain.nightly.cluster.driver", str(childs.fileno())],
-                pass_fds=(childs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C is the coordinator's
-            )
+        self._stop_until = 0.0
+        self._link = Link(program)
         try:
             self._connect()
         except BaseException:
@@ -104,21 +106,25 @@ class RayExecutor:
         Raises:
             UsageError: it has not.
         """
-        address = self.settings.address
+        self._link.send(self.settings)
         try:
-            self._connection.send(self.settings)
-            if not self._connection.poll(CONNECT_S):
-                raise UsageError(f"--address {address}: the Ray cluster does not answer in {CONNECT_S:.0f} s")
-            message = self._connection.recv()
-        except (EOFError, ConnectionError):
-            said = self._last_words()
-            if "No module named 'ray'" in said:
+            message = self._link.receive(CONNECT_S)
+        except EOFError:
+            said = self._link.killed_by() or self._link.last_words()
+            if "No module named" in said:
                 raise MissingFrameworkError(
-                    "--executor ray needs Ray, which is not installed here\n  pip install 'tipchain[ray]'"
+                    f"--executor ray needs Ray, which is not installed here: {said}\n  pip install 'tipchain[ray]'"
                 ) from None
-            raise UsageError(f"--address {address}: Ray's driver ended: {said}") from None
+            raise UsageError(
+                f"the Ray cluster at {self.settings.address}: Ray's driver ended: {said}"
+            ) from None
+        if message is None:
+            self._link.kill()
+            raise UsageError(
+                f"the Ray cluster at {self.settings.address} does not answer in {CONNECT_S:.0f} s"
+            )
         if isinstance(message, Refused):
-            raise UsageError(f"--address {address}: {message.reason}")
+            raise UsageError(message.reason)
         self._hear(message)
 
     @property
@@ -127,8 +133,8 @@ class RayExecutor:
         return max(int(sum(node.cpus for node in self._nodes)), 1)
 
     def impossible(self, item: Item) -> str:
-        """Return why no node that the cluster ever had can run an item; "" if one can."""
-        if any(node.fits(item.needs) for node in self._known):
+        """Return why no node that the cluster ever had can run an item; "" if one can, or none was seen yet."""
+        if not self._known or any(node.fits(item.needs) for node in self._known):
             return ""
         return _lack(item, self._known)
 
@@ -138,27 +144,39 @@ class RayExecutor:
             return self.trouble
         kind = kind_of_room(work.item.needs)
         waiting = sum(
-            one.begin is None and kind_of_room(one.work.item.needs) == kind for one in self._sent.values()
+            one.begin is None and kind_of_room(one.start.work.item.needs) == kind
+            for one in self._sent.values()
         )
         if waiting >= max(self.slots, LEAST_AHEAD):
             return "room in the cluster"
         work.make_folder()
-        needs, nodes = work.item.needs, [node for node in self._known if node.fits(work.item.needs)]
-        cpus = min(needs.cpus, max((int(node.cpus) for node in nodes), default=1))
-        memory = min(needs.memory_mb, max((int(node.memory_mb) for node in nodes), default=0))
-        self._sent[work.item.id] = _Sent(work)
-        self._say(Start(work=work, cpus=cpus, memory_mb=memory))
+        start = self._demand(work)
+        self._sent[work.item.id] = _Sent(start)
+        self._link.send(start)
         return ""
+
+    def _demand(self, work: Work) -> Start:
+        """Return what an item asks Ray for: of CPUs and memory no more than the node has that has most of it."""
+        needs = work.item.needs
+        fit = [node for node in self._nodes if node.fits(needs)]
+        fit = fit or [node for node in self._known if node.fits(needs)]
+        found = [(min(needs.cpus, int(node.cpus)), min(needs.memory_mb, int(node.memory_mb))) for node in fit]
+        cpus, memory = max(found, default=(needs.cpus, needs.memory_mb))
+        return Start(work=work, cpus=cpus, memory_mb=memory)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
         self._send_stop()
         found: list[Ended] = []
         deadline = time.monotonic() + timeout_s
+        left = timeout_s
         try:
-            while self._connection.poll(0 if found else max(deadline - time.monotonic(), 0)):
-                found += self._hear(self._connection.recv())
-        except (EOFError, ConnectionError):
+            while (message := self._link.receive(0.0 if found else max(left, 0.0))) is not None:
+                found += self._hear(message)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+        except EOFError:
             found += self._gone()
         return [*found, *self._unfit()]
 
@@ -171,9 +189,12 @@ class RayExecutor:
             self._sent[message.id].begin = time.monotonic()
         elif isinstance(message, Line) and message.id in self._sent:
             self._sent[message.id].line = message.text
+        elif isinstance(message, Trouble):
+            self.trouble = self.trouble or message.reason
+            self._cancel(name for name, one in self._sent.items() if one.begin is None)
         elif isinstance(message, Ended):
             sent = self._sent.get(message.id)
-            if sent is not None and sent.work.attempt == message.attempt:
+            if sent is not None and sent.attempt == message.attempt:
                 del self._sent[message.id]
                 return iter((message,))
         return iter(())
@@ -186,27 +207,35 @@ class RayExecutor:
             self.trouble = f"{self.settings.address}: the Ray cluster has no node left that runs anything"
             self._stops = max(self._stops, 1)
         for name, one in list(self._sent.items()):
-            if (
-                one.begin is not None
-                or not self._nodes
-                or any(node.fits(one.work.item.needs) for node in self._nodes)
-            ):
+            if one.begin is not None or not self._nodes or any(node.takes(one.start) for node in self._nodes):
                 one.unfit = None
                 continue
             one.unfit = one.unfit or now
             if now - one.unfit > self.patience_s:
-                self._say(Cancel(ids=(name,)))
+                self._cancel([name])
                 del self._sent[name]
-                reason = f"{_lack(one.work.item, self._nodes)} any more"
-                yield Ended(id=name, attempt=one.work.attempt, failure=reason)
+                yield self._given_up(one)
+
+    def _given_up(self, one: _Sent) -> Ended:
+        """Return how an item ended that no node can run any more; where one can that has less, it is run again."""
+        work = one.start.work
+        if any(node.fits(work.item.needs) for node in self._nodes):
+            lost = "no node is left with what it asked for, it takes less"
+            return Ended(id=work.item.id, attempt=work.attempt, lost=lost)
+        failure = f"{_lack(work.item, self._nodes)} any more"
+        return Ended(id=work.item.id, attempt=work.attempt, failure=failure)
 
     def _gone(self) -> list[Ended]:
         """Take note that the driver has ended: nothing that ran has ended well, and nothing can run any more."""
         if not self.trouble:
-            self.trouble = f"{self.settings.address}: the Ray cluster is gone: {self._last_words()}"
-        found = [
-            Ended(id=name, attempt=one.work.attempt, interrupted=True) for name, one in self._sent.items()
-        ]
+            killed = self._link.killed_by()
+            what = (
+                f"Ray's driver was killed by {killed}"
+                if killed
+                else f"the Ray cluster is gone: {self._link.last_words()}"
+            )
+            self.trouble = f"{self.settings.address}: {what}"
+        found = [Ended(id=name, attempt=one.attempt, interrupted=True) for name, one in self._sent.items()]
         self._sent.clear()
         return found
 
@@ -219,18 +248,18 @@ class RayExecutor:
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, at once."""
-        self._stops += (
-            1  # sent by `wait`: a signal's handler may have come while something else was being sent
-        )
+        self._stops += 1  # sent by `wait`: a signal's handler may have come in the middle of something
 
     def _send_stop(self) -> None:
         if self._stops > self._stops_sent:
-            self._stops_sent = self._stops
-            self._say(Cancel(ids=tuple(self._sent), firmly=self._stops > 1))
+            self._stops_sent, firmly = self._stops, self._stops > 1
+            self._stop_until = time.monotonic() + self.stop_s[firmly]
+            self._cancel(self._sent, firmly=firmly)
+        elif self._stops and self._sent and time.monotonic() > self._stop_until:
+            self._link.kill()  # it has been stopped, or waits for its cluster
 
-    def _say(self, message: Start | Cancel) -> None:
-        with suppress(ConnectionError):  # `wait` finds out
-            self._connection.send(message)
+    def _cancel(self, names: Iterable[str], *, firmly: bool = False) -> None:
+        self._link.send(Cancel(ids=tuple(names), firmly=firmly))
 
     def close(self) -> None:
         """End what still runs, and the driver."""
@@ -239,22 +268,7 @@ class RayExecutor:
             self.stop()
             while self._sent and time.monotonic() < deadline:
                 self.wait(0.2)
-        self._connection.close()
-        try:
-            self._driver.wait(max(deadline - time.monotonic(), 5.0))
-        except subprocess.TimeoutExpired:
-            self._driver.kill()
-            self._driver.wait()
-        self._log.close()
-
-    def _last_words(self) -> str:
-        """Return the last line that the driver wrote."""
-        with suppress(subprocess.TimeoutExpired):
-            self._driver.wait(5.0)
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(size - LOG_BYTES, 0))
-        lines = [line for line in last_lines(self._log.read()) if line.strip()]
-        return lines[-1].strip() if lines else f"exit code {self._driver.returncode}"
+        self._link.close(deadline)
 
 
 def _lack(item: Item, nodes: Sequence[Node] | set[Node]) -> str:
@@ -284,43 +298,14 @@ def cluster_settings(
     Raises:
         UsageError: it is no address of a cluster, or nothing listens there.
     """
-    address = address or os.environ.get("RAY_ADDRESS") or "auto"
-    _check(address)
     left_out = [".git", ".venv", ".tipchain", "__pycache__"]
     with suppress(ValueError):
         left_out.append(f"/{nights.relative_to(root).as_posix()}")
     return Settings(
-        address=address,
+        address=cluster_address(address),
         root=root,
         shipped=shipped,
         left_out=tuple(left_out),
         environment={name: os.environ.get(name) for name in SET_BY_RAY},
         own_python=own_python,
     )
-
-
-def _check(address: str) -> None:
-    """Look whether something listens at an address; Ray itself would try for minutes."""
-    if address == "auto":
-        found = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/ray_current_cluster"
-        try:
-            address = found.read_text().strip()
-        except OSError:
-            raise UsageError(
-                "no Ray cluster runs on this machine\n  expected: --address HOST:PORT of one, or RAY_ADDRESS; "
-                "`ray start --head` starts one"
-            ) from None
-    if address.startswith("ray://"):
-        raise UsageError(
-            f"--address {address}: is a Ray Client's\n  expected: HOST:PORT of the cluster's head, on one of its "
-            "nodes; `ray job submit` runs tipchain there"
-        )
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise UsageError(
-            f"--address {address}: is no address of a Ray cluster\n  expected: HOST:PORT, as 10.0.0.1:6379"
-        )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"--address {address}: no Ray cluster is there: {error}") from None

@@ -12,29 +12,36 @@ from tipchain.nightly.isolation import TMP
 
 PIECE = 4 << 20
 """Bytes in a piece, at most."""
+UNREAD = "not-sent.txt"
+"""Names what of an attempt's folder could not be read, and why."""
 
 
 def pieces(folder: Path) -> Iterator[Piece]:
     """Yield what stands in a folder: files and folders, and links that lead to somewhere in it.
 
-    Temporary files are left out, and what is no file: sockets, pipes, devices.
-
-    Raises:
-        OSError: something cannot be read.
+    Temporary files are left out, and what is no file: sockets, pipes, devices. What cannot be read is named in a file of
+    its own, `UNREAD`: an item is not at fault for it.
     """
-    for place, folders, files in os.walk(folder, onerror=_raise):
+    unread: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=unread.append):
         below = PurePosixPath(Path(place).relative_to(folder).as_posix())
         if Path(place) == folder and TMP in folders:
             folders.remove(TMP)
         for name in sorted((*folders, *files)):
-            yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix())
+            yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix(), unread)
+    if unread and not os.path.lexists(folder / UNREAD):
+        lines = (f"{os.path.relpath(one.filename or folder, folder)}: {one.strerror}\n" for one in unread)
+        yield Piece(name=UNREAD, data="".join(lines).encode(errors="surrogateescape"))
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _pieces_of(folder: Path, path: Path, name: str, unread: list[OSError]) -> Iterator[Piece]:
+    try:
+        yield from _read(folder, path, name)
+    except OSError as error:
+        unread.append(error)
 
 
-def _pieces_of(folder: Path, path: Path, name: str) -> Iterator[Piece]:
+def _read(folder: Path, path: Path, name: str) -> Iterator[Piece]:
     kind = path.lstat().st_mode
     if stat.S_ISLNK(kind):
         link = path.readlink()

@@ -16,7 +16,7 @@ class Settings:
     """How the driver reaches the cluster.
 
     Attributes:
-        address: as Ray reads it: ``HOST:PORT`` or ``auto``.
+        address: ``HOST:PORT`` of its head.
         root: the project's folder on the coordinator's machine.
         shipped: whether the root is sent to the nodes, who send back what items leave; else all see it under one path.
         left_out: what below the root is not sent, as patterns of a ``.gitignore``.
@@ -39,12 +39,10 @@ class Job:
     Attributes:
         work: what runs, with the coordinator's paths.
         settings: of the driver.
-        version: tipchain's on the coordinator's machine.
     """
 
     work: Work
     settings: Settings
-    version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +60,12 @@ class Node:
     gpus: float
     memory_mb: float
     resources: tuple[tuple[str, float], ...] = ()
+
+    def takes(self, start: Start) -> bool:
+        """Return whether an item that asks for so much can run here once nothing else does."""
+        return (
+            start.cpus <= self.cpus and start.memory_mb <= self.memory_mb and self.fits(start.work.item.needs)
+        )
 
     def fits(self, needs: Needs) -> bool:
         """Return whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
@@ -137,6 +141,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """From the driver: why nothing more can run, until somebody mends that."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """From a node: part of what an attempt left.
 
@@ -154,5 +165,6 @@ class Piece:
 
 
 ToDriver: TypeAlias = Start | Cancel
-FromNode: TypeAlias = Begun | Line | Piece | Ended
-FromDriver: TypeAlias = Nodes | Refused | Begun | Line | Ended
+FromNode: TypeAlias = str | Begun | Line | Piece | Ended
+"""A text says why the node can run no item at all: one without tipchain has no other type to say it in."""
+FromDriver: TypeAlias = Nodes | Refused | Trouble | Begun | Line | Ended

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
-from tipchain import __version__
 from tipchain.chain.execute import search_path
 from tipchain.chain.process import Stop
 from tipchain.nightly import isolation
@@ -36,6 +35,8 @@ PREFIX, LOCK = "tipchain-item-", "lock"
 def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
     """Run an item; yield that it begins, its last lines of output, what it left, and last how it ended.
 
+    Where no item can run, only why is yielded.
+
     Args:
         job: the item.
         gpus: those that Ray gave it.
@@ -43,7 +44,7 @@ def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
     """
     problem = _misfit(job)
     if problem:
-        yield _not_run(job.work, problem)
+        yield problem
         return
     yield Begun(id=job.work.item.id, machine=socket.gethostname(), address=address)
     with _own_folder() as own:
@@ -63,13 +64,13 @@ def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
 
 
 def _misfit(job: Job) -> str:
-    """Return why this node cannot run an item, "" if it can."""
-    host = socket.gethostname()
-    if job.version != __version__:
-        return f"tipchain {__version__} is installed on {host}, the coordinator has {job.version}"
-    if not job.settings.shipped and not job.work.folder.is_dir():
-        return f"the night's folder is not to be seen on {host}; with --ship the project is sent there"
-    return ""
+    """Return why this node can run no item of the night, "" if it can."""
+    if job.settings.shipped or job.work.folder.is_dir():
+        return ""
+    return (
+        f"the night's folder is not to be seen on {socket.gethostname()}, a node of the Ray cluster; "
+        "with --ship the project is sent there"
+    )
 
 
 def _not_run(work: Work, failure: str) -> Ended:
@@ -81,11 +82,7 @@ def _work_here(job: Job, own: Path) -> Work:
     if not job.settings.shipped:
         return job.work
     root = Path.cwd()  # Ray unpacks what was sent, and starts its tasks there
-    there, here = str(job.settings.root), str(root)
-
-    def moved(text: str) -> str:
-        return text.replace(f"{there}/", f"{here}/") if text != there else here
-
+    moved = mover(job.settings.root, root)
     item = job.work.item
     item = replace(
         item,
@@ -97,13 +94,24 @@ def _work_here(job: Job, own: Path) -> Work:
     return work
 
 
+def mover(there: Path, here: Path) -> Callable[[str], str]:
+    """Return what names paths of a folder below another in a text: ``--data=/there/a:/there`` and the like.
+
+    A path that only has the folder's in it, as ``/mnt/there`` or ``/there2``, stays.
+    """
+    begins = r"""(?:(?<![^\s=:;,'"`(\[{<>|&@])|(?<=://)|(?<=^-[A-Za-z])|(?<=\s-[A-Za-z]))"""
+    ends = r"""(?![^\s/:;,'"`)\]}<>|&])"""
+    pattern = re.compile(begins + re.escape(str(there)) + ends)
+    return lambda text: pattern.sub(lambda _: str(here), text)
+
+
 class _Run(threading.Thread):
     """An item's process, waited for in a thread, so that Ray's interrupt finds the main one at rest."""
 
     def __init__(self, job: Job, work: Work, own: Path, gpus: Sequence[str]) -> None:
         super().__init__(name=work.item.id, daemon=True)
         self.job, self.work, self.own, self.gpus = job, work, own, gpus
-        self._said: SimpleQueue[str] = SimpleQueue()
+        self.line = ""
         self.stop: Stop = Stop()
         self.ended: Ended | None = None
 
@@ -118,10 +126,13 @@ class _Run(threading.Thread):
             return
         try:
             self.ended = run_attempt(
-                self.work, lambda: self._environment(tmp, port), watch=self._said.put, stop=self.stop
+                self.work, lambda: self._environment(tmp, port), watch=self._watch, stop=self.stop
             )
         finally:
             ports.give_back(port)
+
+    def _watch(self, line: str) -> None:
+        self.line = line
 
     def _environment(self, tmp: Path, port: int) -> dict[str, str]:
         work, settings = self.work, self.job.settings
@@ -136,13 +147,9 @@ class _Run(threading.Thread):
         last = ""
         while self.is_alive():
             self.join(SAY_S)
-            line = last
-            with suppress(Empty):
-                while True:
-                    line = self._said.get_nowait()
-            if line != last:
-                yield Line(id=self.work.item.id, text=line)
-                last = line
+            if self.line != last:
+                last = self.line
+                yield Line(id=self.work.item.id, text=last)
 
 
 def _before_ray(now: Mapping[str, str], root: Path, coordinators: Mapping[str, str | None]) -> dict[str, str]:
