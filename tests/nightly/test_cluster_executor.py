@@ -104,7 +104,7 @@ def test_a_stopped_driver_holds_nothing_up_for_ever(tmp_path, executor):
     made.stop()
     (ended,) = collect(made, 1, 5.0)
     assert ended.interrupted
-    assert made.trouble == "here:1: Ray's driver was killed by SIGKILL"
+    assert made.trouble == "", "that is how it was asked to end"
 
 
 def test_a_driver_that_is_killed_in_the_middle_of_a_word(tmp_path, executor):

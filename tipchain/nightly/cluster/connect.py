@@ -15,7 +15,7 @@ from tipchain.nightly.cluster.shipping import survey
 MIB = 1 << 20
 NODES_S = 2.0
 """How often the cluster is asked for its nodes."""
-END_S = 20.0
+END_S = 5.0
 OWN = ("CPU", "GPU", "memory", "object_store_memory")
 WIDTH = 78
 

@@ -20,7 +20,7 @@ import ray
 from ray import exceptions
 
 from tipchain import __version__
-from tipchain.errors import UsageError, class_and_line, first_line
+from tipchain.errors import UsageError, class_and_line
 from tipchain.nightly.cluster.connect import MIB, Watch, connect, refusal
 from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
@@ -159,11 +159,7 @@ class Driver:
         """Take the next that a node has sent of an item, or how it was lost."""
         try:
             message: FromNode | None = ray.get(next(task.stream))
-        except StopIteration:
-            message = self._failed(task, f"{task.where} did not say how it ended")
-        except exceptions.RayTaskError as error:
-            message = self._failed(task, f"on {task.where}: {_cause(error)}")
-        except exceptions.RayError as error:
+        except (StopIteration, exceptions.RayError) as error:
             message = self._lost(task, error)
         if isinstance(message, Piece):
             message = self._put(task, message)
@@ -193,11 +189,6 @@ class Driver:
         self._say(Trouble(reason=reason))
         return self._ended(task, interrupted=True)
 
-    def _failed(self, task: _Task, failure: str) -> Ended:
-        if task.cancelled:  # it had no time to say so
-            return self._ended(task, interrupted=True)
-        return self._ended(task, failure=failure)
-
     def _lost(self, task: _Task, error: Exception) -> Ended:
         """Return how an item ended for which what it ran on is at fault."""
         if task.cancelled or isinstance(error, exceptions.TaskCancelledError):
@@ -209,8 +200,10 @@ class Driver:
             lost = f"Ray ended it on {task.where}, which ran out of memory"
         elif isinstance(error, exceptions.WorkerCrashedError):
             lost = f"Ray's worker on {task.where} ended unexpectedly"
-        else:
-            lost = f"on {task.where}: {class_and_line(error)}"
+        elif isinstance(error, StopIteration):
+            lost = f"{task.where} did not say how it ended"
+        else:  # what an item does wrong raises nothing: its node could not run it, or not send what it left
+            lost = f"on {task.where}: {_cause(error)}"
         return self._ended(task, lost=lost)
 
     def _end_now(self, task: _Task) -> None:
@@ -243,11 +236,16 @@ class Driver:
 
 def _on_node(version: str, packed: bytes) -> Any:
     """Run an item as a task of Ray; imports what it needs itself, so that it can say what is not there."""
+    import os
     import pickle
     import socket
 
     import ray
 
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:  # what was sent is there no more; Ray unpacks it again for another worker
+        os._exit(1)
     host = socket.gethostname()
     try:
         import tipchain
@@ -267,7 +265,7 @@ def _on_node(version: str, packed: bytes) -> Any:
 def _cause(error: Exception) -> str:
     """Return what went wrong on a node, in one line."""
     cause = getattr(error, "cause", None)
-    return class_and_line(cause) if isinstance(cause, Exception) else first_line(error)
+    return class_and_line(cause if isinstance(cause, Exception) else error)
 
 
 def main(argv: Sequence[str]) -> int:

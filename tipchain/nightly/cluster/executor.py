@@ -31,7 +31,8 @@ CONNECT_S = 300.0
 """How long Ray may take to connect, and to send the project's folder."""
 PATIENCE_S = 60.0
 """How long a node is waited for that the cluster had and has no more."""
-CLOSE_S = 40.0
+QUIT_S = 10.0
+"""How long the driver may take to leave its cluster."""
 STOP_S = (30.0, 10.0)
 """How long items may take to end when asked to, and when told to; then the driver ends, and all of them with it."""
 LEAST_AHEAD = 4
@@ -227,7 +228,7 @@ class RayExecutor:
 
     def _gone(self) -> list[Ended]:
         """Take note that the driver has ended: nothing that ran has ended well, and nothing can run any more."""
-        if not self.trouble:
+        if not self.trouble and not self._stops:  # it was told to end
             killed = self._link.killed_by()
             what = (
                 f"Ray's driver was killed by {killed}"
@@ -263,12 +264,11 @@ class RayExecutor:
 
     def close(self) -> None:
         """End what still runs, and the driver."""
-        deadline = time.monotonic() + CLOSE_S
         if self._sent:
             self.stop()
-            while self._sent and time.monotonic() < deadline:
-                self.wait(0.2)
-        self._link.close(deadline)
+        while self._sent:  # `_send_stop` sees to it that this ends
+            self.wait(0.2)
+        self._link.close(QUIT_S)
 
 
 def _lack(item: Item, nodes: Sequence[Node] | set[Node]) -> str:
@@ -298,7 +298,7 @@ def cluster_settings(
     Raises:
         UsageError: it is no address of a cluster, or nothing listens there.
     """
-    left_out = [".git", ".venv", ".tipchain", "__pycache__"]
+    left_out = [".git", ".venv", "venv", ".tipchain", "__pycache__"]
     with suppress(ValueError):
         left_out.append(f"/{nights.relative_to(root).as_posix()}")
     return Settings(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -93,8 +92,8 @@ class Link:
         lines = [line for line in last_lines(self._log.read()) if line.strip()]
         return lines[-1].strip() if lines else f"exit code {self._driver.returncode}"
 
-    def close(self, deadline: float) -> None:
-        """Let the driver end until ``deadline``, by a monotonic clock; then end it."""
+    def close(self, timeout_s: float) -> None:
+        """Let the driver end in a time, or end it."""
         if self._connection.closed:
             return
         self._outbox.put(None)
@@ -104,7 +103,7 @@ class Link:
         self._connection.close()
         self._socket.close()
         try:
-            self._driver.wait(max(deadline - time.monotonic(), LAST_WORDS_S))
+            self._driver.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._driver.kill()
             self._driver.wait()
