@@ -18,6 +18,7 @@ FAST = {
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 2,
+    "gcs_rpc_server_reconnect_timeout_s": 3,  # a minute otherwise, of the nodes as of the driver
 }
 
 

@@ -47,4 +47,6 @@ def _check(said: str, address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        raise UsageError(f"{said}: no Ray cluster is there: {error}") from None
+        raise UsageError(
+            f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}"
+        ) from None
