@@ -130,6 +130,7 @@ print(*cloudpickle.loads(pathlib.Path("task").read_bytes())({__version__!r}, b""
 
 def test_an_item_has_the_variables_of_its_node_without_those_of_ray(tmp_path, monkeypatch):
     for name, value in (("RAY_JOB_ID", "1"), ("OMP_NUM_THREADS", "64"), ("NODES_OWN", "kept"),
+                        ("ASCEND_VISIBLE_DEVICES", ""), ("TPU_VISIBLE_CHIPS", "1"),
                         ("PYTHONPATH", f"{tmp_path}{os.pathsep}/lib/more")):  # fmt: skip
         monkeypatch.setenv(name, value)
     job = job_of(tmp_path, command("a", "env"), environment={"OMP_NUM_THREADS": None, "MKL": "3"})
@@ -137,6 +138,8 @@ def test_an_item_has_the_variables_of_its_node_without_those_of_ray(tmp_path, mo
     env = dict(line.split("=", 1) for line in job.work.log.read_text().splitlines() if "=" in line)
     assert "RAY_JOB_ID" not in env
     assert "OMP_NUM_THREADS" not in env
+    assert "ASCEND_VISIBLE_DEVICES" not in env, "what Ray sets for nothing"
+    assert env["TPU_VISIBLE_CHIPS"] == "1", "what Ray gave it"
     assert (env["NODES_OWN"], env["MKL"], env["PYTHONPATH"]) == ("kept", "3", "/lib/more")
 
 

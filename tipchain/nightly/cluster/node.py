@@ -154,7 +154,12 @@ class _Run(threading.Thread):
 
 def _before_ray(now: Mapping[str, str], root: Path, coordinators: Mapping[str, str | None]) -> dict[str, str]:
     """Return a node's variables without what Ray has put there, and with some as the coordinator has them."""
-    found = {name: value for name, value in now.items() if not name.startswith("RAY_")}
+    found = {
+        name: value
+        for name, value in now.items()
+        # Some versions of Ray hide accelerators that were not asked for, of all kinds that there are.
+        if not name.startswith("RAY_") and (value or "_VISIBLE_" not in name)
+    }
     paths = [one for one in found.pop("PYTHONPATH", "").split(os.pathsep) if one and Path(one) != root]
     if paths:
         found["PYTHONPATH"] = os.pathsep.join(paths)
