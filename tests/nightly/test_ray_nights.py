@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -168,9 +169,19 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
     assert expected["net[lite_train_lite_infer;cpu]"][0] is Outcome.PASS
     assert len(expected["net[lite_train_lite_infer;cpu]"][7]) == 4, "artifacts of the chain"
     assert len(left) == 2
-    for words in ((), ("--ship",)):
+    job = {"runtime_env": {"working_dir": "gcs://_ray_pkg_0123.zip"}, "metadata": {}}
+    submitted = {**os.environ, "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(job)}
+    for words, env in (((), None), (("--ship",), submitted)):
         there = tipchain(
-            "run", "suite.yaml", "--executor", "ray", "--address", cluster.address, *words, cwd=tmp_path
+            "run",
+            "suite.yaml",
+            "--executor",
+            "ray",
+            "--address",
+            cluster.address,
+            *words,
+            cwd=tmp_path,
+            env=env,
         )
         assert there.returncode == here.returncode == 1, there.stderr
         assert results(tmp_path) == expected
@@ -245,10 +256,11 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
         cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False
     )
     never = command("never", needs=Needs(resources=(("tpu", 1.0),)))
+    odd = command("odd", needs=Needs(resources=(("slot", 0.00001),)))
     gone = command("gone", needs=Needs(resources=(("precious", 1.0),)))
     cluster.tell('add {"precious": 1}')
     executor = RayExecutor(settings, patience_s=1.0)
-    night, _ = begin(tmp_path, never, gone, command("fine"))
+    night, _ = begin(tmp_path, never, odd, gone, command("fine"))
     assert executor.impossible(gone) == ""
     cluster.tell("kill -1")
     wait_until(lambda: not executor.wait(0.2) and executor.slots == NODES)
@@ -259,6 +271,9 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
         Outcome.ERROR,
         "needs precious: 1, no node of the Ray cluster has that any more",
     )
+    outcome, reason = found["odd[cpu]"]
+    assert outcome is Outcome.ERROR
+    assert reason.startswith("Ray does not take it: ValueError: "), "its least is 0.0001"
     assert found["fine[cpu]"] == (Outcome.PASS, "")
     assert result.left == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 import threading
@@ -31,6 +32,8 @@ def connect(settings: Settings) -> None:
         shipment = survey(settings.root, settings.left_out)
         shipment.check()
         left_out = [*settings.left_out, *shipment.left_out]
+        # `ray job submit --working-dir` has sent a folder of its own: items run in the night's.
+        os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
         environment = {"working_dir": str(settings.root), "excludes": left_out}
     ray.init(
         address=settings.address,
