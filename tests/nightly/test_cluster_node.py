@@ -234,6 +234,7 @@ def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
     (one / "work/empty").touch()
     (one / "work/deep/large").write_bytes(bytes(range(250)) * 11)
     (one / "work/even").write_bytes(bytes(2000))
+    (one / "work/same").hardlink_to(one / "work/deep/large")
     (one / "work/latest").symlink_to("deep")
     (one / "work/away").symlink_to("/etc/passwd")
     (one / "work/up").symlink_to("../../../x")
@@ -245,9 +246,18 @@ def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
     for piece in pieces(one):
         put(other, piece)
     found = {path.relative_to(other).as_posix() for path in other.rglob("*")}
-    assert found == {"work", "work/deep", "work/empty", "work/deep/large", "work/even", "work/latest"}
+    assert found == {
+        "work",
+        "work/deep",
+        "work/empty",
+        "work/deep/large",
+        "work/even",
+        "work/latest",
+        "work/same",
+    }
     assert (other / "work/deep/large").read_bytes() == bytes(range(250)) * 11
     assert (other / "work/even").read_bytes() == bytes(2000)
+    assert (other / "work/same").samefile(other / "work/deep/large"), "one file of two names stays one"
     assert (other / "work/latest").readlink() == Path("deep")
 
 
@@ -281,6 +291,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_back(tmp_path, monkeypa
         Piece(name="file", data=b"x", first=False),
         Piece(name="up", link="../out"),
         Piece(name="up", link="/etc"),
+        Piece(name="up", same_as="../before"),
+        Piece(name="up", same_as="/etc/hostname"),
     ],
 )
 def test_nothing_is_written_outside_an_attempts_folder(tmp_path, piece):

@@ -23,26 +23,36 @@ def pieces(folder: Path) -> Iterator[Piece]:
     its own, `UNREAD`: an item is not at fault for it.
     """
     unread: list[OSError] = []
+    sent: dict[tuple[int, int], str] = {}
     for place, folders, files in os.walk(folder, onerror=unread.append):
         below = PurePosixPath(Path(place).relative_to(folder).as_posix())
         if Path(place) == folder and TMP in folders:
             folders.remove(TMP)
         for name in sorted((*folders, *files)):
-            yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix(), unread)
+            yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix(), unread, sent)
     if unread and not os.path.lexists(folder / UNREAD):
         lines = (f"{os.path.relpath(one.filename or folder, folder)}: {one.strerror}\n" for one in unread)
         yield Piece(name=UNREAD, data="".join(lines).encode(errors="surrogateescape"))
 
 
-def _pieces_of(folder: Path, path: Path, name: str, unread: list[OSError]) -> Iterator[Piece]:
+def _pieces_of(
+    folder: Path, path: Path, name: str, unread: list[OSError], sent: dict[tuple[int, int], str]
+) -> Iterator[Piece]:
     try:
-        yield from _read(folder, path, name)
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            first = sent.setdefault((found.st_dev, found.st_ino), name)
+            if first != name:
+                yield Piece(name=name, same_as=first)
+                return
+        yield from _read(folder, path, name, found.st_mode)
     except OSError as error:
         unread.append(error)
+        for key in [key for key, first in sent.items() if first == name]:
+            del sent[key]
 
 
-def _read(folder: Path, path: Path, name: str) -> Iterator[Piece]:
-    kind = path.lstat().st_mode
+def _read(folder: Path, path: Path, name: str, kind: int) -> Iterator[Piece]:
     if stat.S_ISLNK(kind):
         link = path.readlink()
         if not link.is_absolute() and _leads_into(folder, path):
@@ -64,6 +74,23 @@ def _leads_into(folder: Path, path: Path) -> bool:
         return False
 
 
+def _inside(folder: Path, name: str) -> Path:
+    """Return the path of a file in an attempt's folder.
+
+    Raises:
+        ValueError: its name leads out of the folder.
+    """
+    below = PurePosixPath(name)
+    path = folder / below
+    if (
+        below.is_absolute()
+        or ".." in below.parts
+        or not path.parent.resolve().is_relative_to(folder.resolve())
+    ):
+        raise ValueError(f"{name}: leads out of the attempt's folder")
+    return path
+
+
 def put(folder: Path, piece: Piece) -> None:
     """Write a piece into an attempt's folder.
 
@@ -71,12 +98,10 @@ def put(folder: Path, piece: Piece) -> None:
         OSError: it cannot be written.
         ValueError: its name leads out of the folder.
     """
-    name = PurePosixPath(piece.name)
-    path = folder / name
-    whole = folder.resolve()
-    if name.is_absolute() or ".." in name.parts or not path.parent.resolve().is_relative_to(whole):
-        raise ValueError(f"{piece.name}: leads out of the attempt's folder")
-    if piece.link:
+    path = _inside(folder, piece.name)
+    if piece.same_as:
+        os.link(_inside(folder, piece.same_as), path, follow_symlinks=False)
+    elif piece.link:
         path.symlink_to(piece.link)
         if not _leads_into(folder, path):
             path.unlink()

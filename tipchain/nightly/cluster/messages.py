@@ -156,12 +156,14 @@ class Piece:
         data: bytes that follow what came before.
         first: whether the file begins here.
         link: what it leads to, of a symbolic link.
+        same_as: the name of the file, sent before, that it is another name of: a hard link.
     """
 
     name: str
     data: bytes = b""
     first: bool = True
     link: str = ""
+    same_as: str = ""
 
 
 ToDriver: TypeAlias = Start | Cancel
