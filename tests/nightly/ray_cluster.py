@@ -94,7 +94,11 @@ def serve(nodes: int, resources: dict[str, float]) -> None:
         elif word == "head":
             cluster.head_node.kill_gcs_server()
         say("done")
-    cluster.shutdown()
+    if cluster.head_node.all_processes.get("gcs_server"):
+        cluster.shutdown()
+    else:  # nothing is left that would end in order
+        for node in (*living, cluster.head_node):
+            cluster.remove_node(node, allow_graceful=False)
 
 
 def say(text: str) -> None:
