@@ -31,14 +31,14 @@ class RayCluster:
     """
 
     def __init__(self, nodes: int, resources: dict[str, float] | None = None) -> None:
-        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+        self.environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
         self.process = subprocess.Popen(
             [sys.executable, __file__, str(nodes), json.dumps(resources or {})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment,
+            env=self.environment,
             start_new_session=True,
         )
         self.address = self._answer()
