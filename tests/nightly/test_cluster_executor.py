@@ -75,21 +75,21 @@ def test_both_ends_may_say_much_at_once(tmp_path, executor):
     """Neither reads before it has said all: more than their socket holds."""
     made = executor(
         """
-        say(Nodes(nodes=(node(3000.0),)))
+        say(Nodes(nodes=(node(1000.0),)))
         first = hear.recv()
-        say(*(Line(id=first.work.item.id, text="x" * 1000) for _ in range(3000)))
+        say(*(Line(id=first.work.item.id, text="x" * 1000) for _ in range(1000)))
         pathlib.Path(settings.root, "said").touch()
-        for start in (first, *(hear.recv() for _ in range(2999))):
+        for start in (first, *(hear.recv() for _ in range(999))):
             end(start)
         """
     )
-    works = [command(f"i{number}", env={"LONG": "y" * 300}) for number in range(3000)]
+    works = [command(f"i{number}", env={"LONG": "y" * 300}) for number in range(1000)]
     night, _ = begin(tmp_path, *works)
-    assert [made.start(work_of(night, one)) for one in works] == [""] * 3000
+    assert [made.start(work_of(night, one)) for one in works] == [""] * 1000
     assert not (tmp_path / "said").exists(), "what it says has no room until it is heard"
-    ended = collect(made, 3000)
+    ended = collect(made, 1000)
     assert {one.id for one in ended} == {one.id for one in works}
-    assert len(ended) == 3000
+    assert len(ended) == 1000
 
 
 def test_a_stopped_driver_holds_nothing_up_for_ever(tmp_path, executor):
