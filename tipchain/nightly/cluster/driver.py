@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ AHEAD = 8
 """Pieces that a node may be ahead of what was written here."""
 END_S = 20.0
 """How long items may take to end when the coordinator is gone."""
-GONE = (exceptions.NodeDiedError, exceptions.LocalRayletDiedError, exceptions.ObjectLostError)
+GONE = (exceptions.NodeDiedError, exceptions.ObjectLostError)
 """What Ray raises where a node has gone."""
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES, errno.EPERM)
 """What nothing can be written for, whatever it is; all other errors of writing are the item's own."""
@@ -193,6 +194,11 @@ class Driver:
         """Return how an item ended for which what it ran on is at fault."""
         if task.cancelled or isinstance(error, exceptions.TaskCancelledError):
             return self._ended(task, interrupted=True)
+        if isinstance(error, exceptions.LocalRayletDiedError):
+            # Nothing is placed any more: run again, all items would be lost as often as they may be, in no time.
+            return self._trouble(
+                task, f"the Ray node of {socket.gethostname()}, by which items are placed, is gone"
+            )
         self._end_now(task)  # it is run again: whatever Ray thinks of it, it shall not go on
         if isinstance(error, GONE):
             lost = f"{task.where} is gone"
