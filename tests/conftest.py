@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 from typing import Any
 
 import pytest
