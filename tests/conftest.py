@@ -39,6 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile before any test is decorated with it; let the garbage collector rest during collection."""
     settings.load_profile(profile(config))
     gc.disable()
+    # A shell starts what runs in its background with interrupts ignored, nohup with hangups; all children inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:
