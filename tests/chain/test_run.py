@@ -205,10 +205,9 @@ def test_an_interrupt_keeps_the_results_so_far(tmp_path):
 
 def test_a_hangup_ends_a_run_but_not_under_nohup(tmp_path):
     hangup = command("a", f"kill -HUP {os.getpid()}; sleep 0.3")
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup themselves
+    assert go(tmp_path, hangup)[1]
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert go(tmp_path, hangup)[1]
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         results, interrupted = go(tmp_path, hangup)
     finally:
         signal.signal(signal.SIGHUP, before)

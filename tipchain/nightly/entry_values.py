@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tipchain.errors import ManifestError, did_you_mean
+from tipchain.nightly.items import CLUSTERS_OWN
 from tipchain.yaml_lines import Reader
 
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-CLUSTERS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
 RESOURCES_EXPECTED = (
     "names of a cluster's resources with amounts, {imagenet: 1}; cpus, gpus and memory have keys of their own"
 )

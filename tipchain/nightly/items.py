@@ -14,6 +14,10 @@ REPORT, LOG, FOLDER, PYTHON = "{report}", "{log}", "{folder}", "{python}"
 and the interpreter that tipchain runs in there."""
 
 
+CLUSTERS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
+"""Resources of a cluster's node that Ray has names of its own for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What an item takes of a machine while it runs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import textwrap
@@ -13,7 +12,7 @@ from typing import Any
 from tipchain.chain.execute import OUT_OF_MEMORY_HINT
 from tipchain.chain.process import last_lines
 from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.left import files_left
+from tipchain.nightly.left import files_left, read_report
 from tipchain.nightly.log_tail import log_end
 from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
@@ -37,7 +36,7 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
         token: the night's.
         executor: the executor's name.
     """
-    report, problem = _report(work) if work.wants_report else ({}, "")
+    report, problem = read_report(work) if work.wants_report else ({}, "")
     outcome, reason = _outcome(work, ended, report, problem)
     artifacts: Mapping[str, str] = {}
     if outcome is Outcome.PASS:
@@ -116,21 +115,6 @@ def _said(work: Work) -> str:
     except OSError:
         return ""
     return f": {lines[0]}" if lines else ""
-
-
-def _report(work: Work) -> tuple[dict[str, Any], str]:
-    """Return the report of an attempt, and what is wrong with it; "" for nothing."""
-    path = work.report
-    if path.is_symlink() or not path.is_file():
-        return {}, "it left no report"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        whole = isinstance(data, dict) and type(data["exit_code"]) is int
-        parts = [*data["results"], *data["verdicts"]] if whole else []
-        whole = whole and all(isinstance(one["outcome"], str) for one in parts)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        return {}, f"its report cannot be read: {type(error).__name__} {error}"
-    return (data, "") if whole else ({}, "its report is not whole")
 
 
 def _parts(report: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the commands of a chain left behind, by the hashes of its files; asked where the item ran."""
+"""What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from tipchain.nightly.executor import Work
 _RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
 
 
-def read_files_left(work: Work) -> dict[str, str]:
-    """Return `files_left` of the report that an attempt left; nothing without one."""
-    if work.report.is_symlink() or not work.report.is_file():  # a pipe would be waited for
-        return {}
+def read_report(work: Work) -> tuple[dict[str, Any], str]:
+    """Return the report of an attempt, and what is wrong with it; "" for nothing."""
+    path = work.report
+    if path.is_symlink() or not path.is_file():
+        return {}, "it left no report"
     try:
-        report = json.loads(work.report.read_text(encoding="utf-8"))
-        return files_left(report, work) if isinstance(report, dict) else {}
-    except (OSError, ValueError, RecursionError, MemoryError):
-        return {}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(data, dict) and type(data["exit_code"]) is int
+        parts = [*data["results"], *data["verdicts"]] if whole else []
+        whole = whole and all(isinstance(one["outcome"], str) for one in parts)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        return {}, f"its report cannot be read: {type(error).__name__} {error}"
+    return (data, "") if whole else ({}, "its report is not whole")
+
+
+def read_files_left(work: Work) -> dict[str, str]:
+    """Return `files_left` of the report that an attempt left; nothing without a whole one."""
+    return files_left(read_report(work)[0], work)
 
 
 def files_left(report: Mapping[str, Any], work: Work) -> dict[str, str]:

@@ -11,13 +11,12 @@ import ray
 
 from tipchain.errors import class_and_line
 from tipchain.nightly.cluster.messages import Node, Settings
-from tipchain.nightly.cluster.shipping import survey
+from tipchain.nightly.cluster.shipping import MIB, survey
+from tipchain.nightly.items import CLUSTERS_OWN
 
-MIB = 1 << 20
 NODES_S = 2.0
 """How often the cluster is asked for its nodes."""
 END_S = 5.0
-OWN = ("CPU", "GPU", "memory", "object_store_memory")
 WIDTH = 78
 
 
@@ -95,7 +94,7 @@ def living_nodes() -> tuple[Node, ...]:
                         sorted(
                             (name, amount)
                             for name, amount in has.items()
-                            if name not in OWN and not name.startswith("node:__")
+                            if name not in CLUSTERS_OWN and not name.startswith("node:__")
                         )
                     ),
                 )

@@ -22,7 +22,7 @@ from ray import exceptions
 
 from tipchain import __version__
 from tipchain.errors import UsageError, class_and_line
-from tipchain.nightly.cluster.connect import MIB, Watch, connect, refusal
+from tipchain.nightly.cluster.connect import Watch, connect, refusal
 from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
     Begun,
@@ -39,6 +39,7 @@ from tipchain.nightly.cluster.messages import (
     ToDriver,
     Trouble,
 )
+from tipchain.nightly.cluster.shipping import MIB
 from tipchain.nightly.executor import Ended, Work
 
 LOOK_S = 0.05

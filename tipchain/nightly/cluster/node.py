@@ -60,7 +60,9 @@ def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
             raise RuntimeError(f"{work.item.id} was not run to its end")
         if work.folder != job.work.folder:
             yield from pieces(work.folder)
-        yield replace(run.ended, artifacts=read_files_left(work))
+        # Only what passed is told by its files: gigabytes are not read for the rest.
+        artifacts = read_files_left(work) if run.ended.exit_code == 0 else {}
+        yield replace(run.ended, artifacts=artifacts)
 
 
 def _misfit(job: Job) -> str:
