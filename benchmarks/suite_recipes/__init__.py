@@ -1,0 +1,74 @@
+"""What it takes to run models of a public suite's own checkout here: packages, tiny data, settings.
+
+A recipe holds no code of the suite: the checkout is brought by whoever runs the benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One parameter file of a suite, and how it runs on a CPU with tiny data.
+
+    Attributes:
+        name: what the table calls it.
+        file: the parameter file, relative to the folder that the driver is started in.
+        settings: lines to change, as for ``tipchain run --set``: ``KEY=VALUE``, ``SECTION:KEY=VALUE`` or
+            ``LINE:KEY=VALUE``; both the original and tipchain get them.
+        original_settings: further lines that only the original gets: what it needs on a CPU, where tipchain's profile
+            knows the word itself.
+        mode: the mode to run.
+        versions: the Paddle versions to run it with.
+    """
+
+    name: str
+    file: str
+    settings: tuple[str, ...] = ()
+    original_settings: tuple[str, ...] = ()
+    mode: str = "lite_train_lite_infer"
+    versions: tuple[str, ...] = ("2.6.2", "3.3.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A suite with its models.
+
+    Attributes:
+        suite: name of the profile.
+        repository: owner and name of the public repository.
+        models: what is run.
+        packages: pip requirements beside paddlepaddle, by Paddle version.
+        make_data: writes tiny data into the folder that the driver is started in; may be called again.
+        data: folders of that data, relative to it; one of them is moved away to plant a fault.
+        start: folder of the checkout that the driver is started in.
+        driver: the suite's own driver, relative to ``start``.
+        env: environment variables of both.
+        unchecked: packages that no index has, or that the suite imports and never uses on this path, each a module
+            name that is given an empty stand-in.
+    """
+
+    suite: str
+    repository: str
+    models: tuple[Model, ...]
+    packages: Mapping[str, tuple[str, ...]]
+    make_data: Callable[[Path], None]
+    data: tuple[str, ...]
+    start: str = "."
+    driver: str = "test_tipc/test_train_inference_python.sh"
+    env: Mapping[str, str] = field(default_factory=dict)
+    unchecked: tuple[str, ...] = ()
+
+
+def get_recipe(suite: str) -> Recipe:
+    """Return the recipe of ``suite``.
+
+    Raises:
+        ModuleNotFoundError: there is none.
+    """
+    recipe: Recipe = import_module(f"suite_recipes.{suite}").RECIPE
+    return recipe
