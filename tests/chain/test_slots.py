@@ -62,7 +62,7 @@ def test_a_last_argument_may_be_missing_but_no_line_before_it():
     whole, short = slots(TEMPLATE), slots(TEMPLATE.removesuffix("null:null\n"))
     assert "extra_infer" in whole
     assert {**short, "extra_infer": whole["extra_infer"]} == whole
-    with pytest.raises(ParamsError, match="a line is missing after line 43"):
+    with pytest.raises(ParamsError, match="a line is missing between lines 43 and 45"):
         slots(TEMPLATE.replace("--bs:1|4\n", ""))
 
 
