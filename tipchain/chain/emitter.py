@@ -7,13 +7,15 @@ import itertools
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from tipchain.chain.arguments import Filler
+from tipchain.chain.arguments import Facts, Filler
 from tipchain.chain.fixes import Finding
 from tipchain.chain.plan import Artifact, Command, Options, default_timeout
 from tipchain.chain.spec import ChainSpec
+from tipchain.chain.suites import Item
 from tipchain.chain.words import Slot, Words, split_words
 
 OUTPUT = PurePosixPath("test_tipc/output")
@@ -90,6 +92,14 @@ class Emitter:
         )
         if self.spec.fixes and finding not in self.findings:
             self.findings.append(finding)
+
+    def tell_cpu_words(self, step: str, items: Iterable[Item], facts: Facts) -> None:
+        """Tell of words that a step gets only because it runs on the CPU."""
+        for item in items:
+            asked = any(test.name == "fixed" and "cpu-words" in test.values for test in item.when)
+            if asked and self.filler.holds(item.when, facts):
+                message = f"{step} gets {item.text} on the CPU; the original lets it look for a GPU"
+                self.tell("cpu-words", message, self.spec.slots["gpu_list"], "info")
 
     def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
         """Append a command, whose id is so far a label, and return its id.

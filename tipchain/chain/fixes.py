@@ -30,6 +30,7 @@ FIXES: Mapping[str, str] = {
     "no-shell": "values are split into words and nothing is run by a shell; patterns in model names are settled late",
     "cwd": "a missing folder to run in is an ERROR",
     "devices": "CUDA_VISIBLE_DEVICES is set for every command of a leg and for no other; hosts are parsed",
+    "cpu-words": "on the CPU a program that would look for a GPU is told so",
     "no-sleep": "there are no fixed pauses between steps",
     "timeouts": "there is no hidden limit of 5 minutes; --timeout sets one",
 }

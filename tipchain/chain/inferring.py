@@ -89,6 +89,7 @@ class Inferring(Emitter):
             seen.add(argv)
             if filler is self.filler:
                 self.tell_inference_flags(rule, facts, kind)
+                self.tell_cpu_words("infer", rule.arguments, facts)
             self.add_inference(kind, rule, facts, argv, source)
 
     def results(self, source: Source) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tipchain.chain.arguments import Facts
+from tipchain.chain.finds import spellings
 from tipchain.chain.inferring import Inferring, Source
 from tipchain.chain.plan import Artifact, Command, Find
 from tipchain.chain.spec import AMP, Leg, Trainer
@@ -163,6 +164,7 @@ class Training(Inferring):
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
             wrapper=() if self.spec.fixes else suite.train.wrapper,
         )
+        self.tell_cpu_words("train", items, run.facts)
         log, usual = (self.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
         return (self.add(command, log=log, usual=usual),)
 
@@ -222,6 +224,7 @@ class Training(Inferring):
             leaves=self.exported_files(run.save) if step == "export" else (),
             finds=self.finds(run.facts["weights"]),
         )
+        self.tell_cpu_words(step, rule.arguments, run.facts)
         log, usual = (self.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
         return self.add(command, log=log, usual=usual)
 
@@ -267,7 +270,8 @@ class Training(Inferring):
                        if weights.startswith(f"{self.base}/{name}/")), self.base)  # fmt: skip
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
-        others = [f"{head}/{self.filler.fill(one, self.facts())}" for one in self.suite.weights_else]
+        facts = {**self.facts(), "name": self.name}
+        others = [f"{head}/{self.filler.fill(one, facts)}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
         if not self.on("seg-name") or not others:
             return (own,)
@@ -281,7 +285,9 @@ class Training(Inferring):
             return ()
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
-        return (Find(text=weights, files=files),)
+        return (
+            Find(text=weights, files=tuple(dict.fromkeys(name for one in files for name in spellings(one)))),
+        )
 
     def checkpoint(self, run: Run) -> tuple[Artifact, ...]:
         """Return what a training must leave."""
