@@ -19,11 +19,6 @@ SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", 
 """Endings that a text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
 
 
-def spellings(pattern: str) -> tuple[str, ...]:
-    """Return the patterns of what a model's name may stand for: a prefix is first the weights that begin so."""
-    return (pattern,) if pattern.endswith(SUFFIXES) else (f"{pattern}.pdparams", pattern)
-
-
 class UnsettledError(LookupError):
     """What a command needs to know before it starts is not there; the message says what was looked for."""
 
