@@ -124,7 +124,7 @@ def missing_files(
     ``start`` is the state, at that time, of a file that had just been made.
     """
     old = frozenset(before.values())
-    found = []
+    found: list[Missing] = []
     for one in leaves:
         if one.in_log:
             continue
