@@ -75,7 +75,7 @@ choose_place() { # <params>
 }
 
 # Ends the script where it stands in place of a suite's own driver that other scripts of the suite use: they run it in
-# modes and with files of their own, read what its programs print, edit its text, and don't look at its exit code.
+# modes and with files of their own, read what its programs print, edit its text, and may never look at its exit code.
 refuse_anothers_place() {
   local name=test_train_inference_python folder users=()
   folder="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"

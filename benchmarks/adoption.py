@@ -2,8 +2,8 @@
 
 A suite's benchmark_train.sh, test_train_dy2static_python.sh, its _npu and _xpu drivers and the like run, edit or source its
 test_train_inference_python.sh. Each of them is run in copies of a checkout: as it is, and after tipchain came in, in one
-way or another. Programs that note how they were called stand in for python, pip, sleep and nvidia-smi, so that nothing
-is trained or installed. Commands, exit code, what was printed and all files that changed are compared.
+way or another. Programs that note how they were called stand in for python, pip, wget, sleep and the like, so that nothing
+is trained, installed or downloaded. Commands, exit code, what was printed and all files that changed are compared.
 
     python benchmarks/adoption.py --checkout DIR [--suite NAME] [--params FILE]
 
@@ -148,7 +148,7 @@ class Bench:
         programs.mkdir()
         for name in ("python", "python2", "python3", *(f"python3.{minor}" for minor in range(6, 15))):
             _write_program(programs / name, PROGRAM)
-        for name in ("pip", "pip3", "sleep", "nvidia-smi"):
+        for name in ("pip", "pip3", "sleep", "nvidia-smi", "wget", "curl", "apt", "apt-get", "sudo"):
             _write_program(programs / name, NOTE)
         _write_program(programs / "tipchain", TIPCHAIN)
         kept = {
@@ -232,6 +232,12 @@ def replaced(bench: Bench) -> None:
     shutil.copy(ROOT / "test_train_inference_python.sh", bench.root / DRIVER)
 
 
+def settled(text: str) -> list[str]:
+    """Return what was printed, without what depends on which of two programs of a pipe came first."""
+    lines = (line.partition("+")[0] for line in text.splitlines())  # `set -x` traces both into one line, even
+    return sorted(line for line in lines if line.strip())
+
+
 def differences(before: Trace, after: Trace) -> list[str]:
     """Return what is not the same, a line for each."""
     found = [] if before.code == after.code else [f"exit code {before.code}, then {after.code}"]
@@ -239,12 +245,14 @@ def differences(before: Trace, after: Trace) -> list[str]:
     changed = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     if changed:
         found.append(f"{len(before.commands)} commands, then {len(after.commands)}; first: {changed[0]}")
-    if before.printed != after.printed:
+    if settled(before.printed) != settled(after.printed):
         lines = after.printed.splitlines()
         new = next((line for line in lines if line not in before.printed), lines[-1] if lines else "nothing")
         found.append(f"prints something else: {new.strip()}")
     for name in sorted({*before.files, *after.files}):
-        if before.files.get(name) != after.files.get(name):
+        if name not in before.files or name not in after.files or (
+            settled(before.files[name]) != settled(after.files[name])
+        ):  # fmt: skip
             what = "other content" if name in before.files and name in after.files else (
                 "not written any more" if name in before.files else "written now"
             )  # fmt: skip
