@@ -101,7 +101,18 @@ def dispatch(argv: Sequence[str]) -> int:
     module = load_command(name)
     parser = Parser(prog=f"tipchain {name}", description=COMMANDS[name][1], allow_abbrev=False)
     module.add_arguments(parser)
-    return module.run(parser.parse_args(rest))
+    return module.run(parser.parse_args(_joined(rest)))
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return ``words`` with what follows ``--set`` joined to it: a parameter file's keys begin with dashes, too."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] == "--set":
+            joined[-1] = f"--set={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def main(argv: Sequence[str] | None = None) -> int:

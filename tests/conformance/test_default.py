@@ -202,7 +202,7 @@ COUNTS = {
         "alexnet": (0, 0, 0, 1),
     },
     "null": {"template": (0, 0, 0, 2), "alexnet": (0, 0, 0, 1)},
-    "seg-name": {"paddleseg": (22, 22, 22, 0), "medicalseg": (5, 5, 5, 0)},
+    "checkpoint": {"paddleseg": (22, 22, 22, 0), "medicalseg": (5, 5, 5, 0)},
     "typos": {"paddleclas": (202, 202, 202, 202)},
 }
 

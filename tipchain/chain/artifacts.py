@@ -12,10 +12,12 @@ on the same disk only.
 from __future__ import annotations
 
 import glob
+import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +26,8 @@ from tipchain.chain.plan import Artifact
 _NOISE = re.compile(
     r"\s*(?:"
     r"[WIEF](?:\d{4}|\d{8}) \d\d:\d\d:\d\d"  # glog: W1121 12:00:00.000000 123 gpu_resources.cc:61] ...
-    r"|-+ +(?:Running|Fused|Start|detected)\b"  # --- Running analysis [ir_graph_build_pass]
+    r"|-{3,}\s"  # --- Running analysis [ir_graph_build_pass], ---    enabled FC MKL-DNN for 1 fc ops
+    r"|\[?(?:onednn|mkldnn|TRT|TensorRT)\b"
     r"|[-=*#_.~+\s]*$"
     r"|.*Warning: |warnings\.warn\("
     r")",
@@ -32,6 +35,9 @@ _NOISE = re.compile(
 )
 _RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
 _TRACEBACK = "Traceback (most recent call last)"
+LOOKED_AT = 2000
+MOST_HELD = 6
+"""Files that are named of a folder that lacks what a command should have left."""
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
@@ -139,7 +145,24 @@ def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp], sta
         # What is there and no good tells more than what is not there; old files explain most.
         path, problem = min(problems, key=lambda one: not one[1].startswith("is older"))
         return f"{path} {problem}"
-    return f"{names(patterns)} is not there"
+    return f"{names(patterns)} is not there; {_holdings(patterns, root)}"
+
+
+def _holdings(patterns: Sequence[str], root: Path) -> str:
+    """Return what the folder of ``patterns`` does hold, the newest files first."""
+    folder = Path(
+        os.path.commonpath([re.split(r"[*?\[]", one, maxsplit=1)[0].rpartition("/")[0] for one in patterns])
+    )
+    while not (root / folder).is_dir() and folder.parent != folder:
+        folder = folder.parent
+    try:
+        held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
+    except OSError as error:
+        return f"{folder} cannot be read: {error.strerror}"
+    held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
+    shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD])
+    more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
+    return f"{folder} holds {shown or 'no file'}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
@@ -174,7 +197,7 @@ class LineCheck:
         self.waiting = [
             (one, pattern)
             for one, pattern in self.waiting
-            if not (pattern.search(line) if one.line else not noise and _RESULT.search(line))
+            if noise or not (pattern if one.line else _RESULT).search(line)
         ]
 
     def _is_noise(self, line: str) -> bool:

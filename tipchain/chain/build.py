@@ -7,10 +7,11 @@ has a name in ``fixes`` and leaves a finding where it matters.
 from __future__ import annotations
 
 from tipchain.chain.fixes import ALL, NONE
+from tipchain.chain.layout import read_slots
 from tipchain.chain.params import ParamFile
 from tipchain.chain.reading_inference import InferenceReader
 from tipchain.chain.reading_training import TrainingReader
-from tipchain.chain.slots import Alignment, Slots, alignment_params, checked_slots, cut_slots, legacy_slots
+from tipchain.chain.slots import Alignment, Slots, alignment_params, cut_slots, legacy_slots
 from tipchain.chain.spec import ChainSpec
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import Slot, Words, plain_list, split_words
@@ -49,7 +50,7 @@ def build_spec(
         ParamsError: the file does not fit the suite's layout, or a value is impossible.
     """
     if "sections" in fixes or text is None:
-        slots = checked_slots(file, suite)
+        slots = read_slots(file, suite)
     else:
         slots = legacy_slots(text, file.path, suite, whole=True)
     if "whole-value" not in fixes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tipchain.chain.layout import distance
 from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
 from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, layout_sections
-from tipchain.chain.suites import Suite
+from tipchain.chain.suites import Marks, Suite
 from tipchain.errors import ParamsError
 
 FOLDER_WEIGHT = 4
@@ -30,7 +31,7 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have. Else
     the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file
     that fits none of those and bears several marks of a suite is that suite's, a shifted one as a rule. One that bears
-    no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's.
+    no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's, whichever it comes nearest to.
 
     Args:
         file: the parsed file.
@@ -44,6 +45,7 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
         return read_profile(root / OWN)
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
+    other = "tipchain" if legacy else "template"  # the two have one layout
     scores = {suite.name: score(file, suite, root) for suite in all_suites()}
     # Sorted is stable: of equals the first by name, as the maximum would be.
     ranked = sorted(all_suites(), key=lambda suite: -scores[suite.name])
@@ -51,24 +53,11 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     likely = (suite for holds in (fits, is_sure) for suite in marked if holds(file, suite))
     if best := next(likely, None):
         return best
-    fitting = [suite for suite in ranked if suite not in marked and fits(file, suite)]
-    if not fitting:
-        return _nearest(file, marked, legacy=legacy)
-    if "tipchain" not in [suite.name for suite in fitting]:
-        return fitting[0]
-    return get_suite("template" if legacy else "tipchain")
-
-
-def _nearest(file: ParamFile, marked: list[Suite], *, legacy: bool) -> Suite:
-    """Return the suite of a file that fits none: of those whose marks it bears one with its sections, if any."""
-    with_sections = [suite for suite in marked if has_headers(file, suite)]
-    if not with_sections and any(has_headers(file, suite) for suite in all_suites()):
-        marked = []  # its sections are those of some suite that has no marks
-    if best := next(iter(with_sections or marked), None):
+    unmarked = [suite for suite in ranked if suite.marks == Marks() and suite.name != other]
+    if best := next((suite for suite in unmarked if fits(file, suite)), None):
         return best
-    if _is_tutorial(file):
-        return get_suite("tutorial")
-    return get_suite("template" if legacy else "tipchain")
+    near = [suite for suite in (*marked, *unmarked) if has_headers(file, suite)]
+    return min(near or marked or unmarked, key=lambda suite: distance(file, suite))
 
 
 def is_sure(file: ParamFile, suite: Suite) -> bool:
@@ -120,9 +109,3 @@ def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     return tuple(
         f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir()
     )
-
-
-def _is_tutorial(file: ParamFile) -> bool:
-    keys = {param.key for param in file.params}
-    only_51 = {"pact_train", "fpgm_train", "distill_train", "infer_quant", "quant_export", "fpgm_export"}
-    return bool(file.params) and len(keys & only_51) < 2

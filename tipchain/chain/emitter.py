@@ -7,16 +7,21 @@ import itertools
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from tipchain.chain.arguments import Filler
-from tipchain.chain.fixes import Finding
+from tipchain.chain.arguments import Facts, Filler
+from tipchain.chain.fixes import FIXES, Finding
 from tipchain.chain.plan import Artifact, Command, Options, default_timeout
 from tipchain.chain.spec import ChainSpec
+from tipchain.chain.suites import Item
 from tipchain.chain.words import Slot, Words, split_words
 
 OUTPUT = PurePosixPath("test_tipc/output")
+FIXED = ("fixed", "unfixed")
+INFERENCE_FLAGS = "inference-flags"
+"""The one fix of arguments that is told for each of them, by the device."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PROGRAMS = ("**/*.pdmodel", "**/*.json", "**/__model__", "**/*.onnx")
 WEIGHTS = ("**/*.pdiparams", "**/__params__", "**/*.onnx")
@@ -90,6 +95,22 @@ class Emitter:
         )
         if self.spec.fixes and finding not in self.findings:
             self.findings.append(finding)
+
+    def words(
+        self, items: Sequence[Item], facts: Facts, roles: Mapping[str, Words], filler: Filler | None = None
+    ) -> Words:
+        """Return the words of an argument list, and tell of the fixes that the profile names for them."""
+        filler = filler or self.filler
+        found = filler.words(items, facts, roles)
+        for item in items:
+            for fix in (value for test in item.when if test.name in FIXED for value in test.values):
+                if fix == INFERENCE_FLAGS or not self.on(fix):
+                    continue
+                without = replace(filler, fixes=filler.fixes - {fix})
+                if without.words(items, facts, roles) != found:
+                    slot = self.spec.slots.get(item.flag or item.role or item.key)
+                    self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
+        return found
 
     def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
         """Append a command, whose id is so far a label, and return its id.

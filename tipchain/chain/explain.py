@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from tipchain.chain.params import HEADER, ParamFile
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.roles import PROGRAMS, meaning
-from tipchain.chain.slots import ALIGNMENT_SECTION, OTHER_SECTIONS, Slots
+from tipchain.chain.slots import ALIGNMENT_SECTION, Slots, layout_sections
 from tipchain.chain.suites import Item, Suite
 from tipchain.chain.words import NOTHING, Slot, split_words
 from tipchain.errors import ParamsError
@@ -46,6 +46,7 @@ class Line:
 def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[Line, ...]:
     """Return the lines of ``file`` with what they are for and what ``plans`` make of them."""
     by_line = {slot.line: slot for slot in slots.values()}
+    ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(suite, file) for name in one.names)}
     section = ""
     lines = []
     for number, text in enumerate(file.lines, 1):
@@ -55,21 +56,17 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
         if slot is not None:
             use = _use(slot, suite, plans)
             lines.append(Line(number=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
-        elif text.strip() and (header or section not in OTHER_SECTIONS):
-            what = _beside(text, section, is_header=header is not None)
+        elif text.strip() and (header or section in ours):
+            what = _beside(text, section, ours, is_header=header is not None)
             lines.append(Line(number=number, text=text, role="", meaning=what, use=""))
     return tuple(lines)
 
 
-def _beside(text: str, section: str, *, is_header: bool) -> str:
+def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
     """Return what a line is that no slot has."""
     bare = text.strip()
     if is_header:
-        return (
-            "section"
-            if section not in OTHER_SECTIONS
-            else "section of another driver, which chains do not read"
-        )
+        return "section" if section in ours else "section of another driver, which chains do not read"
     if bare.startswith("#"):
         return "a comment; the original counts it as a line" if bare.strip("#") else "separator"
     if section == ALIGNMENT_SECTION:

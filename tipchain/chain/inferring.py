@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tipchain.chain.arguments import Facts, Filler
-from tipchain.chain.emitter import Emitter, slug
+from tipchain.chain.emitter import INFERENCE_FLAGS, Emitter, slug
 from tipchain.chain.plan import Artifact, Command
 from tipchain.chain.suites import InferRule
 from tipchain.chain.words import NOTHING, Words, flag
 
 SHORT_NAMES = {"infer_batch": "bs"}
 DEVICE_KINDS = {"True": "gpu", "gpu": "gpu", "False": "cpu", "cpu": "cpu"}
-AT_INFERENCE = ("inference-flags",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +172,12 @@ class Inferring(Emitter):
             if named and named.key not in NOTHING and item.value and filler.nothing_inside(item.value):
                 self.tell("null", "is null and left out; the original makes a path of it", named, "info")
         python = self.interpreter(infer.cwd)
-        return (*python, *(spec.inference or ()), *filler.words(rule.arguments, facts, roles))
+        return (*python, *(spec.inference or ()), *self.words(rule.arguments, facts, roles, filler))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
         """Tell of settings that the original drops on this device."""
         for item in rule.arguments:
-            if not any(test.name == "fixed" and test.values == AT_INFERENCE for test in item.when):
+            if not any(test.name == "fixed" and test.values == (INFERENCE_FLAGS,) for test in item.when):
                 continue
             if not self.filler.holds(item.when, facts):
                 continue

@@ -14,7 +14,7 @@ from tipchain.chain.detect import checkout, detect_suite, fits, marks_in_checkou
 from tipchain.chain.expand import expand
 from tipchain.chain.explain import Line, explain
 from tipchain.chain.fixes import SEVERITIES, Finding
-from tipchain.chain.lint_layout import read_layout, refusal
+from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
 from tipchain.chain.params import ParamFile, parse_params, read_text, split_lines

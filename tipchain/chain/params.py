@@ -1,7 +1,7 @@
 """The text of a TIPC parameter file: sections of ``key:value`` lines.
 
 Nothing here knows what a line is for; that is the layout's business (``slots``). A value is everything
-after the first ``:``. Blank lines, comment lines (``#`` first), CRLF, a byte order mark and a missing final
+after the first ``:``; a line without one is a key with an empty value. Blank lines, comment lines (``#`` first), CRLF, a byte order mark and a missing final
 newline are harmless. No text of a file ever reaches a shell.
 """
 
@@ -83,9 +83,7 @@ def split_lines(text: str) -> tuple[str, ...]:
 
 
 def _parse_line(path: str, number: int, text: str, section: str) -> Param:
-    key, colon, value = text.partition(":")
-    if not colon:
-        raise ParamsError("a line without ':'", file=path, line=number, found=text, expected="key:value")
+    key, _, value = text.partition(":")
     if not section:
         raise ParamsError(
             "a line before the first section header",
@@ -101,7 +99,7 @@ def parse_params(text: str, path: str = "<text>") -> ParamFile:
     """Parse the ``text`` of a parameter file; ``path`` is for messages only.
 
     Raises:
-        ParamsError: a line without ``:``, a line before the first header, a control character.
+        ParamsError: a line before the first header, a control character.
     """
     lines = split_lines(text)
     headers: list[tuple[str, int]] = []

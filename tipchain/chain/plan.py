@@ -141,7 +141,8 @@ class Options:
         python: interpreter instead of the file's.
         timeout_s: limit for every command; None for the mode's own limits, infinity for none.
         gpu_id: CUDA_VISIBLE_DEVICES in whole_infer.
-        device: device of the alignment instead of the first gpu_list entry's.
+        device: device of the alignment and the chain instead of gpu_list's; the CPU for inference, too.
+        settings: lines to change, as ``KEY=VALUE``.
         root: absolute folder that the plan is made in, for suites that name it in their commands.
         workdir: folder for the output instead of ``test_tipc/output``; "" for that.
         data: data folders instead of the mode's own.
@@ -154,6 +155,7 @@ class Options:
     workdir: str = ""
     gpu_id: str | None = None
     device: str | None = None
+    settings: tuple[str, ...] = ()
     data: DataFolders | None = None
 
 

@@ -28,6 +28,7 @@ from tipchain.chain.suites import (
     Step,
     Suite,
     TrainerRule,
+    Verified,
     Whole,
 )
 from tipchain.chain.templates import Place
@@ -107,7 +108,7 @@ def _document(path: Path) -> tuple[Any, dict[str, Any]]:
         if path == SHIPPED / f"{base}.yaml":
             raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
-        for key in ("suite", "title", "recognise"):  # these are its own
+        for key in ("suite", "title", "recognise", "verified"):  # these are its own
             inherited.pop(key, None)
         data = _merge(inherited, data)
     return document, data
@@ -197,10 +198,19 @@ class _Profile:
             status=self.template(reader, "status"),
             redirected=frozenset(self.texts(reader, "redirected")),
             result_line=reader.text("result_line", default=""),
+            verified=tuple(
+                self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))
+            ),
         )
         reader.done()
         check_profile(suite, self.seen)
         return suite
+
+    def verified(self, index: int, entry: object) -> Verified:
+        own = self.nested(self.reader, "verified", index, entry)
+        found = Verified(**{key: str(own.text(key)) for key in ("commit", "model", "paddle", "date")})
+        own.done()
+        return found
 
     def required(self, key: str) -> Reader:
         reader = self.reader.mapping(key)

@@ -61,7 +61,7 @@ class SlotReader:
         ignored = slot.role in self.suite.unread or not used
         if not (self.lenient or self.collect or ignored):
             raise slot.error(message, expected=expected, hint=hint)
-        severity = "error" if self.collect else "info" if ignored else "warning"
+        severity = "info" if ignored else "error" if self.collect else "warning"
         unread = f" ({self.suite.title} itself never reads it)" if slot.role in self.suite.unread else ""
         advice = f"; {hint}" if hint else f"; expected {expected}"
         self.tell(code, slot, f"{message}{unread}{advice}", severity)

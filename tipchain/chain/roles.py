@@ -82,6 +82,27 @@ _LOOKS: Mapping[str, str] = {
     "precision": r"(fp|int)\d+|paddle|trt_\w+|bf16|(?i:true|false)|null",
     "benchmark": r"(?i:true|false|null)|\d",
 }
+# Words in the keys of arguments that tell what they are for; used like the looks of values.
+_WORDS: Mapping[str, str] = {
+    "use_gpu": "gpu|device",
+    "autocast": "cast|amp|precision|fp16",
+    "epoch": "epoch|iter|step",
+    "save": "save|out|dir|path",
+    "batch": "batch|bs$|interval",
+    "pretrained": "pretrain|weight|model|load|checkpoint|resume",
+    "export_save": "save|out|dir|path|^-o$",
+    "export_weight": "weight|model|load|pretrain|checkpoint|^-p$",
+    "device": "device|gpu",
+    "mkldnn": "mkldnn|onednn",
+    "threads": "thread",
+    "infer_batch": "batch",
+    "trt": "trt|tensorrt",
+    "precision": "precision|fp16|mode",
+    "model_dir": "model|config",
+    "infer_data": "image|img|video|data|input|file",
+    "save_log": "log",
+    "benchmark": "benchmark",
+}
 # Words in the keys of trainers and exports that tell which kind they are.
 _KINDS: Mapping[str, str] = {
     "norm": "norm",
@@ -101,7 +122,9 @@ def looks_like(role: str, value: str) -> bool:
 
 
 def sounds_like(role: str, key: str) -> bool:
-    """Return whether ``key`` names no other kind of training or export than ``role``'s."""
+    """Return whether ``key`` may name what ``role`` is: a usual word for it, or no other kind of training or export."""
+    if role in _WORDS:
+        return key in ("", "null") or re.search(_WORDS[role], key, re.IGNORECASE) is not None
     step, _, kind = role.partition("_")
     if step not in ("train", "export") or kind not in (*_KINDS, "x1", "x2", "kl_quant"):
         return True

@@ -7,8 +7,9 @@ number of lines; a shifted file is refused. ``legacy_slots`` counts lines as the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from tipchain.chain.params import Param, ParamFile, split_lines
 from tipchain.chain.suites import SlotRule, Suite
@@ -20,19 +21,16 @@ Slots = Mapping[str, Slot]
 ALIGNMENT_SECTION = "alignment_params"
 ALIGNMENT_KEYS = ("alignment", "steps")
 TO_STATIC_SECTION = "to_static_train_benchmark_params"
-# Sections that other TIPC drivers read; they may follow the chain's and mean nothing here.
-OTHER_SECTIONS = (
-    "train_benchmark_params",
-    "infer_benchmark_params",
-    TO_STATIC_SECTION,
-    "disable_train_benchmark",
-    "disable_to_static_train_benchmark",
-    "static_train_benchmark_params",
-    "kl_quant_params",
-    "serving_params",
-    "lite_params",
-    "cpp_infer_params",
-)
+ALIKE = 0.8
+"""From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
+# Sections that files of other TIPC drivers begin with.
+OTHER_FILES: Mapping[str, str] = {
+    "ptq_params": "test_ptq_inference_python.sh",
+    "cpp_infer_params": "test_inference_cpp.sh",
+    "serving_params": "test_serving_infer_python.sh",
+    "paddle2onnx_params": "test_paddle2onnx.sh",
+    "lite_params": "test_lite.sh",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,29 +100,31 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
+            if found in OTHER_FILES:
+                hint = f"this is a file for {OTHER_FILES[found]}, which is no train_infer_python chain"
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
-    trailing = file.headers[len(sections) :]
-    known = (ALIGNMENT_SECTION, *OTHER_SECTIONS)
-    seen = {name for name, _ in file.headers[: len(sections)]}
-    for found, line in trailing:
-        if found in seen and found not in OTHER_SECTIONS:
+    read = {name for name, _ in file.headers[: len(sections)]}
+    for found, line in file.headers[len(sections) :]:
+        if found in read:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
-        # A section of some other driver is none of ours; a mistyped one of ours is.
-        if found not in known and (hint := did_you_mean(found, known)):
+        if found == ALIGNMENT_SECTION:
+            read.add(found)
+        elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
+            hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
-        seen.add(found)
 
 
-def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tuple[str, Slot]]:
-    """Yield the slots of one section by role.
+def section_slots(file: ParamFile, section: Section, header: str) -> Sequence[tuple[str, Slot]]:
+    """Return the slots of one section by role.
 
     Raises:
         ParamsError: a line is missing, added or out of place.
     """
     params = list(file.section(header))
     index = 0
+    pairs: list[tuple[SlotRule, Param]] = []
     for place, rule in enumerate(section.rules):
         param = params[index] if index < len(params) else None
         if rule.kind == "optional" and (param is None or not rule.allows(param.key)):
@@ -139,7 +139,7 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tu
                 line=param.line,
                 hint=did_you_mean(param.key, [key for key in rule.keys if "*" not in key]),
             )
-        yield rule.role, _slot(file, rule.role, param)
+        pairs.append((rule, param))
         index += 1
     if index < len(params):
         extra = params[index]
@@ -149,6 +149,7 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Iterable[tu
             line=extra.line,
             found=f"{extra.key}:{extra.value}",
         )
+    return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
 
 
 def wanted(rule: SlotRule) -> str:

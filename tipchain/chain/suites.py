@@ -218,6 +218,16 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A chain that was really run with a profile: the suite's commit, the model, Paddle's version, the day."""
+
+    commit: str
+    model: str
+    paddle: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """How one public driver turns a file into commands.
 
@@ -297,6 +307,7 @@ class Suite:
     status: str
     redirected: frozenset[str]
     result_line: str
+    verified: tuple[Verified, ...] = ()
 
     @property
     def roles(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tipchain.chain.arguments import Facts
+from tipchain.chain.finds import SUFFIXES
 from tipchain.chain.inferring import Inferring, Source
 from tipchain.chain.plan import Artifact, Command, Find
 from tipchain.chain.spec import AMP, Leg, Trainer
@@ -113,7 +114,7 @@ class Training(Inferring):
     def rename(self, run: Run) -> None:
         """Rename the model file as one original does, for the rest of the plan."""
         suite = self.suite
-        if not suite.weights_else or not suite.weights_there or self.on("seg-name"):
+        if not suite.weights_else or not suite.weights_there or self.on("checkpoint"):
             return
         if not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
             self.name = self.filler.fill(suite.weights_else[0], run.facts)
@@ -145,7 +146,7 @@ class Training(Inferring):
             roles["pretrained"] = pretrained
         items = suite.train.arguments
         argv = (*self.python, *self.launcher(run), *trainer.train)
-        argv += self.filler.words(_swapped(items) if leg.multi_host else items, run.facts, roles)
+        argv += self.words(_swapped(items) if leg.multi_host else items, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
         skip = "" if leg.on_gpu or not amp or not self.spec.fixes else "AMP on a CPU: Paddle ignores it there"
         command = Command(
@@ -189,7 +190,7 @@ class Training(Inferring):
         if not run.leg.launched:
             return ()
         facts = {**run.facts, "ips": ",".join(run.leg.hosts)}
-        return self.filler.words(self.suite.launcher, facts, {})
+        return self.words(self.suite.launcher, facts, {})
 
     def autocast_words(self, autocast: str) -> Words:
         """Return the argument with the precision."""
@@ -213,7 +214,7 @@ class Training(Inferring):
         command = Command(
             id=run.label,
             step=step,
-            argv=(*self.python, *program, *self.filler.words(rule.arguments, run.facts, roles)),
+            argv=(*self.python, *program, *self.words(rule.arguments, run.facts, roles)),
             env=self.visible(run.first_gpu),
             needs=needs,
             on_gpu=run.leg.on_gpu,
@@ -227,7 +228,6 @@ class Training(Inferring):
 
     def export_and_infer(self, run: Run, program: Words, trained: tuple[str, ...]) -> None:
         """Add the exports of what a training left and the inferences with it."""
-        self.told_clas_weights(run)
         exports = tuple(
             self.follow("export", rule, program, run, trained)
             for rule in self.suite.export
@@ -249,14 +249,6 @@ class Training(Inferring):
         if self.suite.devices.unset_after == "inference":
             self.exported = None
 
-    def told_clas_weights(self, run: Run) -> None:
-        """Tell of an export that the original gives no weights."""
-        for item in (item for rule in self.suite.export for item in rule.arguments):
-            fixed = any(test.name == "fixed" and "clas-weights" in test.values for test in item.when)
-            if fixed and self.filler.holds(item.when, run.facts):
-                slot = self.spec.slots["model_name"]
-                self.tell("clas-weights", "the original exports this model without weights", slot, "info")
-
     def several_legs(self) -> bool:
         """Return whether ids must name the iteration."""
         return len(self.spec.legs) * len(self.spec.autocasts) * len(self.spec.trainers) > 1
@@ -269,16 +261,18 @@ class Training(Inferring):
         own = f"{head}/{weights.removeprefix(folder + '/')}"
         others = [f"{head}/{self.filler.fill(one, self.facts())}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
-        if not self.on("seg-name") or not others:
+        if not self.on("checkpoint") or not others:
             return (own,)
         return (own, *others) if self.suite.weights_there else tuple(others)
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
         files = self.candidates(weights)
-        code = "seg-name" if self.suite.weights_else and self.on("seg-name") else "no-shell"
+        code = "checkpoint" if self.suite.weights_else and self.on("checkpoint") else "no-shell"
         if not self.on(code) or files == (glob.escape(weights),):
             return ()
+        if not weights.endswith(SUFFIXES):  # a prefix, as paddle.load's callers like it
+            files = tuple(f"{one}{more}" for one in files for more in (".pdparams", ""))
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)

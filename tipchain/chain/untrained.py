@@ -68,7 +68,7 @@ class Untrained(Inferring):
         command = Command(
             id=label or spec.mode.value,
             step="export",
-            argv=(*self.python, *program, *self.filler.words(whole.export, facts, roles)),
+            argv=(*self.python, *program, *self.words(whole.export, facts, roles)),
             env={} if self.options.gpu_id is None else {VISIBLE: self.options.gpu_id},
             leg=label or "whole_infer",
             leaves=self.exported_files(folder),

@@ -46,7 +46,14 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S|none",
         help="limit for each command in seconds; 3600 on lite data and none in the whole modes if left out",
     )
-    parser.add_argument("--device", metavar="DEV", help="device of the alignment: cpu, gpu or gpu:N")
+    parser.add_argument(
+        "--device", metavar="DEV",
+        help="run everything on this device instead of gpu_list's: cpu, gpu:N, or gpu for the file's own GPUs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
+        help="change a line of the file; SECTION:KEY=VALUE or LINE:KEY=VALUE where several have the key; repeatable",
+    )  # fmt: skip
     parser.add_argument(
         "--workdir", metavar="DIR", default="", help="folder for the output instead of test_tipc/output"
     )
@@ -79,6 +86,7 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         timeout_s=args.timeout,
         gpu_id=args.gpu_id or args.gpu or None,
         device=args.device,
+        settings=tuple(args.settings),
         root=str(Path.cwd()),
         workdir=args.workdir,
         data=_data_folders(args.params, args.mode),

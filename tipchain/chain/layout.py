@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from tipchain.chain.fixes import Finding
 from tipchain.chain.params import Param, ParamFile
@@ -49,13 +50,33 @@ class _Change:
     pairs: Pairs
 
 
+def read_slots(file: ParamFile, suite: Suite) -> Slots:
+    """Return the slots of ``file`` by role.
+
+    Raises:
+        ParamsError: a section or line is missing, added, mistyped or out of place; names the line that is, where the
+            lines around it tell.
+    """
+    slots, findings = read_layout(file, suite)
+    if slots is not None and not findings:
+        return slots
+    first = findings[0]
+    try:
+        checked_slots(file, suite)
+    except ParamsError as error:
+        if first.message.startswith(error.message):
+            raise  # the same, in parts
+    raise ParamsError(first.message, file=first.file, line=first.line)
+
+
 def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Finding, ...]]:
     """Return the slots of ``file`` and what does not fit; None for slots that cannot be told.
 
     A mistyped key is taken for the right one, so that the rest of the file can be looked at.
     """
+    slots, first = None, None
     try:
-        return checked_slots(file, suite), ()
+        slots = checked_slots(file, suite)
     except ParamsError as error:
         first = error
     sections = layout_sections(suite, file)
@@ -70,11 +91,29 @@ def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Find
         if change is not None and change.kind == "rename":
             renamed = _renamed(renamed, file.section(file.headers[number][0])[change.place], change)
     if not findings:
-        return None, (refusal(first, CODE),)
+        return slots, () if first is None else (refusal(first, CODE),)
     try:
         return checked_slots(renamed, suite), tuple(findings)
     except ParamsError:
         return None, tuple(findings)
+
+
+def distance(file: ParamFile, suite: Suite) -> int:
+    """Return how far ``file`` is from the layout of ``suite``: 0 if it fits, small if one line of it is wrong."""
+    sections = layout_sections(suite, file)
+    try:
+        check_headers(file, sections)
+    except ParamsError:
+        return len(file.lines) + 1
+    total = 0
+    for number, section in enumerate(sections):
+        header, params = file.headers[number][0], file.section(file.headers[number][0])
+        try:
+            section_slots(file, section, header)
+        except ParamsError:
+            odd = [change.oddities for change in _changes(section, params)]
+            total += 1 + min(odd, default=len(params))
+    return total
 
 
 def refusal(error: ParamsError, code: str) -> Finding:
@@ -102,18 +141,35 @@ def _renamed(file: ParamFile, param: Param, change: _Change) -> ParamFile:
 def _examine(file: ParamFile, section: Section, number: int) -> tuple[Finding | None, _Change | None]:
     """Return what is wrong with a section, and the one change that would mend it if it is plain."""
     header, start = file.headers[number]
+    params = file.section(header)
     try:
-        tuple(section_slots(file, section, header))
-    except ParamsError as error:
-        params = file.section(header)
-        changes = _best(list(_changes(section, params)))
+        section_slots(file, section, header)
+    except ParamsError as caught:
+        error, changes = caught, _best(list(_changes(section, params)))
+    else:
+        changes = _shifts(section, params)
         if not changes:
-            return refusal(error, CODE), None
-        end = next((line for _, line in file.headers[number + 1 :]), len(file.lines) + 1)
-        message, line = _said(changes, params, (start, end), error)
-        finding = Finding(code=CODE, severity="error", file=file.path, line=line, key="", message=message)
-        return finding, changes[0] if len(changes) == 1 else None
-    return None, None
+            return None, None
+        error = ParamsError(f"section [{header}] has {len(params)} lines, expected {len(params) + 1}")
+    if not changes:
+        return refusal(error, CODE), None
+    end = next((line for _, line in file.headers[number + 1 :]), len(file.lines) + 1)
+    message, line = _said(changes, params, (start, end), error)
+    finding = Finding(code=CODE, severity="error", file=file.path, line=line, key="", message=message)
+    return finding, changes[0] if len(changes) == 1 else None
+
+
+def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
+    """Return where a line is missing in a section that fits only because its last lines may be absent.
+
+    That is so where with one more line fewer values look out of place.
+    """
+    last = tuple(takewhile(lambda rule: rule.kind == "optional", reversed(section.rules)))
+    pairs = _fitted(section.rules, params)
+    if pairs is None or {rule for rule, _ in pairs}.issuperset(last):
+        return ()
+    odd = sum(_odd(section, rule, param) for rule, param in pairs)
+    return _best([one for one in _changes(section, params) if one.kind == "insert" and one.oddities < odd])
 
 
 def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
