@@ -9,8 +9,13 @@ from suite_recipes import Model, Recipe
 
 ROWS = 100
 CRITEO, CENSUS = "test_tipc/data", "test_tipc/census"
-CPU = ("gpu_list=-1", "runner.use_gpu=False", "--use_gpu=False", "--benchmark=False", "--cpu_threads=1")
-"""``--benchmark`` would need AutoLog, which no index has."""
+USUAL = ("--benchmark=False", "--cpu_threads=1")
+"""``--benchmark=True`` needs AutoLog, which no index has."""
+ON_CENSUS = (
+    f"runner.test_data_dir={CENSUS}/infer",
+    f"runner.train_data_dir=../../../{CENSUS}/train",
+    f"--data_dir={CENSUS}/infer",
+)
 
 
 def make_data(root: Path) -> None:
@@ -36,44 +41,28 @@ def _census_row(rng: random.Random) -> str:
     return ",".join(str(rng.randrange(2)) for _ in range(2 + 499))
 
 
-def _model(name: str, *settings: str, on_gpu: str = "") -> Model:
-    """Return a model; ``on_gpu`` is the configuration that exports on a GPU unless the command says otherwise."""
-    export = f"-u tools/to_static.py -m ./models/rank/{name}/{on_gpu} -o runner.CE=true runner.use_gpu=False"
+def _model(name: str, *settings: str, exports_on_gpu: bool = False) -> Model:
+    """Return a model; the YAML of one that ``exports_on_gpu`` says so, and the original's export reads no device."""
+    export = f"-u tools/to_static.py -m ./models/rank/{name}/config_bigdata.yaml -o runner.CE=true"
     return Model(
         name=name,
         file=f"test_tipc/configs/{name}/train_infer_python.txt",
-        settings=(*CPU, *settings),
-        original_settings=(f"norm_export={export}",) if on_gpu else (),
+        settings=(*USUAL, *settings),
+        original_settings=(f"norm_export={export} runner.use_gpu=False",) if exports_on_gpu else (),
     )
 
-
-_CENSUS = (
-    f"runner.test_data_dir={CENSUS}/infer",
-    f"runner.train_data_dir=../../../{CENSUS}/train",
-    f"--data_dir={CENSUS}/infer",
-)
 
 RECIPE = Recipe(
     suite="paddlerec",
     repository="PaddlePaddle/PaddleRec",
     models=(
-        _model("deepfm", on_gpu="config_bigdata.yaml"),
-        _model("wide_deep", on_gpu="config_bigdata.yaml"),
-        # Its reader hands the label to the exported model, too: the inference itself is broken.
-        _model("dnn"),
-        _model("mmoe", *_CENSUS),
-        _model("ple", *_CENSUS),
+        _model("deepfm", exports_on_gpu=True),
+        _model("wide_deep", exports_on_gpu=True),
+        _model("dnn"),  # its reader hands the exported model the label, too, so that inference fails
+        _model("mmoe", *ON_CENSUS),
+        _model("ple", *ON_CENSUS),
     ),
-    packages={
-        version: (
-            numpy,
-            "setuptools",
-            "pyyaml",
-            "six",
-            "requests",
-        )
-        for version, numpy in (("2.6.2", "numpy<2"), ("3.3.1", "numpy"))
-    },
+    packages=dict.fromkeys(("2.6.2", "3.3.1"), ("pyyaml", "six", "requests")),
     make_data=make_data,
     data=(CRITEO, CENSUS),
 )
