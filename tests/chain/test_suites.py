@@ -249,18 +249,14 @@ def test_no_pattern_leaves_the_run(name):
 @pytest.mark.parametrize(
     ("suite", "change", "device", "words"),
     [
-        ("paddleclas", (), "cpu", {"Global.use_fp16=False"}),
         ("paddledetection", (), "cpu", {"--run_mode=paddle"}),
         ("paddlegan", (), "cpu", {"--mkldnn=False", "--threads=1", "--precision=fp32", "--bs=1", "--benchmark=True"}),
         ("paddlegan", (), "gpu", {"--benchmark=True"}),
         ("paddlegan", ("--save_log", "--save_log:./log"), "cpu", {"--save_log=./log"}),
-        ("paddleclas", ("-o Global.save_log_path", "-o Global.save_log_path:./log"), "gpu", {"Global.save_log_path=./log"}),
         ("paddledetection", ("--save_log_path", "--save_log_path:./log"), "gpu", {"--save_log_path=./log"}),
         ("paddleseg", ("--save_log_path", "--save_log_path:./log"), "cpu", {"--save_log_path=./log"}),
         ("panopticseg", (), "gpu", {"--save_dir=out", "--model_name=mask"}),
         ("tutorial", (), "cpu", {"--img-path=./images/demo.jpg"}),
-        ("template", (), "cpu", {"--image=./images"}),
-        ("alexnet", (), "gpu", {"--image=./images"}),
     ],
 )  # fmt: skip
 def test_every_setting_is_passed_on_every_device(suite, change, device, words):

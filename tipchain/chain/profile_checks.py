@@ -87,8 +87,9 @@ def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
         yield from (((key,), role) for role in sorted(names))
     for rule in suite.trainers:
         yield from ((("trainers", rule.kind), role) for role in (rule.key, *rule.command, rule.export))
-    if suite.infer.data:
-        yield ("infer", "data"), suite.infer.data
+    for name, role in (("data", suite.infer.data), ("data_else", suite.infer.data_else)):
+        if role:
+            yield ("infer", name), role
     for device, own in suite.infer.rules.items():
         yield from ((("infer", device, "axes"), role) for role in (*own.axes, *own.fixed_axes))
     yield from ((("infer", "raw"), role) for role in sorted(suite.infer.raw))

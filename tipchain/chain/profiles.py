@@ -350,6 +350,7 @@ class _Profile:
             folder=self.template(reader, "folder"),
             model=self.template(reader, "model"),
             data=reader.text("data"),
+            data_else=reader.text("data_else", default=""),
             raw=frozenset(self.texts(reader, "raw")),
             rules={device: self.infer_rule(reader, device) for device in ("cpu", "gpu")},
         )

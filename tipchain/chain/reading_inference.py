@@ -125,8 +125,8 @@ class InferenceReader(SlotReader):
 
     def data_after_training(self) -> Words:
         """Return the argument with the data for inference after training."""
-        image, role = self.slots["infer_data"], self.suite.infer.data
-        chosen = self.slots.get(role)
-        if self.on("inference-flags") and (chosen is None or chosen.absent):
-            chosen = image
+        image, infer = self.slots["infer_data"], self.suite.infer
+        chosen = self.slots.get(infer.data)
+        if infer.data_else and self.on("inference-flags") and (chosen is None or chosen.absent):
+            chosen = self.slots.get(infer.data_else)
         return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)

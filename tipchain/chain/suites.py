@@ -173,6 +173,7 @@ class Infer:
     folder: str
     model: str
     data: str
+    data_else: str
     raw: frozenset[str]
     rules: Mapping[str, InferRule]
 

@@ -44,7 +44,7 @@ def variables(place: Place, suite: Suite) -> frozenset[str]:
         "out": frozenset(("root", "model", "mode")),
         "status": STATUS,
         "results_head": ALWAYS | own,
-        "weights_else": ALWAYS | own,
+        "weights_else": ALWAYS | own | {"name"},
         "save": ALWAYS | own | LEG,
         "weights": ALWAYS | own | LEG | MADE,
         "launcher": trained | {"ips"},

@@ -259,7 +259,8 @@ class Training(Inferring):
                        if weights.startswith(f"{self.base}/{name}/")), self.base)  # fmt: skip
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
-        others = [f"{head}/{self.filler.fill(one, self.facts())}" for one in self.suite.weights_else]
+        facts = {**self.facts(), "name": self.name}
+        others = [f"{head}/{self.filler.fill(one, facts)}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
         if not self.on("checkpoint") or not others:
             return (own,)
