@@ -4,8 +4,17 @@
 #   bash test_train_inference_python.sh PARAMS MODE [GPU_ID] [options]
 #
 # In tipchain's own project what is missing (environment, data) is set up first by prepare.sh. Copied alone into a
-# suite's test_tipc/ it runs the suite's files with the tipchain that is installed, and prepares nothing.
+# suite's test_tipc/, as tipchain.sh beside the suite's own driver, it runs the suite's files with the tipchain that is
+# installed, and prepares nothing.
 # Exit codes: 0 all passed, 1 something failed, 2 wrong use, 4 nothing was run, 130 interrupted.
+
+# A script that sources its suite's driver wants that driver's functions; none of the options below may reach it.
+if [[ "${BASH_SOURCE[0]}" != "$0" ]]; then
+  printf 'error: %s is tipchain'"'"'s driver, which is run and not sourced\n' "${BASH_SOURCE[0]}" >&2
+  printf '  put the suite'"'"'s own driver back in its place, and this one beside it, as test_tipc/tipchain.sh\n' >&2
+  [[ $- == *i* ]] || exit 2
+  return 2
+fi
 set -euo pipefail
 unset CDPATH
 
@@ -13,7 +22,7 @@ MODES="lite_train_lite_infer lite_train_whole_infer whole_train_whole_infer whol
 
 usage() {
   cat >&2 <<USAGE
-usage: bash test_train_inference_python.sh PARAMS MODE [GPU_ID] [options]
+usage: bash ${0##*/} PARAMS MODE [GPU_ID] [options]
 
   PARAMS   parameter file, as test_tipc/configs/alexnet/train_infer_python.txt
   MODE     one of: ${MODES}
@@ -65,6 +74,19 @@ choose_place() { # <params>
   params="${file#"${root}/"}"
 }
 
+# Ends the script where it stands in place of a suite's own driver that other scripts of the suite use: they run it in
+# modes and with files of their own, read what its programs print, edit its text, and may never look at its exit code.
+refuse_anothers_place() {
+  local name=test_train_inference_python folder users=()
+  folder="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
+  [[ "${BASH_SOURCE[0]##*/}" == "${name}.sh" && "${folder##*/}" == test_tipc ]] || return 0
+  # Nothing but a comment of this file names it in full, so that a copy of it is no user.
+  mapfile -t users < <(cd -- "${folder}" && grep -lE "^[^#]*${name}\.sh" -- *.sh)
+  ((${#users[@]} == 0)) || die "${folder}/${name}.sh is tipchain's driver, where ${users[*]} need the suite's own" \
+    "put that back (git checkout test_tipc/${name}.sh), and this one beside it, as test_tipc/tipchain.sh;" \
+    "or call tipchain run PARAMS MODE, which needs no script"
+}
+
 # Sets the global array tipchain to the command that starts the installed tipchain.
 find_tipchain() {
   local name
@@ -99,6 +121,7 @@ prepare_and_run() { # <mode> <data> [options]
 }
 
 main() {
+  refuse_anothers_place
   local given="${1:-}" mode="${2:-}" data="" options=()
   [[ $# -ge 2 && " $* " != *" --help "* && " $* " != *" -h "* && "${given}" != -* && "${mode}" != -* ]] || usage
   shift 2

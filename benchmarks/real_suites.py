@@ -202,7 +202,7 @@ class Bench:
         """Return the environment of both sides."""
         paths = [str(self.stubs)] if self.recipe.unchecked else []
         given = {key: value for key, value in os.environ.items() if not key.startswith("CUDA_VISIBLE")}
-        paths += [given["PYTHONPATH"]] if given.get("PYTHONPATH") else []
+        paths += [one["PYTHONPATH"] for one in (self.recipe.env, given) if one.get("PYTHONPATH")]
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         path = f"{shim}{os.pathsep}{self.python.parent}{os.pathsep}{given['PATH']}"
         extra = {"PYTHONPATH": os.pathsep.join(paths)} if paths else {}
@@ -253,7 +253,8 @@ class Bench:
         """Take away what an earlier run of the original left: it counts old files as its own."""
         name = re.search(r"^model_name:(.*)$", text, re.MULTILINE)
         if name:
-            shutil.rmtree(self.start / "test_tipc/output" / name[1].strip() / model.mode, ignore_errors=True)
+            where = {"root": str(self.start), "model": name[1].strip(), "mode": model.mode}
+            shutil.rmtree(self.start / self.suite.out.format(**where), ignore_errors=True)
 
     # Comparing
 

@@ -1,4 +1,4 @@
-"""The driver copied alone into a suite's test_tipc, and `tipchain prepare` there."""
+"""The driver copied alone into a suite's test_tipc, beside the suite's own, and `tipchain prepare` there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
 
 ROOT = Path(__file__).resolve().parents[1]
-DRIVER = "test_tipc/test_train_inference_python.sh"
+DRIVER = "test_tipc/tipchain.sh"
+THEIRS = "test_tipc/test_train_inference_python.sh"
 PARAMS = "test_tipc/configs/net/train_infer_python.txt"
 MODE = "lite_train_lite_infer"
 NEEDED = ("bash", "dirname", "basename", "readlink", "cat")
@@ -29,6 +30,7 @@ def suite(tmp_path):
     for name in ("train.py", "eval.py", "export.py", "infer.py"):
         (folder / name).write_text(PROGRAM)
     (folder / "test_tipc/prepare.sh").write_text("touch prepared\n")
+    (folder / THEIRS).write_text("touch theirs\n")
     shutil.copy(ROOT / "test_train_inference_python.sh", folder / DRIVER)
     (tmp_path / "bin").mkdir()
     stub(tmp_path / "bin/python", f'exec "{sys.executable}" "$@"')
@@ -65,6 +67,15 @@ def test_hands_everything_on_and_prepares_nothing(suite, recorder):
     expected = [str(suite), "unset", "run", PARAMS, MODE, "--gpu-id", "0,1"]
     assert done.stdout.splitlines() == [*expected, "--jobs", "2", "--only", "a b", "--resume"]
     assert not (suite / "prepared").exists()
+    assert not (suite / "theirs").exists()
+
+
+def test_in_place_of_a_driver_that_no_script_uses_it_runs_too(suite, recorder):
+    (suite / DRIVER).rename(suite / THEIRS)
+    (suite / "test_tipc/other.sh").write_text(f"# unlike {THEIRS}\n")
+    done = drive(suite, PARAMS, MODE, driver=THEIRS, PATH=recorder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(suite), "unset", "run", PARAMS, MODE]
 
 
 def test_prepares_first_when_asked(suite):

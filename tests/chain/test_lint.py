@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -81,9 +82,9 @@ def test_every_error_of_a_file_is_reported(lint):
 def test_lines_that_are_no_lines_are_errors_and_the_rest_is_looked_at(lint):
     text = edit(TEMPLATE, ("python:", "python"), ("infer_quant", "infer_quant:Fasle\x1b[2J")) + ""
     found = errors(lint(text))
-    assert has(found, "text", "error", 3, "a line without ':'")
+    assert has(found, "value", "error", 3, "names no interpreter")  # a line without ':' has an empty value
     assert has(found, "text", "error", 39, "a control character in the line")
-    assert len(found) == 4  # and what they are taken for: no interpreter, no boolean
+    assert len(found) == 3  # and what the control character's line is taken for: no boolean
     assert has(lint("x:1\n" + TEMPLATE), "text", "error", 1, "a line before the first section header")
 
 
@@ -95,6 +96,12 @@ def test_a_missing_line_is_named_where_it_is(lint, suite, text):
         if line.startswith(("#", "=")):
             continue
         found = errors(lint("\n".join(lines[:index] + lines[index + 1 :]), suite))
+        if line in ("--benchmark:True", "null:null") and not found:
+            assert (
+                suite == "tipchain"
+            )  # the last argument may be missing, and with it the last line is no other
+            assert index >= len(lines) - 2
+            continue
         assert len(found) == 1
         message = found[0][3]
         assert "a line is missing" in message, (index, message)
@@ -127,7 +134,7 @@ def test_sections_are_looked_at_one_by_one_and_mistyped_keys_do_not_hide_the_res
     assert has(found, "sections", "error", 24, "expected `eval:`, found `evla:`")
     assert has(found, "typos", "error", 39, "did you mean 'False'?")
     found = errors(lint(TEMPLATE.replace("eval:", "evla:").replace("--threads:2\n", "")))
-    assert [one[2] for one in found] == [24, 45]
+    assert [one[2] for one in found] == [24, 43]
     found = errors(lint(TEMPLATE.replace("eval_params", "evla_params")))
     assert has(
         found, "sections", "error", 23, "expected the section [eval_params]; did you mean 'eval_params'?"
@@ -306,7 +313,8 @@ def test_every_fix_is_said_by_a_finding_or_for_every_chain():
     code = "".join(path.read_text() for path in files if path.name not in ("fixes.py", "lint.py"))
     profiles = "".join(path.read_text() for path in (ROOT / "tipchain/suites").glob("*.yaml"))
     for name in set(FIXES) - set(GENERAL):
-        assert f'"{name}"' in code or f"unset: {name}" in profiles, name
+        named = re.search(rf"unset: {name}\b|(?<!un)fixed: \[?{name}\b", profiles)
+        assert f'"{name}"' in code or named, name
 
 
 def test_the_shipped_file_is_clean():

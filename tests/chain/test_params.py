@@ -27,6 +27,11 @@ def test_value_is_everything_after_the_first_colon():
     assert (param.section, param.key, param.value, param.line) == ("a", "url", " http://host:80/x ", 2)
 
 
+def test_a_line_without_a_colon_is_a_key_with_an_empty_value():
+    (param,) = parse_params("===a===\nrunner.model_save_path \n").params
+    assert (param.key, param.value, param.line) == ("runner.model_save_path", "", 2)
+
+
 def test_crlf_bom_blanks_comments_and_a_missing_last_newline_are_harmless():
     plain = parse_params(TEMPLATE)
     odd = "\ufeff# mine\r\n\r\n" + TEMPLATE.replace("\n", "\r\n").rstrip()
@@ -37,7 +42,6 @@ def test_crlf_bom_blanks_comments_and_a_missing_last_newline_are_harmless():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("===a===\nno colon\n", "f.txt:2: a line without ':'"),
         ("a:b\n", "f.txt:1: a line before the first section header"),
         ("===a===\nk:\x00\n", "f.txt:2: a control character"),
     ],

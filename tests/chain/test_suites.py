@@ -8,7 +8,7 @@ import pytest
 from chain_samples import edit
 from suite_samples import SUITE_FILES
 
-from tipchain.chain.build import build_spec
+from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
 from tipchain.chain.params import parse_params
@@ -217,6 +217,23 @@ def test_seg_name_is_settled_for_each_leg(suite, other):
             assert command.finds == (Find(text=files[0], files=files),)
 
 
+def test_clas_finds_its_weights_in_either_layout():
+    found = plan("paddleclas")
+    (export,) = steps(found, "export")
+    (find,) = export.finds
+    save = find.text.removesuffix("/ResNet/latest")
+    assert find.files == (
+        f"{save}/latest.pdparams",
+        f"{save}/latest",
+        f"{save}/ResNet/latest.pdparams",
+        f"{save}/ResNet/latest",
+    )
+    assert {f"{save}/latest.pdparams", f"{save}/ResNet/latest.pdparams"} <= {
+        file for one in steps(found, "train") for leaves in one.leaves for file in leaves.files
+    }
+    assert "checkpoint" in codes(found)
+
+
 def test_videos_last_epoch_stands_for_the_first():
     (export,) = steps(plan("paddlevideo", mode=WHOLE_TRAIN), "export")
     (find,) = export.finds
@@ -265,6 +282,30 @@ def test_every_setting_is_passed_on_every_device(suite, change, device, words):
     ]
     assert found
     assert all(words <= set(command.argv) for command in found)
+
+
+@pytest.mark.parametrize("suite", ["paddleclas", "template", "alexnet", "tutorial"])
+def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
+    values = {"save_log": "./log", "train_data": "null", "precision": "fp32|fp16"}
+    changes = [] if suite == "tutorial" else [with_role(suite, *one) for one in values.items()]
+    text = edit(SUITE_FILES[suite], *changes)
+    spec = legacy_spec(text, "f.txt", get_suite(suite), LITE)
+    keys = [
+        {(one.on_gpu, word.partition("=")[0]) for one in steps(found, "infer") for word in one.argv}
+        for found in (expand(spec, "f.txt", Options(root="/w")), plan(suite, *changes))
+    ]
+    told = {(False, "--img-path"), (True, "--img-path")} if suite == "tutorial" else set()
+    assert keys[1] - keys[0] == told
+
+
+def test_clas_is_told_of_the_cpu_where_it_exports_on_one():
+    told = ["-o", "Global.device=cpu"]
+    (export,) = steps(plan("paddleclas"), "export")
+    assert told[1] not in export.argv
+    found = plan("paddleclas", ("gpu_list", "gpu_list:-1"), ("-o Global.device", "-o Global.device:cpu"))
+    (export,) = steps(found, "export")
+    assert list(export.argv[-2:]) == told
+    assert "cpu-words" in codes(found)
 
 
 @pytest.mark.parametrize("suite", ["paddleseg", "medicalseg"])

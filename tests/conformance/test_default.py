@@ -38,7 +38,7 @@ REFUSING = frozenset({"typos", "closed-modes"})
 # Fixes of how lines are read; they are reported for a line that this mode may not need.
 READING = frozenset({"sections", "whole-value"})
 # Samples that only the original takes, and why the default refuses them.
-REFUSED = {"template/edges.txt": "a line without ':'"}
+REFUSED = {"template/edges.txt": "would be acted on by a shell"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

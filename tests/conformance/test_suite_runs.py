@@ -7,7 +7,7 @@ suite's own programs use.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ for rule in {rules}; do
     done ;;
   esac
 done
-case " $* " in *" {infer} "*) echo 'class_id: 3, score: 0.97' ;; esac
+case " $* " in *" {infer} "*) printf '%b\n' '{prints}' ;; esac
 """
 
 
@@ -48,15 +48,20 @@ class Chain:
     infer: str
     folders: tuple[str, ...]
     results: str = "results_python.log"
+    prints: str = "class_id: 3, score: 0.97"
+
+    def __str__(self) -> str:
+        return f"{self.suite}-{Path(self.train[2].split()[0]).parent.name or 'flat'}"
 
 
+# PaddleClas until June 2023 and since then.
 CHAINS = (
-    Chain(
+    *(Chain(
         "paddleclas", "resnet_amp", (("-o Global.auto_cast", "-o Global.auto_cast:null"),),
-        ("tools/train.py", "Global.output_dir", "ResNet_amp_demo/latest.pdparams"),
+        ("tools/train.py", "Global.output_dir", f"{folder}latest.pdparams {folder}latest.pdopt {folder}latest.pdstates"),
         ("tools/export_model.py", "Global.save_inference_dir", " ".join(PROGRAM)), "python/predict_cls.py",
-        ("ppcls", "deploy"),
-    ),
+        ("ppcls", "deploy"), prints=r"1.JPEG:\tclass id(s): [3], score(s): [0.97], label_name(s): [cat]",
+    ) for folder in ("ResNet_amp_demo/", "")),
     Chain(
         "paddledetection", "yolo_slim",
         (("auto_cast", "auto_cast:null"), ("trainer:", "trainer:norm_train"), ("use_gpu", "use_gpu:False")),
@@ -107,11 +112,13 @@ CHAINS = (
         "alexnet", "hosts", (("trainer:", "trainer:norm_train"), ("--use-gpu", "--use-gpu:False")),
         ("train.py", "--output-dir", "latest.pdparams"),
         ("tools/export_model.py", "--save-inference-dir", " ".join(PROGRAM)), "deploy/infer.py", ("tools",),
+        prints="image_name: ./images/demo.jpg, class_id: 3, prob: 0.97",
     ),
     Chain(
         "tutorial", "hosts_amp", (("trainer:", "trainer:norm_train"),),
         ("train.py", "--output-dir", "latest.pdparams"),
         ("tools/export_model.py", "--save-inference-dir", " ".join(PROGRAM)), "deploy/infer.py", ("tools",),
+        prints="image_name: ./images/demo.jpg, class_id: 3, prob: 0.97",
     ),
 )  # fmt: skip
 
@@ -126,7 +133,7 @@ def prepare(chain, root):
     params.parent.mkdir(parents=True)
     params.write_text(text)
     rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
-    body = STUB.format(rules=rules, infer=chain.infer)
+    body = STUB.format(rules=rules, infer=chain.infer, prints=chain.prints)
     if chain.suite == "paddlegan":  # its export names the folder in a word of its own
         body += 'case " $* " in *" tools/export_model.py "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
         body += '; echo 1 > "$last/a.pdiparams" ;; esac\n'
@@ -148,7 +155,7 @@ def results():
     return json.loads(Path("r.json").read_text())["results"]
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.suite)
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
 def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
     code = go(chain, tmp_path, monkeypatch)
@@ -164,7 +171,7 @@ def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
     assert sum(line.startswith("\x1b[33m Run successfully with command - ") for line in lines) == passed
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.suite)
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
 def test_a_training_that_leaves_nothing_fails_in_every_suite(chain, tmp_path, monkeypatch, capsys):
     program = chain.train[0]
     trains = f'case " $* " in *" {program} "*) case " $* " in *"{chain.train[1]}="*) exit 0 ;; esac ;; esac'
@@ -173,3 +180,29 @@ def test_a_training_that_leaves_nothing_fails_in_every_suite(chain, tmp_path, mo
     assert (first["command"]["step"], first["outcome"]) == ("train", "FAIL")
     assert "no checkpoint" in first["reason"]
     assert {result["outcome"] for result in rest} == {"SKIP"}
+
+
+def test_clas_evaluates_and_exports_what_training_left_in_either_layout(tmp_path, monkeypatch):
+    for number, folder in enumerate(("ResNet_amp_demo/", "")):
+        root = tmp_path / str(number)
+        root.mkdir()
+        assert go(CHAINS[number], root, monkeypatch) == 0
+        words = {result["command"]["step"]: result["command"]["argv"] for result in results()}
+        run = root / f"test_tipc/output/ResNet_amp_demo/{MODE}/runs"
+        for step, key in (("eval", "pretrained_model"), ("export", "weights")):
+            (word,) = [word for word in words[step] if word.startswith(f"Global.{key}=")]
+            assert Path(word.partition("=")[2]).relative_to(run).parts[2:] == (
+                *folder.split("/")[:-1],
+                "latest",
+            )
+
+
+@pytest.mark.parametrize("chain", [CHAINS[0], *CHAINS[-2:]], ids=str)
+def test_an_inference_that_prints_no_result_of_its_suite_fails(chain, tmp_path, monkeypatch):
+    noise = replace(
+        chain,
+        prints=r"---    enabled FC MKL-DNN for 1 fc ops\nA new field (benchmark) detected!\n12 class done",
+    )
+    assert go(noise, tmp_path, monkeypatch) == 1
+    reasons = [result["reason"] for result in results() if result["command"]["step"] == "infer"]
+    assert any("no result line" in reason for reason in reasons)

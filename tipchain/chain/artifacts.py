@@ -38,6 +38,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 LOOKED_AT = 2000
 MOST_HELD = 6
 """Files that are named of a folder that lacks what a command should have left."""
+_FIXED = re.compile(r"(?:\[[*?[]\]|[^*?[])*")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
@@ -123,12 +124,14 @@ def missing_files(
     ``start`` is the state, at that time, of a file that had just been made.
     """
     old = frozenset(before.values())
-    found = []
+    found: list[Missing] = []
     for one in leaves:
         if one.in_log:
             continue
         if why := _why_missing(one.files, root, old, start):
-            found.append(Missing(what=one.what, looked=names(one.files), why=f": {why}"))
+            # Said once: a command's artifacts stand in one folder.
+            held = "" if found or any(matches(file, root) for file in one.files) else _held(one.files, root)
+            found.append(Missing(what=one.what, looked=names(one.files), why=f": {why}{held}"))
     return tuple(found)
 
 
@@ -145,24 +148,20 @@ def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp], sta
         # What is there and no good tells more than what is not there; old files explain most.
         path, problem = min(problems, key=lambda one: not one[1].startswith("is older"))
         return f"{path} {problem}"
-    return f"{names(patterns)} is not there; {_holdings(patterns, root)}"
+    return f"{names(patterns)} is not there"
 
 
-def _holdings(patterns: Sequence[str], root: Path) -> str:
-    """Return what the folder of ``patterns`` does hold, the newest files first."""
-    folder = Path(
-        os.path.commonpath([re.split(r"[*?\[]", one, maxsplit=1)[0].rpartition("/")[0] for one in patterns])
-    )
-    while not (root / folder).is_dir() and folder.parent != folder:
-        folder = folder.parent
-    try:
-        held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
-    except OSError as error:
-        return f"{folder} cannot be read: {error.strerror}"
+def _held(patterns: Sequence[str], root: Path) -> str:
+    """Return what the folder of ``patterns`` does hold, the newest files first; "" where there is no such folder."""
+    fixed = [plain(found[0]).rpartition("/")[0] for found in map(_FIXED.match, patterns) if found]
+    folder = os.path.commonpath(fixed) if fixed else ""
+    if not folder or not (root / folder).is_dir():
+        return ""
+    held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
     held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
     shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD])
     more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
-    return f"{folder} holds {shown or 'no file'}{more}"
+    return f"; {folder} holds {shown or 'no file'}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:

@@ -18,7 +18,7 @@ FIXES: Mapping[str, str] = {
     "closed-modes": "an unknown mode is refused; the original trains in full length with settings left out",
     "whole-value": "a value is all after the first ':', and in a mode list all after its first '='",
     "device-per-leg": "a missing device value repeats the last one",
-    "inference-flags": "every setting is passed on every device, int8 runs on GPUs, and equal commands are planned once",
+    "inference-flags": "a setting that a program was seen to take is passed on every device, int8 runs on GPUs, and equal commands are planned once",
     "null": "null and an empty value are absent everywhere: no export without weights, no `python null`",
     "clas-weights": "the export gets the trained weights for every model name",
     "panoptic-vars": "whole_infer's export gets the model of the file; the original uses variables that it never sets",

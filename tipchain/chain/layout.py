@@ -84,18 +84,17 @@ def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Find
         check_headers(file, sections)
     except ParamsError as error:
         return None, (refusal(error, CODE),)
-    findings, renamed = [], file
+    findings, renamed, plain = [], file, True
     for number, section in enumerate(sections):
         finding, change = _examine(file, section, number)
         findings += [finding] if finding else []
         if change is not None and change.kind == "rename":
             renamed = _renamed(renamed, file.section(file.headers[number][0])[change.place], change)
+        elif finding:
+            plain = False
     if not findings:
         return slots, () if first is None else (refusal(first, CODE),)
-    try:
-        return checked_slots(renamed, suite), tuple(findings)
-    except ParamsError:
-        return None, tuple(findings)
+    return checked_slots(renamed, suite) if plain else None, tuple(findings)
 
 
 def distance(file: ParamFile, suite: Suite) -> int:

@@ -95,7 +95,7 @@ _WORDS: Mapping[str, str] = {
     "device": "device|gpu",
     "mkldnn": "mkldnn|onednn",
     "threads": "thread",
-    "infer_batch": "batch",
+    "infer_batch": "batch|bs$",
     "trt": "trt|tensorrt",
     "precision": "precision|fp16|mode",
     "model_dir": "model|config",

@@ -272,7 +272,8 @@ class Training(Inferring):
         code = "checkpoint" if self.suite.weights_else and self.on("checkpoint") else "no-shell"
         if not self.on(code) or files == (glob.escape(weights),):
             return ()
-        if not weights.endswith(SUFFIXES):  # a prefix, as paddle.load's callers like it
+        # Without an ending it is a prefix, as paddle.load's callers like it.
+        if self.suite.weights_else and not weights.endswith(SUFFIXES):
             files = tuple(f"{one}{more}" for one in files for more in (".pdparams", ""))
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")

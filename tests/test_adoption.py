@@ -1,0 +1,189 @@
+"""tipchain in the checkout of a suite whose other scripts run, edit and source the suite's own driver."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chain_samples import TEMPLATE, edit
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = ROOT / "test_train_inference_python.sh"
+DRIVER = "test_tipc/test_train_inference_python.sh"
+PARAMS = "test_tipc/configs/net/train_infer_python.txt"
+MODE = "lite_train_lite_infer"
+
+# What a suite's own scripts do with its driver, each in as few lines as may be.
+SCRIPTS = {
+    "test_train_inference_python.sh": """\
+        file=$1 mode=$2 log=test_tipc/output/net/$2
+        python=$(sed -n 's/^python://p' $file) && mkdir -p $log
+        where="gpu"
+        run_inference() { $python infer.py --model=$1 --device=$where > $log/infer.log 2>&1; }
+        if [ $mode != whole_infer ]; then
+          export CUDA_VISIBLE_DEVICES=0
+          $python train.py --device=$where $(sed -n 's/^train_args://p' $file)
+          sleep 5
+          run_inference $log
+        fi
+        """,
+    "benchmark_train.sh": """\
+        cp $1 test_tipc/benchmark.txt && mkdir -p log
+        timeout 1m bash test_tipc/test_train_inference_python.sh test_tipc/benchmark.txt benchmark_train > log/train 2>&1
+        cat log/train
+        python analysis.py --log log/train
+        """,
+    "test_train_dy2static_python.sh": """\
+        rm -rf test_tipc/output/net/lite_train_lite_infer && mkdir -p log
+        head -n 6 $1 > log/short.txt
+        bash test_tipc/test_train_inference_python.sh log/short.txt lite_train_lite_infer > log/dynamic 2>&1
+        echo train_args:--static >> log/short.txt
+        bash test_tipc/test_train_inference_python.sh log/short.txt lite_train_lite_infer > log/static 2>&1
+        diff log/dynamic log/static
+        """,
+    "test_train_inference_python_npu.sh": """\
+        sed -i 's/--device:cpu/--device:npu/' $1
+        sed -i 's/"gpu"/"npu"/g' test_tipc/test_train_inference_python.sh
+        cmd="bash test_tipc/test_train_inference_python.sh $1 $2"
+        eval $cmd
+        """,
+    "test_inference_jetson.sh": """\
+        source test_tipc/test_train_inference_python.sh
+        run_inference ./inference
+        echo came to the end
+        """,
+}  # fmt: skip
+CALLERS = sorted(set(SCRIPTS) - {"test_train_inference_python.sh"})
+
+
+@pytest.fixture
+def suite(tmp_path):
+    folder = tmp_path / "suite"
+    (folder / PARAMS).parent.mkdir(parents=True)
+    (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", "python:python3.7")))
+    for name, text in SCRIPTS.items():
+        (folder / "test_tipc" / name).write_text("#!/bin/bash\n" + text)
+    return folder
+
+
+def try_adoption(suite: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks/adoption.py"), "--checkout", str(suite), "--params", PARAMS],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def sections(printed: str) -> dict[str, str]:
+    """Return what was printed of each script, by its name."""
+    return {part.split()[0]: f"{part}\n" for part in printed.split("\n\n")[1:-1]}
+
+
+def test_beside_the_suites_own_driver_it_changes_nothing_and_in_its_place_everything(suite):
+    done = try_adoption(suite)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = sections(done.stdout)
+    assert sorted(told) == CALLERS
+    for part in told.values():
+        assert "  beside    the same\n" in part
+        assert "  replaced  the same" not in part
+    # The benchmark has two calls, and one script clears an output folder, tipchain's runs with it.
+    assert done.stdout.rstrip().endswith("beside 0, common 1, replaced 5")
+    assert "runs/" in told["test_train_dy2static_python.sh"]
+    for script, first in {
+        "benchmark_train.sh": "exit 0, 4 commands",
+        "test_inference_jetson.sh": "exit 0, 1 commands",
+        "test_train_dy2static_python.sh": "exit 0, 6 commands",
+        "test_train_inference_python_npu.sh": "exit 0, 3 commands",
+    }.items():
+        assert f"as it is  {first}" in told[script]
+
+
+def test_a_script_that_minds_the_added_file_is_noticed(suite):
+    script = suite / "test_tipc/test_train_inference_python_npu.sh"
+    script.write_text(script.read_text() + "cat test_tipc/*.sh | wc -l\n")
+    done = try_adoption(suite)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "beside 1" in done.stdout.splitlines()[-1]
+
+
+def test_a_chain_that_cannot_be_run_is_no_comparison(suite):
+    (suite / PARAMS).write_text((suite / PARAMS).read_text().replace("gpu_list:-1\n", ""))
+    done = try_adoption(suite)
+    assert done.returncode == 2
+    assert f"{PARAMS}:" in done.stderr
+    (suite / DRIVER).unlink()
+    assert try_adoption(suite).returncode == 2
+
+
+def replace(suite: Path, *, link: bool = False) -> None:
+    (suite / DRIVER).unlink()
+    (suite / DRIVER).symlink_to(OURS) if link else shutil.copy(OURS, suite / DRIVER)
+
+
+def run(suite: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=suite, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("mode", [MODE, "benchmark_train"])
+def test_in_anothers_place_it_does_nothing_and_says_so(suite, mode, link):
+    replace(suite, link=link)
+    shutil.copy(OURS, suite / "test_tipc/tipchain.sh")  # no user of the driver
+    done = run(suite, "bash", DRIVER, PARAMS, mode)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("error:") == 1
+    assert f"where {' '.join(CALLERS)} need the suite's own" in done.stderr
+    assert "beside it, as test_tipc/tipchain.sh" in done.stderr
+    assert not (suite / "test_tipc/output").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "log"),
+    [
+        ("benchmark_train.sh", "log/train"),
+        ("test_train_dy2static_python.sh", "log/dynamic"),
+        ("test_train_inference_python_npu.sh", None),
+    ],
+)
+def test_no_script_that_runs_it_in_anothers_place_sees_a_success(suite, script, log):
+    replace(suite)
+    driver = suite / DRIVER
+    driver.write_text(driver.read_text().replace("main() {", "trap 'echo $? > code' EXIT\nmain() {", 1))
+    done = run(suite, "bash", f"test_tipc/{script}", PARAMS, MODE)
+    text = (suite / log).read_text() if log else done.stderr
+    assert "is tipchain's driver" in text
+    assert (suite / "code").read_text() == "2\n"
+
+
+def test_a_script_that_sources_it_ends_there(suite):
+    replace(suite)
+    for words in (("whole_infer",), ()):
+        done = run(suite, "bash", "test_tipc/test_inference_jetson.sh", PARAMS, *words)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "is tipchain's driver, which is run and not sourced" in done.stderr
+        assert "command not found" not in done.stderr
+
+
+def test_a_shell_that_sources_it_stays_as_it_was(suite):
+    replace(suite)
+    done = run(suite, "bash", "--norc", "-ic", f"source {DRIVER}; echo code $?; false; echo still here $-")
+    assert "code 2\nstill here" in done.stdout
+    assert "u" not in done.stdout.split()[-1], "set -u does not reach it"
+
+
+def test_beside_it_modes_that_it_does_not_have_are_refused(suite):
+    shutil.copy(OURS, suite / "test_tipc/tipchain.sh")
+    done = run(suite, "bash", "test_tipc/tipchain.sh", PARAMS, "benchmark_train")
+    assert done.returncode == 2
+    assert "unknown mode benchmark_train" in done.stderr
+    done = run(suite, "bash", "test_tipc/tipchain.sh")
+    assert "usage: bash tipchain.sh PARAMS MODE" in done.stderr

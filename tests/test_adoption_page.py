@@ -1,0 +1,157 @@
+"""docs/adoption.md: its commands and jobs are run in a stub of a suite, and the Chinese page has the same ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from chain_samples import PROGRAM, TEMPLATE, edit, stub
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, CHINESE = ROOT / "docs/adoption.md", ROOT / "docs/adoption_cn.md"
+PARAMS = re.compile(r"test_tipc/configs/[\w/]+\.txt")
+TEXT = PAGE.read_text()
+
+
+def blocks(language: str, text: str = TEXT) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+GITHUB, MANIFEST, GITLAB = blocks("yaml")
+
+
+def github_jobs() -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    """Yield name, variables and shell lines of each job, once for each file of its matrix."""
+    document = yaml.safe_load(GITHUB)
+    for name, job in document["jobs"].items():
+        lines = [step["run"] for step in job["steps"] if "run" in step]
+        for file in job.get("strategy", {}).get("matrix", {}).get("file", [""]):
+            variables = {
+                key: value.replace("${{ matrix.file }}", file) for key, value in job.get("env", {}).items()
+            }
+            yield f"github {name} {Path(file).name}", variables, lines
+
+
+def gitlab_jobs() -> Iterator[tuple[str, dict[str, str], list[str]]]:
+    document = yaml.safe_load(GITLAB)
+    for name, job in document.items():
+        if name.startswith("."):
+            continue
+        whole = {**document[job["extends"]], **job}
+        lines = [*whole["before_script"], *whole["script"], *whole.get("after_script", ())]
+        for file in whole.get("parallel", {"matrix": [{"FILE": [""]}]})["matrix"][0]["FILE"]:
+            yield f"gitlab {name} {Path(file).name}", {"FILE": file}, lines
+
+
+JOBS = [*github_jobs(), *gitlab_jobs()]
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A suite's checkout with the files that the page names, and the programs that its lines call."""
+    folder = tmp_path / "suite"
+    manifest = MANIFEST.replace("devices: [gpu]", "devices: [cpu]").replace("/opt/suite/bin/python", "python")
+    for name in sorted(set(PARAMS.findall(TEXT))):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        model = Path(name).name.removesuffix("_train_infer_python.txt")
+        changes = (
+            ("model_name:", f"model_name:{model}"),
+            ("python:", "python:python3.7"),
+            ("gpu_list:", "gpu_list:0|0,1"),
+        )
+        (folder / name).write_text(edit(TEMPLATE, *changes))
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (folder / name).write_text(PROGRAM)
+    (folder / "test_tipc/nightly.yaml").write_text(manifest)
+    (folder / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/1.png\n")
+    (folder / "test_tipc/test_train_inference_python.sh").write_text("echo theirs\n")
+    (tmp_path / "bin").mkdir()
+    stub(tmp_path / "bin/tipchain", f'PYTHONPATH="{ROOT}" exec "{sys.executable}" -m tipchain "$@"')
+    stub(tmp_path / "bin/python", f'[[ "$1 $2" == "-m pip" ]] || exec "{sys.executable}" "$@"')
+    for name in ("pipx", "apt-get"):
+        stub(tmp_path / "bin" / name, "exit 0")
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+def run(suite: Path, lines: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIPCHAIN", "GITHUB"))}
+    path = f"{suite.parent / 'bin'}:{kept['PATH']}"
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)], cwd=suite, text=True, capture_output=True,
+        env={**kept, "PATH": path, "HOME": str(suite.parent), "TIPCHAIN": "tipchain", **variables}, check=False, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("variables", "lines"), [job[1:] for job in JOBS], ids=[job[0] for job in JOBS])
+def test_a_job_passes_where_all_is_well(suite, variables, lines):
+    done = run(suite, lines, variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    changed = subprocess.run(["git", "diff", "--stat"], cwd=suite, capture_output=True, text=True, check=True)
+    assert changed.stdout == ""
+    if variables.get("FILE"):
+        assert "exit code 0: all passed" in done.stdout, "without a GPU"
+        assert (suite / "tipc.xml").exists()
+
+
+def test_jobs_fail_where_something_is_wrong(suite):
+    (suite / "infer.py").write_text("raise SystemExit(3)")
+    file = next(iter(PARAMS.findall(GITHUB)))
+    (suite / file).write_text((suite / file).read_text().replace("trainer:norm_train", "trainer:nrom_train"))
+    codes = {name: run(suite, lines, variables).returncode for name, variables, lines in github_jobs()}
+    assert all(codes.values()), codes
+
+
+def test_the_commands_of_the_page_work_from_top_to_bottom(suite):
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    (suite / "test_tipc/test_train_inference_python.sh").write_text("copied over\n")
+    done = run(suite, lines, {})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (suite / "test_tipc/test_train_inference_python.sh").read_text() == "echo theirs\n"
+    assert done.stdout.count("exit code 0: all passed") == 2
+    assert not (suite / "tipchain-output").exists(), "the way back removes it"
+
+
+def test_the_workflow_is_careful():
+    document = yaml.safe_load(GITHUB)
+    assert set(document[True]) == {"pull_request", "schedule"}  # YAML 1.1 reads `on` as true
+    assert document["permissions"] == {"contents": "read"}
+    steps = [step for job in document["jobs"].values() for step in job["steps"]]
+    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+    assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
+    jobs = document["jobs"]
+    assert {name: job["if"].split("== ")[1] for name, job in jobs.items()} == {
+        "lint": "'pull_request'", "chain": "'pull_request'", "night": "'schedule'",
+    }  # fmt: skip
+    assert "gpu" in jobs["night"]["runs-on"]
+
+
+def test_both_pages_have_the_same_commands_tables_and_links():
+    chinese = CHINESE.read_text()
+    for language in ("bash", "yaml", "text"):
+        assert blocks(language, chinese) == blocks(language)
+    commits = [re.findall(r"^\| (Paddle\w+ [0-9a-f]{7,}) ", text, re.MULTILINE) for text in (TEXT, chinese)]
+    assert len(commits[0]) == 6
+    assert commits[0] == commits[1]
+    assert TEXT.count("\n## ") == chinese.count("\n## ")
+    for text in (TEXT, chinese):
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (ROOT / "docs" / target).exists(), target
+
+
+def test_the_pages_are_found():
+    for name, page in (("README.md", "docs/adoption.md"), ("README_cn.md", "docs/adoption_cn.md"),
+                       ("docs/suites.md", "adoption.md"), ("docs/ci.md", "adoption.md"),
+                       ("test_tipc/README.md", "../docs/adoption.md")):  # fmt: skip
+        assert f"({page}" in (ROOT / name).read_text(), name
