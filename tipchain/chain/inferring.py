@@ -197,7 +197,9 @@ class Inferring(Emitter):
             if facts.get(role, "") not in NOTHING and spec.axes[role].slot.key not in NOTHING
         ]
         gpu = source.gpu if kind == "gpu" else None
-        result = Artifact(what="result line", in_log=True, line=self.suite.result_line)
+        file = self.filler.choose(infer.result_file, facts)
+        line = Artifact(what="result line", in_log=True, line=self.suite.result_line)
+        result = Artifact(what="result", files=(file,)) if file else line
         command = Command(
             id=";".join(parts),
             step="infer",

@@ -353,6 +353,7 @@ class _Profile:
             data_else=reader.text("data_else", default=""),
             raw=frozenset(self.texts(reader, "raw")),
             rules={device: self.infer_rule(reader, device) for device in ("cpu", "gpu")},
+            result_file=self.choices(reader, "result_file"),
         )
         reader.done()
         return infer

@@ -167,7 +167,11 @@ class InferRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infer:
-    """Inference: where the model is (``folder``), what names it (``model``), which slot has the data after training."""
+    """Inference: where the model is (``folder``), what names it (``model``), which slot has the data after training.
+
+    ``result_file`` is a pattern of a file that it must write, of the first choice that holds; none where it prints its
+    result.
+    """
 
     cwd: str
     folder: str
@@ -176,6 +180,7 @@ class Infer:
     data_else: str
     raw: frozenset[str]
     rules: Mapping[str, InferRule]
+    result_file: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
