@@ -9,6 +9,7 @@ from pathlib import Path
 FIELDS = ("step", "cwd", "cuda_visible_devices", "log", "argv")
 SHELL_VARIABLE = "CUDA_VISIBLE_DEVICES"
 ROOT = "{ROOT}"
+MODE = "{MODE}"
 
 
 def facts(command):

@@ -75,7 +75,7 @@ class SpecReader(TrainingReader, InferenceReader):
         Raises:
             ParamsError: a value is impossible.
         """
-        trains = self.mode.trains
+        trains = self.suite.trains(self.mode, self.fixes)
         self.quants()
         by_mode = (
             {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
