@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Read by bash (BASH_ENV) before an original driver: nothing that the driver starts is found, so that all of it is noted.
 # A note is a series of texts that end with NUL: the line of the driver that started it, folder, CUDA_VISIBLE_DEVICES
 # (with "=" before it where it is set), standard output, number of words, words.

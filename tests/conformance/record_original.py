@@ -17,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import groupby
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path.insert(0, str(HERE.parents[1]))
 
 from command_lists import MODE, ROOT, difference, facts  # noqa: E402
 
@@ -33,9 +35,9 @@ DRIVER = "test_tipc/test_train_inference_python.sh"
 PARAMS = "*train*infer_python*.txt"
 MODES = tuple(mode.value for mode in Mode)
 TOOLS = (
-    *("awk", "basename", "bash", "cat", "cp", "cut", "date", "dirname", "expr", "find", "grep", "head", "ln", "ls"),
-    *("mkdir", "mv", "readlink", "rm", "sed", "sort", "tail", "tee", "touch", "tr", "uniq", "wc"),
-)
+    "awk", "basename", "bash", "cat", "cp", "cut", "date", "dirname", "expr", "find", "grep", "head", "ln", "ls", "mkdir", "mv",
+    "readlink", "rm", "sed", "sort", "tail", "tee", "touch", "tr", "uniq", "wc",
+)  # fmt: skip
 LIMIT_S = 120
 
 
@@ -69,10 +71,20 @@ class Original:
 
     def record(self, params: Path, mode: str) -> list[dict[str, object]]:
         """Return the commands that the driver starts for a parameter file in ``mode``."""
+        if found := re.search(r"^python:(.*/.*)$", params.read_text(encoding="utf-8-sig"), re.MULTILINE):
+            raise SystemExit(
+                f"{params}: {found[1]!r} is a path and would be started; name the interpreter alone"
+            )
         own = params.is_relative_to(self.start)
         name = params.relative_to(self.start) if own else params
         self.notes.write_bytes(b"")
-        env = {"PATH": str(self.tools), "BASH_ENV": str(HERE / "noting.sh"), "NOTES": str(self.notes), "HOME": "/", "LC_ALL": "C.UTF-8"}
+        env = {
+            "PATH": str(self.tools),
+            "BASH_ENV": str(HERE / "noting.sh"),
+            "NOTES": str(self.notes),
+            "HOME": "/",
+            "LC_ALL": "C.UTF-8",
+        }
         argv = ["bash", self.driver, str(name), mode]
         subprocess.run(
             argv, cwd=self.root, env=env, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
@@ -92,7 +104,15 @@ class Original:
                 continue
             cwd, visible, output, count = (next(fields) for _ in range(4))
             argv = [next(fields).replace(str(self.root), ROOT) for _ in range(int(count))]
-            commands.append({"step": self._step(int(line)), "cwd": cwd, "cuda_visible_devices": visible[1:] if visible else None, "log": output, "argv": argv})
+            commands.append(
+                {
+                    "step": self._step(int(line)),
+                    "cwd": cwd,
+                    "cuda_visible_devices": visible[1:] if visible else None,
+                    "log": output,
+                    "argv": argv,
+                }
+            )
         for command in commands:
             log = command["log"]
             silent = log == os.devnull or log.startswith("pipe:")
@@ -101,7 +121,7 @@ class Original:
         return commands
 
     def _inside(self, path: str, cwd: str) -> str:
-        return os.path.relpath(os.path.join(cwd, path), self.root)
+        return os.path.relpath(Path(cwd, path), self.root)
 
     def _step(self, number: int) -> str:
         """Return what a line of the driver starts; the public ones call their variables alike."""
@@ -137,26 +157,45 @@ def planned(params: Path, mode: str, suite: str | None, root: Path) -> list[dict
 
 
 def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]]) -> str:
-    """Return recorded lists as lines of JSON; modes whose commands are the same share them, ``{MODE}`` for its name."""
-    groups: dict[tuple[str, ...], list[str]] = {}
+    """Return recorded lists as lines of JSON: blocks of commands, each under the modes that have it at that place.
+
+    A mode's list is all blocks that name it, one after the other; ``{MODE}`` stands for its name.
+    """
+    merged: list[tuple[str, list[str]]] = []
     for mode, commands in lists.items():
-        lines = tuple(json.dumps(_short(command)).replace(mode, MODE) for command in commands)
-        groups.setdefault(lines, []).append(mode)
-    parts = [json.dumps({"driver": driver})]
-    for lines, modes in groups.items():
-        parts += [json.dumps({"modes": modes}), *lines]
+        lines = [json.dumps(_short(command)).replace(mode, MODE) for command in commands]
+        known = [line for line, _ in merged]
+        following: list[tuple[str, list[str]]] = []
+        for what, start, end, first, last in SequenceMatcher(
+            None, known, lines, autojunk=False
+        ).get_opcodes():
+            following += [
+                (line, [*modes, mode] if what == "equal" else modes) for line, modes in merged[start:end]
+            ]
+            following += [] if what == "equal" else [(line, [mode]) for line in lines[first:last]]
+        merged = following
+    parts = [json.dumps({"driver": driver, "modes": list(lists)})]
+    for modes, block in groupby(merged, key=lambda pair: pair[1]):
+        parts += [json.dumps({"modes": modes}), *(line for line, _ in block)]
     return "\n".join(parts) + "\n"
 
 
 def _short(command: dict[str, object]) -> dict[str, object]:
-    rare = {name: command[name] for name in ("cwd", "cuda_visible_devices", "log") if command[name] not in (None, ".")}
+    rare = {
+        name: command[name]
+        for name in ("cwd", "cuda_visible_devices", "log")
+        if command[name] not in (None, ".")
+    }
     return {"step": command["step"], **rare, "argv": shlex.join(command["argv"])}
 
 
 def commit_of(start: Path) -> str:
     """Return the name and the commit of the checkout."""
+
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(start), *words], capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(start), *words], capture_output=True, text=True, check=False
+        ).stdout.strip()
 
     top = git("rev-parse", "--show-toplevel") or str(start)
     inside = start.relative_to(top).as_posix()
@@ -164,16 +203,34 @@ def commit_of(start: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("start", type=Path, metavar="START", help="the folder of a checkout that the driver is started in")
-    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help=f"parameter files; by default all {PARAMS} of the driver's folder")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "start", type=Path, metavar="START", help="the folder of a checkout that the driver is started in"
+    )
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="*",
+        metavar="FILE",
+        help=f"parameter files; by default all {PARAMS} of the driver's folder",
+    )
     parser.add_argument("--driver", default=DRIVER, help="the driver, named from START (%(default)s)")
     parser.add_argument("--suite", help="tipchain's suite; by default told from the file")
-    parser.add_argument("--mode", action="append", choices=MODES, help="a mode; by default all, may be given again")
-    parser.add_argument("--write", action="store_true", help="write what was recorded beside each file: FILE.txt's to FILE.jsonl")
+    parser.add_argument(
+        "--mode", action="append", choices=MODES, help="a mode; by default all, may be given again"
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write what was recorded beside each file: FILE.txt's to FILE.jsonl",
+    )
     options = parser.parse_args(arguments)
     start = options.start.resolve()
-    files = [path.resolve() for path in options.files] or sorted((start / options.driver).parent.rglob(PARAMS))
+    files = [path.resolve() for path in options.files] or sorted(
+        (start / options.driver).parent.rglob(PARAMS)
+    )
     total = differing = 0
     with tempfile.TemporaryDirectory() as folder:
         original = Original(start, options.driver, Path(folder).resolve())
