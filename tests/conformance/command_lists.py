@@ -1,7 +1,8 @@
-"""Command lists as plain data: what two of them are compared by, and how a difference is shown."""
+"""Command lists as plain data: how recorded ones are read, what two are compared by, how a difference is shown."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from itertools import zip_longest
 from pathlib import Path
@@ -9,6 +10,21 @@ from pathlib import Path
 FIELDS = ("step", "cwd", "cuda_visible_devices", "log", "argv")
 SHELL_VARIABLE = "CUDA_VISIBLE_DEVICES"
 ROOT = "{ROOT}"
+MODE = "{MODE}"
+
+
+def read_recorded(path: Path):
+    """Return what ``record_original`` has written: the commands by mode."""
+    head, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    lists = {mode: [] for mode in head["modes"]}
+    modes = []
+    for line in lines:
+        modes = line.get("modes", modes)
+        for mode in modes if "argv" in line else ():
+            found = {name: line.get(name) for name in FIELDS} | {"cwd": line.get("cwd", ".")}
+            named = {name: text and text.replace(MODE, mode) for name, text in found.items()}
+            lists[mode].append(named | {"argv": shlex.split(named["argv"])})
+    return lists
 
 
 def facts(command):

@@ -1,10 +1,10 @@
-"""The comparison itself: every kind of difference is seen, and lists that cannot be read are refused."""
+"""The comparison itself: every kind of difference is seen, and what is written is read back."""
 
 from __future__ import annotations
 
 import pytest
-from command_lists import difference, placed
-from sample_lists import read_commands
+from command_lists import ROOT, difference, placed, read_recorded
+from record_original import render
 
 ONE = {"step": "train", "cwd": ".", "cuda_visible_devices": "0", "log": "a.log", "argv": ["python", "a b"]}
 TWO = ONE | {"step": "eval", "argv": ["python", "eval.py"]}
@@ -36,25 +36,32 @@ def test_order_and_number_count():
     assert "command 2: 1 expected, 2 planned; not expected" in difference([ONE], [ONE, TWO])
 
 
-def test_a_list_is_read_as_it_says():
-    text = "train CVD=0 log=a.log\n  python\n  'a {WORD}'\neval CVD=0 cwd=. log=a.log\n  python {MORE}\n"
-    assert read_commands(text, {"WORD": "b", "MORE": "eval.{END}", "END": "py"}, "here") == [ONE, TWO]
+LISTS = {
+    "lite_train_lite_infer": [ONE | {"argv": ["python", "--epochs=1", "a b"]}, TWO | {"cwd": "deploy"}],
+    "whole_train_whole_infer": [
+        ONE | {"argv": ["python", "a b"]},
+        TWO | {"cwd": "deploy"},
+        TWO | {"log": None},
+    ],
+    "whole_infer": [],
+}
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    (tmp_path / "a.jsonl").write_text(render("suite@1", LISTS))
+    assert read_recorded(tmp_path / "a.jsonl") == LISTS
+    assert list(read_recorded(tmp_path / "a.jsonl")) == list(LISTS)
+
+
+def test_what_modes_have_in_common_is_written_once():
+    own = {
+        mode: [ONE | {"log": f"out/{mode}/a.log"}, TWO] for mode in ("whole_infer", "lite_train_lite_infer")
+    }
+    lines = render("suite@1", own).splitlines()
+    assert len(lines) == 4
+    assert "out/{MODE}/a.log" in lines[2]
 
 
 def test_the_root_is_put_in_last(tmp_path):
-    (command,) = read_commands("train\n  python --out={ROOT}/x\n", {"ROOT": "{ROOT}"}, "here")
+    command = ONE | {"argv": ["python", f"--out={ROOT}/x"]}
     assert placed([command], tmp_path)[0]["argv"] == ["python", f"--out={tmp_path}/x"]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("train\n  {NOBODY}\n", "nothing is called NOBODY"),
-        ("  python a.py\n", "words without a command"),
-        ("train lgo=a.log\n  python\n", "'lgo=a.log' in"),
-        ("train\n  {A}\n", "names that name each other"),
-    ],
-)
-def test_a_list_with_a_slip_is_refused(text, reason):
-    with pytest.raises(ValueError, match=reason):
-        read_commands(text, {"A": "{B}", "B": "{A}"}, "here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Filler:
         found = self._fact(name, facts)
         if found is None:
             return condition.operation in ("not", "lacks")
+        if condition.operation == "matches":
+            return any(re.fullmatch(value, found) for value in values)
         inside = any(value in found for value in values)
         return {
             "is": found in values,

@@ -76,7 +76,7 @@ class SpecReader(TrainingReader, InferenceReader):
         Raises:
             ParamsError: a value is impossible.
         """
-        trains = self.mode.trains
+        trains = self.suite.trains(self.mode, self.fixes)
         self.quants()
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"

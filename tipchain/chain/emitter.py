@@ -48,6 +48,8 @@ class Emitter:
         self._place()
         # What the original's shell has exported at this point.
         self.exported: str | None = None
+        # The device that the leg's last inference was on, as the file has it.
+        self.inferred_on: str | None = None
         # The name of the model file: an original changes it on the way.
         self.name = spec.name
         # What the norm trainer left: (weights, id of its command).
@@ -163,7 +165,7 @@ class Emitter:
     def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
         """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
         found = fixed if self.on("devices") else self.exported
-        if gpus and self.on("devices") and fixed != self.exported and self.spec.mode.trains:
+        if gpus and self.on("devices") and fixed != self.exported and self.spec.trains:
             there = "leaves it unset" if self.exported is None else f"has {self.exported} there"
             here = "is not set" if fixed is None else f"is {fixed}"
             message = f"{VISIBLE} {here} for each command of a leg; for some the original {there}"

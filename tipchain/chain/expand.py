@@ -26,7 +26,7 @@ class _Expander(Training, Untrained):
     def plan(self, params: str) -> Plan:
         spec = self.spec
         self.align()
-        if spec.mode.trains:
+        if spec.trains:
             self.train_all()
         else:
             self.exported = self.options.gpu_id
@@ -57,7 +57,7 @@ class _Expander(Training, Untrained):
             return
         device = self.device()
         steps = alignment.steps
-        if not self.spec.mode.trains:
+        if not self.spec.trains:
             steps = tuple(step for step in steps if not needs_training(step))
         if not steps:
             self.tell("default", f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")

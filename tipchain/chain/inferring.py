@@ -24,7 +24,8 @@ class Source:
     Attributes:
         label: how ids name it.
         leg: the leg of its commands.
-        folder: where it is.
+        cwd: folder to infer in.
+        folder: where the model is.
         quant: ``True`` if it is quantized.
         data: words of the data argument.
         needs: ids of the commands that make it.
@@ -34,6 +35,7 @@ class Source:
 
     label: str
     leg: str
+    cwd: str
     folder: str
     quant: str
     data: Words
@@ -68,7 +70,7 @@ class Inferring(Emitter):
         """Tell of data that the original does not pass to inference after training."""
         role = self.suite.infer.data
         chosen = self.spec.slots.get(role)
-        if self.spec.mode.trains and source.data and (chosen is None or chosen.absent):
+        if self.spec.trains and source.data and (chosen is None or chosen.absent):
             message = "is used after training too; the original passes no data there"
             self.tell("inference-flags", message, self.spec.slots["infer_data"], "info")
 
@@ -171,7 +173,7 @@ class Inferring(Emitter):
             named = spec.slots.get(item.flag)
             if named and named.key not in NOTHING and item.value and filler.nothing_inside(item.value):
                 self.tell("null", "is null and left out; the original makes a path of it", named, "info")
-        python = self.interpreter(infer.cwd)
+        python = self.interpreter(source.cwd)
         return (*python, *(spec.inference or ()), *self.words(rule.arguments, facts, roles, filler))
 
     def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
@@ -188,7 +190,7 @@ class Inferring(Emitter):
 
     def add_inference(self, kind: str, rule: InferRule, facts: Facts, argv: Words, source: Source) -> None:
         """Add one inference."""
-        infer, spec = self.suite.infer, self.spec
+        spec = self.spec
         parts = [source.label] if source.label else []
         parts.append(kind)
         parts += [
@@ -197,14 +199,14 @@ class Inferring(Emitter):
             if facts.get(role, "") not in NOTHING and spec.axes[role].slot.key not in NOTHING
         ]
         gpu = source.gpu if kind == "gpu" else None
-        file = self.filler.choose(infer.result_file, facts)
+        file = self.filler.choose(self.suite.infer.result_file, facts)
         line = Artifact(what="result line", in_log=True, line=self.suite.result_line)
         result = Artifact(what="result", files=(file,)) if file else line
         command = Command(
             id=";".join(parts),
             step="infer",
             argv=argv,
-            cwd=infer.cwd,
+            cwd=source.cwd,
             env=self.visible(source.gpu, gpus=kind == "gpu"),
             needs=source.needs,
             on_gpu=kind == "gpu",
@@ -217,7 +219,7 @@ class Inferring(Emitter):
 
     def links(self, source: Source) -> tuple[tuple[str, str], ...]:
         """Return the names under which a quantized program is looked for, as the original links them."""
-        if self.suite.whole.style != "quantize" or self.spec.mode.trains:
+        if self.suite.whole.style != "quantize" or self.spec.trains:
             return ()
         folder = posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}")
         # PaddleSlim's own names, since 2022 and before.

@@ -141,6 +141,15 @@ def _check_condition(
         seen.known(place, "role", role, roles)
     else:
         seen.known(place, "condition", condition.name, tested(place, suite))
+    for value in condition.values if condition.operation == "matches" else ():
+        _check_pattern(place, value, seen)
+
+
+def _check_pattern(place: Place, text: str, seen: Seen) -> None:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise seen.fault(place, f"is no regular expression: {error}", found=text) from error
 
 
 def _check_rest(suite: Suite, seen: Seen) -> None:
@@ -150,7 +159,4 @@ def _check_rest(suite: Suite, seen: Seen) -> None:
         seen.known(("redirected",), "step", step, STEPS)
     if "/" in suite.results_log or suite.results_log in ("", ".", ".."):
         raise seen.fault(("results_log",), "is no file's name", found=suite.results_log)
-    try:
-        re.compile(suite.result_line)
-    except re.error as error:
-        raise seen.fault(("result_line",), f"is no regular expression: {error}") from error
+    _check_pattern(("result_line",), suite.result_line, seen)

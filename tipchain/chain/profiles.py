@@ -193,6 +193,7 @@ class _Profile:
             infer=self.infer(infer),
             whole=self.whole(whole),
             klquant=reader.choice("klquant", ("", *STYLES), default=""),
+            klquant_trains=reader.flag("klquant_trains", False),
             results_log=reader.text("results_log", default="results_python.log"),
             results_head=self.template(reader, "results_head", default=""),
             status=self.template(reader, "status"),
@@ -274,6 +275,7 @@ class _Profile:
             export_all=reader.flag("export_all", False),
             unset_after=reader.choice("unset_after", ("inference", "iteration"), default="inference"),
             launches_one_host=reader.flag("launches_one_host", True),
+            overwritten=reader.flag("overwritten", False),
         )
         reader.done()
         return devices
@@ -383,6 +385,7 @@ class _Profile:
             infer_folder=self.template(reader, "infer_folder", default=""),
             gpus=reader.text("gpus", default="0"),
             unset=reader.text("unset", default=""),
+            cwd=self.choices(reader, "cwd"),
             export=self.arguments(reader, "export") if "export" in reader.data else (),
             log=self.template(reader, "log", default=""),
         )

@@ -21,6 +21,10 @@ class InferenceReader(SlotReader):
         whole = self.suite.whole
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         slot = self.slots["infer_model"]
+        if klquant and self.suite.klquant_trains:
+            self.tell(
+                "closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info"
+            )
         if klquant and not self.suite.klquant:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
             return ()
@@ -60,7 +64,14 @@ class InferenceReader(SlotReader):
             text = texts[index] if index < len(texts) else ""
             export = None if text in NOTHING else split_words(text, exports)
             quant = quants[index] if index < len(quants) else ""
-            if self.mode is Mode.KLQUANT_WHOLE_INFER:
+            if self.mode is Mode.KLQUANT_WHOLE_INFER and self.on("kl-index"):
+                if quant != "True":
+                    self.tell(
+                        "kl-index",
+                        slot,
+                        f"{path} is quantized here; the original takes infer_quant's word for it",
+                        "info",
+                    )
                 quant = "True"
             models.append(InferModel(path=path, export=export, quant=quant))
         return tuple(models)
@@ -70,7 +81,11 @@ class InferenceReader(SlotReader):
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         models: list[InferModel] = []
         for index, name in enumerate(self.list_of(slot)):
+            if name == "null":
+                continue
             if name not in whole.kinds:
+                if klquant and not self.on("typos"):
+                    continue  # the original looks for what is its own here first
                 if not self.on("typos"):
                     break  # the original ends there
                 hint = did_you_mean(name, whole.kinds)

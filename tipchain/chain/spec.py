@@ -130,6 +130,11 @@ class ChainSpec:
     findings: tuple[Finding, ...]
 
     @property
+    def trains(self) -> bool:
+        """Whether the mode has training steps."""
+        return self.suite.trains(self.mode, self.fixes)
+
+    @property
     def legacy(self) -> bool:
         """Whether these are the original's own commands."""
         return not self.fixes

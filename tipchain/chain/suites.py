@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from tipchain.modes import Mode
+
 FilledBy = Literal["key", "value"]
-OPERATIONS = ("is", "not", "has", "lacks")
+OPERATIONS = ("is", "not", "has", "lacks", "matches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ class Devices:
         export_all: all GPUs of an entry are exported, not the first.
         unset_after: ``inference`` or ``iteration``.
         launches_one_host: whether several GPUs of one host are trained on at all.
+        overwritten: an inference leaves its last device as the device argument of the leg's further trainings.
     """
 
     parameter: str = "each"
@@ -116,6 +119,7 @@ class Devices:
     export_all: bool = False
     unset_after: str = "inference"
     launches_one_host: bool = True
+    overwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +201,7 @@ class Whole:
         infer_folder: template of the folder to infer in; "" for the same.
         gpus: what log names have for the GPU.
         unset: fix without which the original exports with variables that it never sets; "" for none.
+        cwd: where the original is when it infers, the first that holds; none for inference's own folder.
         export: arguments of the export.
         log: log of the export.
     """
@@ -209,6 +214,7 @@ class Whole:
     infer_folder: str = ""
     gpus: str = "0"
     unset: str = ""
+    cwd: tuple[Choice, ...] = ()
     export: tuple[Item, ...] = ()
     log: str = ""
 
@@ -271,6 +277,7 @@ class Suite:
         infer: inference.
         whole: the modes without training.
         klquant: ``models``, ``kinds`` or ``quantize`` if klquant_whole_infer is known, else "".
+        klquant_trains: whether the original does not know that mode, and trains in it.
         results_log: name of the log of status lines.
         results_head: its line at the start of a run, "" for none.
         status: its lines after ``Run successfully with command - ``.
@@ -308,12 +315,18 @@ class Suite:
     infer: Infer
     whole: Whole
     klquant: str
+    klquant_trains: bool
     results_log: str
     results_head: str
     status: str
     redirected: frozenset[str]
     result_line: str
     verified: tuple[Verified, ...] = ()
+
+    def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:
+        """Return whether ``mode`` has training steps with ``fixes`` in force."""
+        taken = mode is Mode.KLQUANT_WHOLE_INFER and self.klquant_trains and "closed-modes" not in fixes
+        return mode.trains or taken
 
     @property
     def roles(self) -> frozenset[str]:

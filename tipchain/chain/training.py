@@ -11,7 +11,7 @@ from tipchain.chain.finds import SUFFIXES
 from tipchain.chain.inferring import Inferring, Source
 from tipchain.chain.plan import Artifact, Command, Find
 from tipchain.chain.spec import AMP, Leg, Trainer
-from tipchain.chain.suites import Item, Step
+from tipchain.chain.suites import Step
 from tipchain.chain.words import NOTHING, Words, flag
 
 
@@ -49,8 +49,21 @@ class Training(Inferring):
         for leg in self.spec.legs:
             if leg.at_once is not None:
                 self.exported = leg.at_once
+            self.inferred_on = None
             for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
-                self.iteration(leg, autocast, trainer)
+                self.iteration(self.overwritten(leg), autocast, trainer)
+
+    def overwritten(self, leg: Leg) -> Leg:
+        """Return the leg with the device argument that an inference before has left."""
+        if not self.suite.devices.overwritten or self.inferred_on is None:
+            return leg
+        slot = self.spec.slots["use_gpu"]
+        left = flag(slot, self.inferred_on, fixes=self.spec.fixes)
+        if left == leg.use_gpu or not self.on("device-per-leg"):
+            return replace(leg, use_gpu=left)
+        message = f"an inference before makes {self.inferred_on!r} of it in the original"
+        self.tell("device-per-leg", message, slot, "info")
+        return leg
 
     def iteration(self, leg: Leg, autocast: str, trainer: Trainer) -> None:
         """Add one training, its evaluation, its export and the inferences with what it left."""
@@ -144,9 +157,8 @@ class Training(Inferring):
         }
         if pretrained is not None:
             roles["pretrained"] = pretrained
-        items = suite.train.arguments
         argv = (*self.python, *self.launcher(run), *trainer.train)
-        argv += self.words(_swapped(items) if leg.multi_host else items, run.facts, roles)
+        argv += self.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
         skip = "" if leg.on_gpu or not amp or not self.spec.fixes else "AMP on a CPU: Paddle ignores it there"
         command = Command(
@@ -238,6 +250,7 @@ class Training(Inferring):
         source = Source(
             label=run.label if self.several_legs() else "",
             leg=run.label,
+            cwd=self.suite.infer.cwd,
             folder=self.filler.fill(self.suite.infer.folder, run.facts),
             quant=str(run.trainer.quant),
             data=self.spec.data_after_training,
@@ -246,6 +259,7 @@ class Training(Inferring):
             facts=run.facts,
         )
         self.infer(source)
+        self.inferred_on = next(reversed(self.spec.axes["device"].values), self.inferred_on)
         if self.suite.devices.unset_after == "inference":
             self.exported = None
 
@@ -292,14 +306,3 @@ class Training(Inferring):
         )
         files = tuple(dict.fromkeys(files))
         return (Artifact(what="checkpoint", files=files),)
-
-
-def _swapped(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Return training arguments with epoch and pretrained exchanged, as for several hosts."""
-    places = {item.role: index for index, item in enumerate(items) if item.role in ("epoch", "pretrained")}
-    if len(places) < 2:
-        return items
-    swapped = list(items)
-    one, other = places["epoch"], places["pretrained"]
-    swapped[one], swapped[other] = swapped[other], swapped[one]
-    return tuple(swapped)

@@ -38,6 +38,7 @@ class Untrained(Inferring):
         source = Source(
             label=label,
             leg=label or "whole_infer",
+            cwd=self.whole_cwd(facts),
             folder=folder,
             quant=model.quant,
             data=flag(spec.slots["infer_data"], fixes=spec.fixes),
@@ -46,6 +47,16 @@ class Untrained(Inferring):
             facts=facts,
         )
         self.infer(source)
+
+    def whole_cwd(self, facts: Facts) -> str:
+        """Return where to infer; an original may be somewhere else by then."""
+        right = self.suite.infer.cwd
+        other = posixpath.normpath(self.filler.choose(self.suite.whole.cwd, facts) or right)
+        if other == right or not self.on("cwd"):
+            return other
+        message = f"is inferred with in {right}; the original goes into the model's folder first and ends in {other}"
+        self.tell("cwd", message, self.spec.slots["infer_model"], "info")
+        return right
 
     def whole_export(self, program: Words, label: str, facts: Facts) -> str:
         """Add an export, or a quantization; return its id."""
