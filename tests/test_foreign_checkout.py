@@ -284,8 +284,8 @@ def test_a_script_that_fails_in_the_middle_and_exits_0_is_exit_1(checked):
     script(checked, "echo first\ntar xf absent.tar\ngzip -d /dev/null/x\nno-such-program\necho done\n")
     done = prepare(checked)
     assert done.returncode == 1, done.stdout + done.stderr
-    log = f"test_tipc/output/prepare/net-{MODE}.log"
-    assert f"FAIL  {log}:2: tar: absent.tar: Cannot open" in done.stdout
+    assert f"log: test_tipc/output/prepare/net-{MODE}.log" in done.stdout
+    assert "FAIL  log:2: tar: absent.tar: Cannot open" in done.stdout
     assert "no-such-program: command not found" in done.stdout
 
 
@@ -460,3 +460,179 @@ def test_the_drivers_know_the_same_modes_as_the_program():
 def test_the_scripts_source_nothing(name):
     lines = (ROOT / name).read_text().splitlines()
     assert not [line for line in lines if line.split()[:1] in (["source"], ["."])]
+
+
+@pytest.fixture
+def venv(tmp_path):
+    """An environment of the suite's own, whose pip tells where it would install."""
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    (site / "pip.py").write_text("import sys; print('pip', sys.prefix, *sys.argv[1:])\n")
+    return folder
+
+
+def logged(suite: Path) -> list[str]:
+    return (suite / f"test_tipc/output/prepare/net-{MODE}.log").read_text().splitlines()
+
+
+CALLS = """\
+for name in python python3 python3.7; do $name -c 'import sys; print(sys.prefix)'; done
+for name in pip pip3 "python3 -m pip"; do $name install -r 'a b.txt'; done
+echo "$VIRTUAL_ENV"
+"""
+
+
+def test_the_script_runs_with_the_interpreter_that_is_named_under_all_names(checked, venv):
+    script(checked, CALLS)
+    done = prepare(checked, "--python", str(venv / "bin/python"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"  python: {venv}/bin/python\n" in done.stdout
+    assert logged(checked) == [*[str(venv)] * 3, *[f"pip {venv} install -r a b.txt"] * 3, str(venv)]
+
+
+def test_the_files_interpreter_is_taken_if_none_is_named(checked, venv):
+    text = (checked / PARAMS).read_text()
+    (checked / PARAMS).write_text(edit(text, ("python:", f"python:{venv}/bin/python")))
+    script(checked, CALLS)
+    assert prepare(checked).returncode == 0
+    assert logged(checked)[0] == str(venv)
+
+
+def test_a_chain_hands_its_interpreter_on(checked, venv):
+    script(checked, "pip install x\n")
+    done = drive(checked, PARAMS, MODE, "--prepare", "--python", str(venv / "bin/python"))
+    assert logged(checked) == [f"pip {venv} install x"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [("no/such", "there is no such program"), ("/bin/true", "is no interpreter")]
+)
+def test_what_is_no_interpreter_is_refused_before_anything_runs(checked, given, message):
+    done = prepare(checked, "--python", given)
+    assert done.returncode == 2
+    assert f"--python {given}: {message}" in done.stderr
+    assert not (checked / "prepared").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["pip install x", "pip3 -q install x", "python -m pip install x", "${python} setup.py install",
+     "python setup.py -q develop", "pip uninstall -y x"],
+)  # fmt: skip
+def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked, words):
+    """Here ``python`` is tipchain's own, as where its environment is activated."""
+    (checked / "setup.py").write_text("open('installed', 'w')\n")
+    script(checked, f"python=python3\n{words}\npip --version >version\npython -c 'print(1 + 1)'\n")
+    done = prepare(checked)
+    assert done.returncode == 1
+    name = words.replace("${python}", "python3")
+    assert f"FAIL  log:1: ERROR: not installed: {name}\n" in done.stdout
+    assert "tipchain's own, so nothing is installed" in done.stdout
+    assert "--python PATH names an interpreter of the suite's own" in done.stdout
+    assert logged(checked)[1:] == ["2"]
+    assert "pip" in (checked / "version").read_text()
+    assert not (checked / "installed").exists()
+
+
+# What it may delete, and --keep-data
+
+DELETING = "cd data && rm -rf mine && mkdir -p mine/new && echo theirs >mine/x && cd ..\n"
+
+
+def own_data(suite: Path) -> Path:
+    folder = suite / "data/mine"
+    folder.mkdir(parents=True)
+    (folder / "x").write_text("mine")
+    return folder
+
+
+def test_what_the_script_may_delete_is_said_before_it_starts(checked):
+    own_data(checked)
+    script(checked, f'if [ $2 = "{MODE}" ]; then {DELETING.strip()}; else rm -rf images; fi; rm -rf $x/y\n')
+    for option in ((), ("--dry-run",)):
+        out = prepare(checked, *option).stdout
+        assert (
+            "  may delete: data/mine/\n  may delete, cannot be told: test_tipc/prepare.sh:1: rm -r $x/y\n"
+            in out
+        )
+        assert "images/" not in out
+        own_data(checked) if not (checked / "data/mine").exists() else None
+    assert "may delete: nothing that is there now" in (script(checked, ":\n") or prepare(checked).stdout)
+
+
+def test_what_was_there_is_kept_if_asked_for(checked):
+    folder = own_data(checked)
+    script(checked, DELETING)
+    done = prepare(checked, "--keep-data")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name for path in folder.iterdir()] == ["x"]
+    assert (folder / "x").read_text() == "mine"
+    assert "kept: data/mine; what the script made there is mine.from-script\n" in done.stdout
+    assert (checked / "data/mine.from-script/x").read_text() == "theirs\n"
+    assert logged(checked) == []
+    done = prepare(checked)
+    assert (folder / "x").read_text() == "theirs\n", "not asked for"
+
+
+def test_what_the_script_made_itself_it_may_delete(checked):
+    own_data(checked)
+    script(checked, "mkdir new; tar cf a.tar data; tar xf a.tar -C new; rm -rf a.tar new; rm -f none\n")
+    done = prepare(checked, "--keep-data")
+    assert done.returncode == 0, done.stdout
+    assert "kept:" not in done.stdout
+    assert not (checked / "new").exists()
+    assert not (checked / "a.tar").exists()
+
+
+def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
+    folder = own_data(checked)
+    script(checked, "rm -rf data/mine; kill -9 $PPID; sleep 60\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, "--keep-data"], cwd=checked,
+        env=environment(checked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert not folder.exists()
+    script(checked, ":\n")
+    assert "kept: data/mine\n" in prepare(checked).stdout
+    assert (folder / "x").read_text() == "mine"
+
+
+# A failed one is failed the second time, too
+
+
+def test_a_failed_preparation_is_failed_the_second_time(checked):
+    """The script stays in ``test_tipc`` after its failure and makes another ``test_tipc`` there."""
+    script(checked, "cd test_tipc && tar xf absent.tar && cd ..\nmkdir -p ./test_tipc/data\n")
+    for _ in range(2):
+        done = prepare(checked)
+        assert done.returncode == 1
+        assert "tar: absent.tar: Cannot open" in done.stdout
+    assert (checked / "test_tipc/test_tipc").is_dir()
+
+
+DOWNLOAD = """\
+cd data
+[ -e w.pdparams ] && echo "File 'w.pdparams' already there; not retrieving." && exit 0
+echo "--$(date '+%F %T')--  http://host/w.pdparams"
+echo "Saving to: 'w.pdparams'"
+printf half >w.pdparams
+"""
+
+
+@pytest.mark.parametrize("end", ["sleep 60\n", "sleep 0.5; kill -9 $PPID; sleep 60\n", "exit 4\n"])
+def test_a_half_made_download_does_not_pass_the_second_time(checked, end):
+    (checked / "data").mkdir()
+    (checked / "w.pdparams").write_text("another of that name")
+    time.sleep(1.1)  # wget tells the time in seconds
+    script(checked, DOWNLOAD + end)
+    for _ in range(2):
+        assert prepare(checked, "--timeout", "2").returncode != 0
+    script(checked, DOWNLOAD.replace("half", "whole") + "echo \"2024 - 'w.pdparams' saved [5/5]\"\n")
+    assert prepare(checked).returncode == 0
+    assert (checked / "data/w.pdparams").read_text() == "whole"
+    assert (checked / "data/w.pdparams.half-made").read_text() == "half"
+    assert prepare(checked).returncode == 0
+    assert (checked / "data/w.pdparams").read_text() == "whole"
+    assert (checked / "w.pdparams").exists()

@@ -48,6 +48,32 @@ def test_folders_of_the_checkout_tell(name, tmp_path):
     assert detect("===train_params===\nmodel_name:net\n", root=tmp_path) == name
 
 
+@pytest.mark.parametrize(
+    ("there", "file", "expected"),
+    [
+        ((), "Rec/test_tipc/configs/net/a.txt", "Rec"),
+        (("Rec/test_tipc/test_tipc/data",), "Rec/test_tipc/configs/net/a.txt", "Rec"),
+        (("Rec/.git",), "Rec/contrib/Med/test_tipc/configs/a.txt", "Rec/contrib/Med"),
+        (("Rec/.git",), "Rec/test_tipc/test_tipc/configs/a.txt", "Rec"),
+        (("Rec/test_tipc/prepare.sh/",), "test_tipc/Rec/test_tipc/a.txt", "test_tipc/Rec"),
+        (("test_tipc/.git",), "test_tipc/test_tipc/configs/a.txt", "test_tipc"),
+        (("Rec/.git", "Rec/sub/test_tipc"), "Rec/sub/a.txt", "Rec/sub"),
+        (("Rec/.git",), "Rec/sub/a.txt", "Rec"),
+        (("Rec/.git",), "Rec/test_tipc/../sub/a.txt", "Rec"),
+    ],
+)
+def test_the_checkout_is_the_folder_whose_test_tipc_holds_the_file(tmp_path, there, file, expected):
+    for name in there:
+        (tmp_path / name).mkdir(parents=True)
+    assert checkout(tmp_path / file) == tmp_path / expected
+
+
+def test_a_prepare_script_decides_between_several(tmp_path):
+    (tmp_path / "Rec/test_tipc").mkdir(parents=True)
+    (tmp_path / "Rec/test_tipc/prepare.sh").touch()
+    assert checkout(tmp_path / "Rec/test_tipc/test_tipc/configs/a.txt") == tmp_path / "Rec"
+
+
 def test_a_profile_of_the_checkouts_own_comes_first(tmp_path):
     (tmp_path / "test_tipc").mkdir()
     own = tmp_path / "test_tipc/tipchain_suite.yaml"

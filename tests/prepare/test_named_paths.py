@@ -79,3 +79,16 @@ def test_faults(tmp_path):
     assert fault("net") == "is missing"
     os.truncate(tmp_path / "net.pdparams", 0)
     assert fault("net", "--pretrained") == "is an empty file"
+
+
+@pytest.mark.parametrize(
+    ("value", "config", "expected"),
+    [
+        ("../../data/train", "models/net/config.yaml", "data/train"),
+        ("../../data/train", "config.yaml", "../../data/train"),
+        ("../shared/train", "", "../shared/train"),
+    ],
+)
+def test_a_path_out_of_the_checkout_may_be_the_configurations(value, config, expected):
+    words = ["-m", config, "-o", f"runner.train_data_dir={value}"] if config else [f"--data={value}"]
+    assert [one.path for one in named_paths(plan(command(*words)))] == [expected]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
-from tipchain.prepare.script_log import find_troubles
+from tipchain.prepare.script_log import find_troubles, unfinished_downloads
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,25 @@ def test_an_address_that_does_not_answer_counts_unless_another_does(lines, numbe
 def test_lines_may_end_as_on_windows():
     (found,) = find_troubles("one\r\nsh: 1: tar: not found\r\n")
     assert (found.line, found.text) == (2, "sh: 1: tar: not found")
+
+
+SAVING = "Saving to: \u2018data/data.tar\u2019"
+SAVED = "2024-01-01 10:00:02 (1.2 MB/s) - \u2018data/data.tar\u2019 saved [5/5]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ([BEGIN, SAVING, SAVED], []),
+        ([BEGIN, SAVING, "     0K .......... .......... 1%"], ["data/data.tar"]),
+        ([BEGIN, SAVING, "Read error; Retrying.", RETRY, SAVING, SAVED], []),
+        ([BEGIN, SAVING, SAVED, BEGIN, SAVING], ["data/data.tar"]),
+        ([BEGIN, SAVING.replace("\u2018", "'").replace("\u2019", "'")], ["data/data.tar"]),
+        (["File \u2018data.tar\u2019 already there; not retrieving."], []),
+    ],
+)
+def test_a_download_that_did_not_get_to_its_end_is_found(lines, names):
+    found = unfinished_downloads("\n".join(lines))
+    assert [one.name for one in found] == names
+    began = datetime(2024, 1, 1, 10, 0, 9 if RETRY in lines else 0).astimezone().timestamp()
+    assert [one.began for one in found] == [began] * len(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tipchain.chain.layout import distance
@@ -14,15 +15,22 @@ from tipchain.errors import ParamsError
 FOLDER_WEIGHT = 4
 # So many marks are no chance: a file that bears them is that suite's, though it fits another's layout.
 SURE = 2
-CHECKOUT_MARKS = (".git", "test_tipc")
+FOLDER = "test_tipc"
 
 
 def checkout(params: Path) -> Path | None:
-    """Return the nearest folder above ``params`` that has a ``test_tipc`` or is a git repository, or None."""
-    for folder in params.absolute().parents:
-        if any((folder / mark).exists() for mark in CHECKOUT_MARKS):
-            return folder
-    return None
+    """Return the folder that a parameter file belongs to: the one whose ``test_tipc/`` holds it.
+
+    Links stay: a linked file belongs to where the link stands. If several folders of its path are called
+    ``test_tipc``, the nearest that stands in a git repository's top folder or holds a ``prepare.sh`` counts; what a
+    failed script leaves, as ``test_tipc/test_tipc``, is never asked for. For a file outside of any it is the nearest
+    folder above with a ``test_tipc`` or a ``.git``, None if there is none.
+    """
+    above = Path(os.path.abspath(params)).parents  # noqa: PTH100
+    holders = [folder.parent for folder in above if folder.name == FOLDER]
+    sure = (one for one in holders if (one / ".git").exists() or (one / FOLDER / "prepare.sh").is_file())
+    near = (one for one in above if (one / FOLDER).is_dir() or (one / ".git").exists())
+    return next(sure, None) or next(iter(holders), None) or next(near, None)
 
 
 def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:

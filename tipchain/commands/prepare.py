@@ -39,6 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     suite.add_argument("--suite", help="whose layout the file has; told from the file if left out")
     suite.add_argument("--timeout", type=_seconds, metavar="S", help="limit for the script in seconds")
+    suite.add_argument(
+        "--python",
+        metavar="PATH",
+        help="interpreter that the script runs with and installs for; the file's if left out",
+    )
+    suite.add_argument(
+        "--keep-data",
+        action="store_true",
+        help="what the script deletes of what is there is put back afterwards",
+    )
 
 
 def _seconds(text: str) -> float:
@@ -61,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
         checkout = foreign_checkout(args.params)
         if checkout is not None:
             return _run_suite(args, mode, checkout)
-    _refuse(args, ("suite", "timeout"), "is for the checkouts of suites that have a test_tipc/prepare.sh")
+    _refuse(
+        args,
+        ("suite", "timeout", "python", "keep_data"),
+        "is for the checkouts of suites that have a test_tipc/prepare.sh",
+    )
     if case_file is None:
         print(f"{args.params}: names no alignment case; nothing to prepare")
         return ExitCode.PASSED
@@ -78,7 +92,7 @@ def add_prepare_first(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_chain_first(
-    params: Path, mode: Mode, *, suite: str | None, data_path: Path | None, stream: TextIO
+    params: Path, mode: Mode, *, suite: str | None, python: str | None, data_path: Path | None, stream: TextIO
 ) -> int:
     """Prepare what the chain of a parameter file needs; return the exit code, 0 if it may run.
 
@@ -86,6 +100,7 @@ def prepare_chain_first(
         params: the parameter file.
         mode: the mode.
         suite: whose layout it has; told from the file if None.
+        python: the interpreter of the chain, and of a suite's script; the file's if None.
         data_path: the user's own data.
         stream: where to say what is done.
     """
@@ -99,7 +114,7 @@ def prepare_chain_first(
     if checkout is None:
         return ExitCode.PASSED
     with redirect_stdout(stream):
-        code = prepare_suite(plan_preparation(checkout, params, mode, suite), None)
+        code = prepare_suite(plan_preparation(checkout, params, mode, suite, python=python), None)
     return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
 
 
@@ -130,7 +145,9 @@ def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
 
     why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
     _refuse(args, ("data_only", "force", "data_path"), why)
-    preparation = plan_preparation(checkout, args.params, mode, args.suite)
+    preparation = plan_preparation(
+        checkout, args.params, mode, args.suite, python=args.python, keep=args.keep_data
+    )
     if args.dry_run:
         print("\n".join(describe(preparation)))
         return ExitCode.PASSED

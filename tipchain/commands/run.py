@@ -98,7 +98,12 @@ def _prepare(args: argparse.Namespace) -> int:
     """Prepare data and weights; where the report goes to standard output, it stands there alone."""
     stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
     return prepare_chain_first(
-        args.params, parse_mode(args.mode), suite=args.suite, data_path=args.data_path, stream=stream
+        args.params,
+        parse_mode(args.mode),
+        suite=args.suite,
+        python=args.python,
+        data_path=args.data_path,
+        stream=stream,
     )
 
 

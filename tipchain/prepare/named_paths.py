@@ -19,7 +19,8 @@ ENDING = re.compile(
     re.IGNORECASE,
 )
 NO_PATH = re.compile(r"""://|[\[\]{}()'",;*?<>|$]|^\s*$""")
-PROGRAM = (".py", ".sh", ".yml", ".yaml")
+CONFIG = (".yml", ".yaml")
+PROGRAM = (".py", ".sh", *CONFIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
     for command in plan.commands:
         pairs = list(_arguments(command.argv))
         for key, value in pairs:
-            path = _normal(command.cwd, value)
+            path = _place(command, value)
             if _is_input(key, value) and not _below(path, made):
                 found.setdefault(path, NamedPath(path=path, key=key, command=command.id))
         made |= {_normal(command.cwd, value) for key, value in pairs if OUTPUT.search(key)}
@@ -93,6 +94,20 @@ def _is_input(key: str, value: str) -> bool:
     if not INPUT.search(key) or OUTPUT.search(key) or NO_INPUT.search(key) or NO_PATH.search(value):
         return False
     return ("/" in value.rstrip("/") or bool(ENDING.search(value))) and not value.endswith(PROGRAM)
+
+
+def _place(command: Command, value: str) -> str:
+    """Return where a value points to.
+
+    One that leads out of the checkout, ``../../../data`` beside ``models/rank/net/config.yaml``, is relative to the
+    configuration's folder, if it stays inside from there.
+    """
+    path = _normal(command.cwd, value)
+    if not path.startswith("../"):
+        return path
+    configs = (_normal(command.cwd, word) for word in command.argv if word.endswith(CONFIG))
+    nearer = (_normal(os.path.dirname(config), value) for config in configs)  # noqa: PTH120 - a word
+    return next((one for one in nearer if not one.startswith("../")), path)
 
 
 def _normal(cwd: str, path: str) -> str:

@@ -6,9 +6,11 @@ steps before the last. The programs that they call do say so, in words that hard
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 TROUBLE = re.compile(
     r"""
@@ -37,6 +39,10 @@ UNCONNECTED = re.compile(r"\bfailed: (?:Connection|Operation|Network|No route|Ho
 CONNECTED = re.compile(r"\bconnected\.$", re.IGNORECASE)
 REQUEST = re.compile(r"--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--  (?!\(try)")
 """How wget begins a new download; not a further try of the same."""
+BEGAN = re.compile(r"--(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)--  ")
+SAVING = re.compile(r"^Saving to: (?P<name>.+)$")
+SAVED = re.compile(r" - (?P<name>.+) saved \[\d+")
+QUOTES = "\u2018\u2019'`\""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +60,7 @@ class Trouble:
 
 def find_troubles(log: str) -> tuple[Trouble, ...]:
     """Return the lines of a script's output that tell of a failure."""
-    # A progress bar returns to the line's start; what it wrote over is not what the line says.
-    lines = [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in log.split("\n")]
+    lines = _lines(log)
     return tuple(
         Trouble(line=index + 1, text=line.strip())
         for index, line in enumerate(lines)
@@ -72,3 +77,36 @@ def _connects_later(lines: Sequence[str]) -> bool:
         if CONNECTED.search(line):
             return True
     return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that wget began to write.
+
+    Attributes:
+        name: as wget tells it, relative to where the script was then.
+        began: when, in seconds since the epoch.
+    """
+
+    name: str
+    began: float
+
+
+def unfinished_downloads(log: str) -> tuple[Download, ...]:
+    """Return the files that wget began to write and, by what it says, did not get to the end of."""
+    open_: dict[str, Download] = {}
+    began = math.inf
+    for line in _lines(log):
+        if found := BEGAN.match(line):
+            began = datetime.fromisoformat(found.group(1)).astimezone().timestamp()
+        elif found := SAVING.match(line):
+            name = found["name"].strip(QUOTES)
+            open_[name] = Download(name=name, began=began)
+        elif found := SAVED.search(line):
+            open_.pop(found["name"].strip(QUOTES), None)
+    return tuple(open_.values())
+
+
+def _lines(log: str) -> list[str]:
+    """Return what the lines say: a progress bar returns to the line's start and is written over."""
+    return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in log.split("\n")]

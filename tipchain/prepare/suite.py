@@ -1,7 +1,7 @@
 """A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left.
 
 Its exit status is judged, and because such scripts end with 0 whatever happens, so are the lines of its output and
-the data and weights that the parameter file's commands will read.
+the data and weights that the parameter file's commands will read. Each call runs it again and judges anew.
 """
 
 from __future__ import annotations
@@ -9,30 +9,26 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tipchain.chain.detect import checkout as checkout_of
 from tipchain.chain.plan import Options, Plan
-from tipchain.chain.process import Ending, Stop, Watcher, call
-from tipchain.errors import OutputError, UsageError
+from tipchain.chain.process import Ending
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
+from tipchain.prepare.interpreter import REFUSED, Interpreter, find_interpreter
 from tipchain.prepare.named_paths import NamedPath, named_paths
+from tipchain.prepare.removals import Removals, find_removals
+from tipchain.prepare.running import LOGS, SCRIPT, run_script
 from tipchain.prepare.script_log import find_troubles
 
-SCRIPT = "test_tipc/prepare.sh"
-LOGS = "test_tipc/output/prepare"
-NESTED = "TIPCHAIN_PREPARING"
-"""Set while a script runs: one that calls ``tipchain prepare`` again would do so for ever."""
 MOST_LINES = 20
-GIT_LIMIT_S = 60.0
+MOST_CHARACTERS = 160
+NOTHING = Removals()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +40,18 @@ class Preparation:
         argv: the script's call, None if the checkout has no script.
         log: its log, relative to ``checkout``.
         paths: what must be there afterwards.
+        interpreter: what the script calls Python by; None if none was found, or there is no script.
+        removals: what it may delete.
+        keep: whether that is put back.
     """
 
     checkout: Path
     argv: tuple[str, ...] | None
     log: str
     paths: tuple[NamedPath, ...]
-
-
-def find_checkout(params: Path) -> Path:
-    """Return the folder that ``params`` belongs to: the nearest above it with a ``test_tipc``, else the current one."""
-    file = _absolute(params)
-    return next((folder for folder in file.parents if (folder / "test_tipc").is_dir()), Path.cwd())
-
-
-def _absolute(path: Path) -> Path:
-    """Return ``path`` without ``..``; links stay, so that a linked file belongs to where the link stands."""
-    return Path(os.path.abspath(path))  # noqa: PTH100
+    interpreter: Interpreter | None = None
+    removals: Removals = NOTHING
+    keep: bool = False
 
 
 def foreign_checkout(params: Path) -> Path | None:
@@ -68,7 +59,7 @@ def foreign_checkout(params: Path) -> Path | None:
 
     A suite's checkout has a ``test_tipc/prepare.sh``, or the folders by which its profile tells it.
     """
-    checkout = find_checkout(params)
+    checkout = checkout_of(params) or Path.cwd()
     if (checkout / "tipchain" / "__main__.py").is_file():
         return None
     return checkout if (checkout / SCRIPT).is_file() or _bears_marks(checkout) else None
@@ -81,20 +72,46 @@ def _bears_marks(checkout: Path) -> bool:
     return (checkout / OWN).is_file() or any((checkout / folder).is_dir() for folder in folders)
 
 
-def plan_preparation(checkout: Path, params: Path, mode: Mode, suite: str | None) -> Preparation:
+def plan_preparation(
+    checkout: Path,
+    params: Path,
+    mode: Mode,
+    suite: str | None = None,
+    *,
+    python: str | None = None,
+    keep: bool = False,
+) -> Preparation:
     """Return what to run and what to check; nothing is run.
+
+    Args:
+        checkout: the suite's folder.
+        params: the parameter file.
+        mode: the mode.
+        suite: whose layout the file has; told from it if None.
+        python: the interpreter that the script runs with; the file's if None.
+        keep: whether what the script deletes is put back.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
-        UsageError: unknown suite.
+        UsageError: unknown suite, or no such interpreter.
     """
     plan = _plan(checkout, params, mode, suite)
-    file = _absolute(params)
-    name = str(file.relative_to(checkout)) if file.is_relative_to(checkout) else str(file)
-    argv = ("bash", SCRIPT, name, mode.value) if (checkout / SCRIPT).is_file() else None
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
+    log, paths = f"{LOGS}/{model}-{mode.value}.log", named_paths(plan)
+    if not (checkout / SCRIPT).is_file():
+        return Preparation(checkout=checkout, argv=None, log=log, paths=paths)
+    file = Path(os.path.abspath(params))  # noqa: PTH100 - links stay: a linked file belongs to where the link stands
+    name = str(file.relative_to(checkout)) if file.is_relative_to(checkout) else str(file)
     return Preparation(
-        checkout=checkout, argv=argv, log=f"{LOGS}/{model}-{mode.value}.log", paths=named_paths(plan)
+        checkout=checkout,
+        argv=("bash", SCRIPT, name, mode.value),
+        log=log,
+        paths=paths,
+        interpreter=find_interpreter(
+            checkout, python, plan.commands[0].argv[0] if plan.commands else "python"
+        ),
+        removals=find_removals(checkout / SCRIPT, checkout, (name, mode.value)),
+        keep=keep,
     )
 
 
@@ -107,13 +124,32 @@ def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None) -> Plan:
 
 def describe(preparation: Preparation) -> list[str]:
     """Return what would be run and checked, for reading."""
-    lines = [f"in {preparation.checkout}:"]
+    named = [f"must be there: {one.path} ({one.key} of {one.command})" for one in preparation.paths]
+    return [f"in {preparation.checkout}:", *_announce(preparation), *named]
+
+
+def _announce(preparation: Preparation) -> Iterator[str]:
+    """Yield what is run, and with what, and what it may delete."""
     if preparation.argv is None:
-        lines.append(f"nothing is run: there is no {SCRIPT}")
-    else:
-        lines += [f"$ {shlex.join(preparation.argv)}", f"  log: {preparation.log}"]
-    lines += [f"must be there: {one.path} ({one.key} of {one.command})" for one in preparation.paths]
-    return lines
+        yield f"nothing is run: there is no {SCRIPT}"
+        return
+    python = preparation.interpreter
+    yield f"$ {shlex.join(preparation.argv)}"
+    yield f"  log: {preparation.log}"
+    yield f"  {python.describe() if python else 'python: there is none on PATH; --python names one'}"
+    paths, untold = preparation.removals.paths, preparation.removals.untold
+    if preparation.keep:
+        yield "  --keep-data: what it deletes of what is there is put back"
+    for path in paths[:MOST_LINES]:
+        name = path.relative_to(preparation.checkout) if path.is_relative_to(preparation.checkout) else path
+        kind = " (the link alone)" if path.is_symlink() else "/" if path.is_dir() else ""
+        yield f"  may delete: {name}{kind}"
+    if len(paths) > MOST_LINES:
+        yield f"  may delete: {len(paths) - MOST_LINES} more files and folders"
+    for line in untold:
+        yield f"  may delete, cannot be told: {line}"
+    if not paths and not untold:
+        yield "  may delete: nothing that is there now"
 
 
 def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode:
@@ -127,16 +163,27 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
     if preparation.argv is None:
         print(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked")
     else:
-        ending = _run_script(preparation, preparation.argv, timeout_s)
-        if ending.interrupted:
-            print(f"interrupted; log: {preparation.log}", file=sys.stderr)
+        print("\n".join([f"in {preparation.checkout}:", *_announce(preparation)]), flush=True)
+        ran = run_script(
+            preparation.checkout,
+            preparation.argv,
+            preparation.checkout / preparation.log,
+            preparation.interpreter,
+            keep=preparation.keep,
+            limit_s=timeout_s,
+        )
+        if ran.ending.interrupted:
+            print("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"]), file=sys.stderr)
             return ExitCode.INTERRUPTED
-        faults += _script_faults(preparation, ending, timeout_s)
+        faults += [*_script_faults(preparation, ran.ending, timeout_s), *ran.faults]
     for one in preparation.paths:
         if fault := one.fault(preparation.checkout):
             faults.append(f"{one.path} {fault} ({one.key} of {one.command})")
     for fault in faults:
         print(f"FAIL  {fault}")
+    if any(REFUSED in fault for fault in faults):
+        print(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};")
+        print("      --python PATH names an interpreter of the suite's own")
     return _conclude(preparation, len(faults))
 
 
@@ -164,131 +211,12 @@ def _script_faults(preparation: Preparation, ending: Ending, timeout_s: float | 
         yield f"{SCRIPT} timed out after {timeout_s:g} s"
     elif ending.signal:
         yield f"{SCRIPT} was ended by signal {ending.signal}"
-    elif ending.exit_code:
-        yield f"{SCRIPT}: exit {ending.exit_code}" + (f": {ending.tail[-1]}" if ending.tail else "")
     log = preparation.checkout / preparation.log
     troubles = find_troubles(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else ()
+    if ending.exit_code:
+        last = f": {ending.tail[-1]}" if ending.tail and not troubles else ""
+        yield f"{SCRIPT}: exit {ending.exit_code}{last}"
     for trouble in troubles[:MOST_LINES]:
-        yield f"{preparation.log}:{trouble.line}: {trouble.text}"
+        yield f"log:{trouble.line}: {textwrap.shorten(trouble.text, MOST_CHARACTERS, placeholder=' ...')}"
     if len(troubles) > MOST_LINES:
-        yield f"{preparation.log}: {len(troubles) - MOST_LINES} more lines that tell of failures"
-
-
-def _run_script(preparation: Preparation, argv: tuple[str, ...], timeout_s: float | None) -> Ending:
-    if os.environ.get(NESTED):
-        raise UsageError(f"{os.environ[NESTED]} calls tipchain prepare again; it must prepare by itself")
-    bash = shutil.which(argv[0])
-    if bash is None:
-        raise UsageError(f"{SCRIPT} needs bash, which is not on PATH")
-    root = preparation.checkout
-    print(f"$ {shlex.join(argv)}\n  in {root}, log: {preparation.log}", flush=True)
-    with _alone(root), _stoppable() as stop, _last_line() as show:
-        before = _changed_files(root)
-        ending = call(
-            (bash, *argv[1:]),
-            cwd=root,
-            env=_environment(root),
-            log=root / preparation.log,
-            timeout_s=timeout_s,
-            watch=show,
-            stop=stop,
-        )
-        after = _changed_files(root)
-    if changed := sorted(name for name in after if after[name] != before.get(name)):
-        print(f"note: the script changed tracked files: {', '.join(changed)}")
-    return ending
-
-
-def _environment(root: Path) -> dict[str, str]:
-    """Return the script's environment: the user's, with messages in English, which is what is looked for."""
-    given = dict(os.environ)
-    if whole := given.pop("LC_ALL", ""):
-        given["LC_CTYPE"] = whole
-    return {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Keep two preparations of one checkout apart: the scripts remove and unpack the same folders."""
-    from filelock import FileLock, Timeout
-
-    try:
-        (root / LOGS).mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / LOGS / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            print("waiting for another preparation of this checkout", flush=True)
-            lock.acquire()
-    except OSError as error:
-        raise OutputError(f"cannot write below {root / LOGS}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _stoppable() -> Iterator[Stop]:
-    """Let SIGTERM and SIGHUP end the script as Ctrl-C does, so that no child is left behind."""
-    stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    # nohup ignores SIGHUP, and means it.
-    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: stop.ask()) for number in heard}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _last_line() -> Iterator[Watcher]:
-    """Yield what shows the last line that the script wrote, on a terminal; downloads take long."""
-
-    def show(line: str) -> None:
-        width = shutil.get_terminal_size().columns - 3
-        write("  " + "".join(char for char in line if char.isprintable())[:width])
-
-    def write(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        write("")
-
-
-def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
-    """Return the tracked files that differ from the last commit, each with its time and size; none outside git."""
-    words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
-    try:
-        done = subprocess.run(
-            ["git", *words, "--untracked-files=no", "--", "."],
-            capture_output=True,
-            timeout=GIT_LIMIT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    if done.returncode != 0:
-        return {}
-    names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
-    top = _top(root)
-    return {name: _stamp(top / name) for name in names}
-
-
-def _top(root: Path) -> Path:
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.lstat()
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)
+        yield f"log: {len(troubles) - MOST_LINES} more lines that tell of failures"

@@ -1,0 +1,52 @@
+"""A running script is seen to go on."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from tipchain.prepare import running
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """Tell of a script that writes three lines; return what stands on standard error in the end."""
+
+    def tell(capsys, *, terminal):
+        monkeypatch.setattr(running, "ELSEWHERE_S", 0.05)
+        monkeypatch.setattr(running, "TERMINAL_S", 0.05)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+        monkeypatch.setenv("COLUMNS", "60")
+        log = tmp_path / "log"
+        log.write_text("x" * 2048)
+        with running._told(log) as one:
+            for line in ("a", "b\x1b[1m", "c" * 100):
+                one.hear(line)
+            time.sleep(0.3)
+        return capsys.readouterr().err
+
+    return tell
+
+
+def test_in_a_log_a_line_is_written_now_and_then(told, capsys):
+    lines = told(capsys, terminal=False).splitlines()
+    assert 2 <= len(lines) <= 6
+    assert lines[0].startswith("  0 s, log 2 kB: ccc")
+    assert max(map(len, lines)) < 60
+    assert "\r" not in "".join(lines)
+
+
+def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
+    text = told(capsys, terminal=True)
+    assert "\n" not in text
+    assert "  0 s, log 2 kB: ccc" in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_a_quiet_script_is_told_of_too(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(running, "ELSEWHERE_S", 0.05)
+    with running._told(tmp_path / "absent"):
+        time.sleep(0.12)
+    assert capsys.readouterr().err.startswith("  0 s, log 0 kB: \n")

@@ -1,0 +1,364 @@
+"""Reading a shell script: the commands, branches and functions that `tipchain.prepare.removals` follows.
+
+It is the part of bash's grammar that preparations are written in. Words keep their source text, for what they stand
+for depends on where the script has come to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+OPERATORS = ("&&", "||", ";;", ";", "&", "|", "(", ")", "\n")
+ENDS = ("\n", ";", "&")
+CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"})
+REDIRECTION = re.compile(r"\d*(?:&>>?|<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()")
+NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class NotReadError(Exception):
+    """The script has something that is not understood; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A word or an operator.
+
+    Attributes:
+        text: as it stands in the source.
+        line: where it begins, from 1.
+        is_word: whether it is a word.
+    """
+
+    text: str
+    line: int
+    is_word: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simple:
+    """A command: its words, assignments in front included."""
+
+    words: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Commands with ``;``, ``&&``, ``||`` or ``|`` in front of each; the first has ``;``."""
+
+    parts: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """``if``: pairs of a condition and what follows; None is the condition of ``else``."""
+
+    branches: tuple[tuple[Node | None, Node], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``case``: the word, then pairs of patterns and what follows."""
+
+    word: str
+    branches: tuple[tuple[tuple[str, ...], Node], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """``for`` (with its name and words), ``while`` or ``until``."""
+
+    body: Node
+    name: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """A subshell in parentheses."""
+
+    body: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Negated:
+    """A command with ``!`` in front."""
+
+    body: Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function's definition."""
+
+    name: str
+    body: Node
+
+
+Node = Simple | Chain | Choice | Case | Loop | Inner | Negated | Function
+
+
+def parse_shell(text: str) -> Chain:
+    """Return the commands of a script.
+
+    Raises:
+        NotReadError: it has something that is not understood.
+    """
+    parser = _Parser(tokens(text))
+    chain = parser.commands()
+    if parser.text is not None:
+        raise NotReadError(f"line {parser.line}: {parser.text!r} stands alone")
+    return chain
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the words and operators of a script; comments and redirections are left out."""
+    return list(_Scanner(text).scan())
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.line = text, 0, 1
+        self.here: list[str] = []
+
+    def scan(self) -> list[Token]:
+        """Read to the end."""
+        found: list[Token] = []
+        while self.skip_blanks():
+            line, begin = self.line, self.at
+            if match := REDIRECTION.match(self.text, self.at):
+                self.redirect(match)
+                continue
+            operator = next((one for one in OPERATORS if self.text.startswith(one, self.at)), None)
+            if operator is not None and not self.text.startswith("((", self.at):
+                self.at += len(operator)
+                found.append(Token(text=operator, line=line, is_word=False))
+                if operator == "\n":
+                    self.end_line()
+                continue
+            self.read_word()
+            found.append(Token(text=self.text[begin : self.at], line=line, is_word=True))
+        return found
+
+    def skip_blanks(self) -> bool:
+        """Skip blanks and comments; return whether something is left."""
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "#":
+                end = self.text.find("\n", self.at)
+                self.at = end if end >= 0 else len(self.text)
+            elif char in " \t\r":
+                self.at += 1
+            elif self.text.startswith("\\\n", self.at):
+                self.move(self.at + 2)
+            else:
+                return True
+        return False
+
+    def end_line(self) -> None:
+        """Count the line, and skip the texts of its ``<<``."""
+        self.line += 1
+        for mark in self.here:
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = end if end >= 0 else len(self.text)
+                content, self.at = self.text[self.at : end], end + 1
+                self.line += 1
+                if content.strip() == mark:
+                    break
+        self.here = []
+
+    def redirect(self, match: re.Match[str]) -> None:
+        self.at = match.end()
+        self.skip_blanks()
+        begin = self.at
+        self.read_word()
+        if re.fullmatch(r"\d*<<-?", match.group()):
+            self.here.append(self.text[begin : self.at].strip("'\"\\"))
+
+    def read_word(self) -> None:
+        """Go to the word's end; ``[[ ... ]]`` and ``(( ... ))`` are one word each."""
+        for opening, end in (("[[ ", " ]]"), ("((", "))")):
+            if self.text.startswith(opening, self.at):
+                self.move(self.find(end, self.at) + len(end) - 1)
+                return
+        begin = self.at
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in " \t\r\n;&|)" or (char in "<>" and self.text[self.at + 1 : self.at + 2] != "("):
+                break
+            if char == "(":
+                # An array's values, or a pattern; alone it is an operator.
+                if self.at == begin or self.text[self.at - 1] not in "=<>?*+@!":
+                    break
+                self.move(self.closing(self.at + 1, ")"))
+            else:
+                self.move(self.piece(self.at))
+        if self.at == begin:
+            raise NotReadError(f"line {self.line}: {self.text[self.at : self.at + 1]!r} is not understood")
+
+    def piece(self, at: int) -> int:
+        """Return where the character, the quoted text or the expansion at ``at`` ends."""
+        char, two = self.text[at], self.text[at : at + 2]
+        if char == "\\":
+            return at + 2
+        if char == "'":
+            return self.find("'", at + 1)
+        if char in '"`':
+            return self.closing(at + 1, char)
+        if two in ("$(", "${", "<(", ">("):
+            return self.closing(at + 2, ")" if two[1] == "(" else "}")
+        return at + 1
+
+    def closing(self, at: int, end: str) -> int:
+        """Return where a text that ``end`` closes is over; what is quoted in it does not count."""
+        while at < len(self.text):
+            if self.text[at] == end:
+                return at + 1
+            if end == '"' and self.text[at] == "'":
+                at += 1
+            elif end == ")" and self.text[at] == "(":
+                at = self.closing(at + 1, ")")
+            else:
+                at = self.piece(at)
+        raise NotReadError(f"line {self.line}: {end} is missing")
+
+    def find(self, end: str, at: int) -> int:
+        found = self.text.find(end, at)
+        if found < 0:
+            raise NotReadError(f"line {self.line}: {end} is missing")
+        return found + 1
+
+    def move(self, at: int) -> None:
+        self.line += self.text.count("\n", self.at, at)
+        self.at = min(at, len(self.text))
+
+
+class _Parser:
+    def __init__(self, found: Sequence[Token]) -> None:
+        self.tokens, self.at = found, 0
+
+    @property
+    def text(self) -> str | None:
+        """The token that is next; None at the end."""
+        return self.tokens[self.at].text if self.at < len(self.tokens) else None
+
+    @property
+    def line(self) -> int:
+        """Its line."""
+        return self.tokens[min(self.at, len(self.tokens) - 1)].line if self.tokens else 1
+
+    def take(self, *expected: str) -> str:
+        """Take the next token, one of ``expected`` if any are named."""
+        text = self.text
+        if text is None or (expected and text not in expected):
+            raise NotReadError(
+                f"line {self.line}: expected {' or '.join(expected) or 'more'}, found {text!r}"
+            )
+        self.at += 1
+        return text
+
+    def skip(self, *texts: str) -> None:
+        while self.text in texts:
+            self.at += 1
+
+    def commands(self) -> Chain:
+        """Read commands up to a word that closes what they stand in."""
+        parts: list[tuple[str, Node]] = []
+        joint = ";"
+        while True:
+            self.skip(*(ENDS if joint == ";" else ("\n",)))
+            if self.text is None or self.text in CLOSING:
+                return Chain(parts=tuple(parts))
+            parts.append((joint, self.command()))
+            joint = self.take() if self.text in ("&&", "||", "|") else ";"
+
+    def command(self) -> Node:  # noqa: PLR0911  (one for each)
+        match self.text:
+            case "!":
+                self.take()
+                return Negated(body=self.command())
+            case "if":
+                return self.choice()
+            case "case":
+                return self.case()
+            case "for" | "select":
+                return self.loop_over()
+            case "while" | "until":
+                self.take()
+                condition = self.commands()
+                return Loop(body=Chain(parts=(*condition.parts, *self.block("do", "done").parts)))
+            case "{":
+                return self.block("{", "}")
+            case "(":
+                return Inner(body=self.block("(", ")"))
+            case "function":
+                self.take()
+                return self.function(self.take())
+        return self.simple()
+
+    def block(self, begin: str, end: str) -> Chain:
+        self.skip(*ENDS)
+        self.take(begin)
+        body = self.commands()
+        self.take(end)
+        return body
+
+    def choice(self) -> Choice:
+        branches: list[tuple[Node | None, Node]] = []
+        while self.take("if", "elif", "else", "fi") != "fi":
+            condition = None
+            if self.tokens[self.at - 1].text != "else":
+                condition = self.commands()
+                self.take("then")
+            branches.append((condition, self.commands()))
+        return Choice(branches=tuple(branches))
+
+    def case(self) -> Case:
+        self.take("case")
+        word = self.take()
+        self.skip("\n")
+        self.take("in")
+        branches: list[tuple[tuple[str, ...], Node]] = []
+        while True:
+            self.skip("\n", ";;")
+            if self.text == "esac":
+                self.take()
+                return Case(word=word, branches=tuple(branches))
+            self.skip("(")
+            patterns = [self.take()]
+            while self.take("|", ")") == "|":
+                patterns.append(self.take())
+            branches.append((tuple(patterns), self.commands()))
+
+    def loop_over(self) -> Loop:
+        self.take()
+        name = self.take()
+        words: list[str] = []
+        self.skip("\n")
+        if self.text == "in":
+            self.take()
+            while self.text not in (*ENDS, None):
+                words.append(self.take())
+        self.skip(*ENDS)
+        ends = ("{", "}") if self.text == "{" else ("do", "done")
+        return Loop(name=name, words=tuple(words), body=self.block(*ends))
+
+    def function(self, name: str) -> Function:
+        if self.text == "(":
+            self.take()
+            self.take(")")
+        self.skip("\n")
+        return Function(name=name, body=self.command())
+
+    def simple(self) -> Node:
+        line, words = self.line, list[str]()
+        while self.at < len(self.tokens) and self.tokens[self.at].is_word:
+            words.append(self.take())
+        if not words:
+            raise NotReadError(f"line {line}: {self.text!r} is not understood")
+        if self.text == "(" and len(words) == 1 and NAME.fullmatch(words[0]):
+            return self.function(words[0])
+        return Simple(words=tuple(words), line=line)
