@@ -95,6 +95,15 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     assert hung.missing == ()
 
 
+def test_the_reason_is_the_exception_and_not_its_hint(go):
+    lines = "Traceback (most recent call last):\\n  File x\\nRuntimeError: (NotFound) Cannot open file m.json\\n  [Hint: Expected]"
+    assert (
+        ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1]
+        == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
+    )
+    assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
+
+
 def test_an_inference_without_a_result_line_fails_and_names_its_log(go):
     infer = {"step": "infer", "log": "run/python_infer_cpu.log", "leaves": (RESULT,)}
     noise = go("echo 'W1121 12:00:00.1 7 gpu.cc:61] class 3'; echo '--- Running analysis [x 1]'", **infer)

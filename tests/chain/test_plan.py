@@ -488,3 +488,16 @@ def test_no_name_leaves_the_run(name):
     plan = make(edit(TEMPLATE, ("--threads", f"--threads:{name}")))
     assert all(command.log.count("/") == 6 for command in plan.commands)
     assert not any(".." in alias for alias, _ in plan.latest)
+
+
+def test_a_file_that_ends_after_the_evaluation_only_trains_and_says_so():
+    text = TEMPLATE[: TEMPLATE.index("===========================infer_params")]
+    plan = make(text)
+    assert [command.step for command in plan.commands] == ["train", "eval"]
+    assert any("the file ends after the evaluation's section" in note for note in plan.notes)
+    whole = make(text, Mode.WHOLE_INFER)
+    assert whole.commands == ()
+    with pytest.raises(
+        ParamsError, match=r"\[infer_params\]"
+    ):  # a section of another name is none that is missing
+        make(text + "===inferr_params===\nsave_dir:x\n")

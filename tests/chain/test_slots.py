@@ -69,8 +69,8 @@ def test_a_last_argument_may_be_missing_but_no_line_before_it():
 def test_sections_out_of_place_are_refused():
     with pytest.raises(ParamsError, match=r"expected the section \[train_params\]"):
         slots("===eval_params===\n" + TEMPLATE)
-    with pytest.raises(ParamsError, match=r"\[infer_params\] is missing"):
-        slots(TEMPLATE[: TEMPLATE.index("===========================infer")])
+    with pytest.raises(ParamsError, match=r"\[eval_params\] is missing"):
+        slots(TEMPLATE[: TEMPLATE.index("===========================eval")])
     with pytest.raises(ParamsError, match=r"unknown section \[alignment_parms\]"):
         slots(TEMPLATE + ALIGNMENT.replace("params", "parms"))
     with pytest.raises(ParamsError, match="stands twice"):

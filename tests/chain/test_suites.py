@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from chain_samples import edit
@@ -296,6 +297,24 @@ def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
     ]
     told = {(False, "--img-path"), (True, "--img-path")} if suite == "tutorial" else set()
     assert keys[1] - keys[0] == told
+
+
+def test_a_quantized_program_is_linked_from_whatever_paddleslim_calls_it():
+    (infer,) = steps(
+        plan(
+            "paddleclas",
+            ("kl_quant", "kl_quant:slim.py"),
+            ("-o Global.use_gpu", "-o Global.use_gpu:False"),
+            mode=WHOLE,
+        ),
+        "infer",
+    )
+    assert [(Path(name).name, Path(target).name) for name, target in infer.links] == [
+        ("inference.pdmodel", "model.pdmodel"),
+        ("inference.pdmodel", "__model__"),
+        ("inference.pdiparams", "model.pdiparams"),
+        ("inference.pdiparams", "__params__"),
+    ]
 
 
 def test_clas_is_told_of_the_cpu_where_it_exports_on_one():

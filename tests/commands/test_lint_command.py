@@ -123,9 +123,19 @@ def test_it_loads_nothing_heavy(folder):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_folders_chains_are_looked_at_and_no_files_of_other_drivers(folder, capsys):
+    Path("more").mkdir()
+    Path("more/net_train_amp_infer_python.txt").write_text(Path("clean.txt").read_text())
+    Path("more/train_ptq_infer_python.txt").write_text("===ptq_params===\nmodel_name:net\n")
+    assert main(["lint", "more"]) == 0
+    assert "more/net_train_amp_infer_python.txt" in capsys.readouterr().out
+    assert main(["lint", "more/train_ptq_infer_python.txt"]) == 1
+    assert "a file for test_ptq_inference_python.sh" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_folder_without_files_is_told_of(folder, capsys):
     Path("empty").mkdir()
     assert main(["lint", "empty"]) == 4
-    assert capsys.readouterr().err == "error: no *train_infer_python.txt below empty\n"
+    assert capsys.readouterr().err == "error: no *train*infer_python*.txt below empty\n"
     assert main(["lint", "clean.txt", "empty"]) == 0
-    assert capsys.readouterr().err == "note: no *train_infer_python.txt below empty\n"
+    assert capsys.readouterr().err == "note: no *train*infer_python*.txt below empty\n"

@@ -78,6 +78,9 @@ class SpecReader(TrainingReader, InferenceReader):
         """
         trains = self.mode.trains
         self.quants()
+        if not self.slots["inference"].line:
+            message = "the file ends after the evaluation's section, so nothing is exported or inferred"
+            self.tell("default", self.slots["inference"], message)
         by_mode = (
             {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
             if trains

@@ -7,7 +7,7 @@ from pathlib import Path
 from tipchain.chain.layout import distance
 from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
-from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, layout_sections
+from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, ends_after_evaluation, layout_sections
 from tipchain.chain.suites import Marks, Suite
 from tipchain.errors import ParamsError
 
@@ -80,9 +80,8 @@ def has_headers(file: ParamFile, suite: Suite) -> bool:
     """Return whether the file's sections are those of the suite's layout."""
     sections = layout_sections(suite, file)
     found = [name for name, _ in file.headers[: len(sections)]]
-    return len(found) == len(sections) and all(
-        name in section.names for name, section in zip(found, sections, strict=True)
-    )
+    whole = len(found) == len(sections) or ends_after_evaluation(file, sections)
+    return whole and all(name in one.names for name, one in zip(found, sections, strict=False))
 
 
 def score(file: ParamFile, suite: Suite, root: Path | None) -> int:

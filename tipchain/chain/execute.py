@@ -39,6 +39,7 @@ SUMMARY = re.compile(r"\d+ passed, (?P<failed>\d+) failed, (?P<errors>\d+) error
 """What alignments print last but one."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
@@ -269,9 +270,11 @@ def _only_errors(tail: tuple[str, ...]) -> bool:
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:
-    """Return the line of ``tail`` that tells most: an alignment's first failed check, else the last line."""
+    """Return the line of ``tail`` that tells most: an alignment's first failed check, an exception, else the last line."""
     if command.step != "align":
-        return tail[-1]
+        # Paddle's exceptions go on in lines of their own, the hint last.
+        raised = (line for line in reversed(tail) if _EXCEPTION.match(line))
+        return next(raised, tail[-1]) if tail[-1].startswith(" ") else tail[-1]
     start = next((index for index, line in enumerate(tail) if line.startswith(("FAIL ", "ERROR "))), None)
     if start is None:
         return tail[-1]

@@ -220,5 +220,11 @@ class Inferring(Emitter):
         if self.suite.whole.style != "quantize" or self.spec.mode.trains:
             return ()
         folder = posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}")
-        pairs = (("inference.pdmodel", "__model__"), ("inference.pdiparams", "__params__"))
-        return tuple((f"{folder}/{name}", f"{folder}/{target}") for name, target in pairs)
+        # PaddleSlim's own names, since 2022 and before.
+        names = {
+            "inference.pdmodel": ("model.pdmodel", "__model__"),
+            "inference.pdiparams": ("model.pdiparams", "__params__"),
+        }
+        return tuple(
+            (f"{folder}/{name}", f"{folder}/{one}") for name, targets in names.items() for one in targets
+        )

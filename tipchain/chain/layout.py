@@ -85,7 +85,7 @@ def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Find
     except ParamsError as error:
         return None, (refusal(error, CODE),)
     findings, renamed, plain = [], file, True
-    for number, section in enumerate(sections):
+    for number, section in enumerate(sections[: len(file.headers)]):
         finding, change = _examine(file, section, number)
         findings += [finding] if finding else []
         if change is not None and change.kind == "rename":
@@ -105,7 +105,7 @@ def distance(file: ParamFile, suite: Suite) -> int:
     except ParamsError:
         return len(file.lines) + 1
     total = 0
-    for number, section in enumerate(sections):
+    for number, section in enumerate(sections[: len(file.headers)]):
         header, params = file.headers[number][0], file.section(file.headers[number][0])
         try:
             section_slots(file, section, header)

@@ -17,17 +17,24 @@ from tipchain.chain.fixes import SEVERITIES, Finding
 from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
-from tipchain.chain.params import ParamFile, parse_params, read_text, split_lines
+from tipchain.chain.params import HEADER, ParamFile, parse_params, read_text, split_lines
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
 from tipchain.chain.roles import PROGRAMS
-from tipchain.chain.slots import ALIGNMENT_SECTION, Alignment, Slots, alignment_params, legacy_slots
+from tipchain.chain.slots import (
+    ALIGNMENT_SECTION,
+    OTHER_FILES,
+    Alignment,
+    Slots,
+    alignment_params,
+    legacy_slots,
+)
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import NOTHING, shell_operator
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
-PATTERN = "*train_infer_python.txt"
+PATTERN = "*train*infer_python*.txt"
 # What a line is taken for once it was refused, so that the rest of the file can be looked at.
 HARMLESS: Mapping[str, str] = {
     "model_name": "model",
@@ -80,12 +87,22 @@ class Linted:
 
 
 def named_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield ``paths``; of a folder the parameter files below it."""
+    """Yield ``paths``; of a folder the parameter files below it, without those of other drivers."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(path.rglob(PATTERN))
+            yield from (one for one in sorted(path.rglob(PATTERN)) if not _is_of_another_driver(one))
         else:
             yield path
+
+
+def _is_of_another_driver(path: Path) -> bool:
+    """Tell whether a file begins with the section of a driver that runs no chains, as ``train_ptq_infer_python.txt``."""
+    try:
+        lines = split_lines(read_text(path))
+    except ParamsError:
+        return False  # it is looked at, and refused
+    header = HEADER.fullmatch(next((line.strip() for line in lines if line.strip()), ""))
+    return header is not None and header[1] in OTHER_FILES
 
 
 def lint_file(

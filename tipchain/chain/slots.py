@@ -73,7 +73,12 @@ def checked_slots(file: ParamFile, suite: Suite) -> Slots:
     check_headers(file, sections)
     slots: dict[str, Slot] = {}
     for number, section in enumerate(sections):
-        slots.update(section_slots(file, section, file.headers[number][0]))
+        if number < len(file.headers):
+            slots.update(section_slots(file, section, file.headers[number][0]))
+        else:
+            slots.update(
+                (rule.role, _absent(file, rule.role)) for rule in section.rules if rule.kind == "slot"
+            )
     if suite.to_static:
         slots.update(_to_static_slot(file))
     return slots
@@ -93,6 +98,8 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     for index, section in enumerate(sections):
         name = section.title
         if index >= len(file.headers):
+            if ends_after_evaluation(file, sections):
+                break
             raise ParamsError(
                 f"the section [{name}] is missing", file=file.path, line=max(len(file.lines), 1),
                 expected=f"===...{name}...===",
@@ -114,6 +121,12 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
+
+
+def ends_after_evaluation(file: ParamFile, sections: Sequence[Section]) -> bool:
+    """Return whether ``file`` has the sections up to that of the evaluation and none more: it only trains."""
+    last = sections[len(file.headers) - 1 : len(file.headers)]
+    return bool(last) and last != sections[-1:] and any(rule.role == "eval" for rule in last[0].rules)
 
 
 def section_slots(file: ParamFile, section: Section, header: str) -> Sequence[tuple[str, Slot]]:
@@ -168,6 +181,11 @@ def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing
         file=file.path,
         line=max(end - 1, 1),
     )
+
+
+def _absent(file: ParamFile, role: str) -> Slot:
+    """Return the slot of a line that ``file`` does not have."""
+    return Slot(role=role, key="null", value="null", file=file.path, line=0)
 
 
 def _slot(file: ParamFile, role: str, param: Param) -> Slot:
