@@ -57,7 +57,8 @@ code = child.wait()
 with open(notes, "a") as file:
     file.write(json.dumps({{"argv": argv, "cwd": os.getcwd(), "code": code, "seconds": time.time() - start}}) + "\\n")
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
@@ -338,6 +339,9 @@ class Bench:
         program = slots["train_norm"].value.split()[0]
         if program == "-u":
             program = slots["train_norm"].value.split()[1]
+        # Where the checkpoint's name is not the file's, it is made of the model's.
+        named = "train_model_name" if "{name}" in self.suite.weights else "model_name"
+        weights = f"{model.mode}=no_such_model" if named in self.suite.mode_lists else "no_such_model"
         batch = f"{model.mode}=-5" if "batch" in self.suite.mode_lists else "-5"
         planted = (
             Fault(name="data path", moved=True, fails="train"),
@@ -345,7 +349,7 @@ class Bench:
             Fault(name="trainer typo", settings=(self.setting(model, "trainer", "norm_trian"),)),
             Fault(name="inference batch 0", settings=(self.setting(model, "infer_batch", "0"),), fails="infer"),
             Fault(name="training batch -5", settings=(self.setting(model, "batch", batch),), fails="train"),
-            Fault(name="wrong checkpoint name", settings=(self.setting(model, "train_model_name", "no_such_model"),), fails="train"),
+            Fault(name="wrong checkpoint name", settings=(self.setting(model, named, weights),), fails="train"),
             Fault(name="SIGKILL of training", kill=program, fails="train"),
         )  # fmt: skip
         return [row for fault in planted for row in self.fault(model, fault)]

@@ -49,7 +49,7 @@ def _model(name: str, config: str, small: str, size: str, *settings: str) -> Mod
         name=name,
         file=f"test_tipc/configs/{name}/train_infer_python.txt",
         settings=(
-            "total_iters=lite_train_lite_infer=2",
+            "7:total_iters=lite_train_lite_infer=2",
             f"norm_train=tools/main.py -c configs/{config}.yaml --seed 123 {train} dataset.train.batch_size=1",
             f"norm_export={export} -o {small} --inputs_size={size} --model_name inference --load",
             *settings,

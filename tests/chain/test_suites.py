@@ -268,9 +268,6 @@ def test_no_pattern_leaves_the_run(name):
     ("suite", "change", "device", "words"),
     [
         ("paddledetection", (), "cpu", {"--run_mode=paddle"}),
-        ("paddlegan", (), "cpu", {"--mkldnn=False", "--threads=1", "--precision=fp32", "--bs=1", "--benchmark=True"}),
-        ("paddlegan", (), "gpu", {"--benchmark=True"}),
-        ("paddlegan", ("--save_log", "--save_log:./log"), "cpu", {"--save_log=./log"}),
         ("paddledetection", ("--save_log_path", "--save_log_path:./log"), "gpu", {"--save_log_path=./log"}),
         ("paddleseg", ("--save_log_path", "--save_log_path:./log"), "cpu", {"--save_log_path=./log"}),
         ("panopticseg", (), "gpu", {"--save_dir=out", "--model_name=mask"}),
@@ -285,10 +282,13 @@ def test_every_setting_is_passed_on_every_device(suite, change, device, words):
     assert all(words <= set(command.argv) for command in found)
 
 
-@pytest.mark.parametrize("suite", ["paddleclas", "template", "alexnet", "tutorial"])
+@pytest.mark.parametrize(
+    "suite", ["paddleclas", "paddlevideo", "paddlerec", "paddlegan", "template", "alexnet", "tutorial"]
+)
 def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
     values = {"save_log": "./log", "train_data": "null", "precision": "fp32|fp16"}
-    changes = [] if suite == "tutorial" else [with_role(suite, *one) for one in values.items()]
+    roles = get_suite(suite).roles
+    changes = [with_role(suite, *one) for one in values.items() if one[0] in roles]
     text = edit(SUITE_FILES[suite], *changes)
     spec = legacy_spec(text, "f.txt", get_suite(suite), LITE)
     keys = [
@@ -324,6 +324,15 @@ def test_clas_is_told_of_the_cpu_where_it_exports_on_one():
     found = plan("paddleclas", ("gpu_list", "gpu_list:-1"), ("-o Global.device", "-o Global.device:cpu"))
     (export,) = steps(found, "export")
     assert list(export.argv[-2:]) == told
+    assert "cpu-words" in codes(found)
+
+
+def test_rec_is_told_of_the_cpu_where_it_exports_on_one():
+    (export,) = steps(plan("paddlerec"), "export")
+    assert "runner.use_gpu=False" not in export.argv
+    found = plan("paddlerec", ("gpu_list", "gpu_list:-1"), ("runner.use_gpu", "runner.use_gpu:False"))
+    (export,) = steps(found, "export")
+    assert export.argv[-1] == "runner.use_gpu=False"
     assert "cpu-words" in codes(found)
 
 

@@ -32,7 +32,9 @@ for rule in {rules}; do
     done ;;
   esac
 done
-case " $* " in *" {infer} "*) printf '%b\n' '{prints}' ;; esac
+case " $* " in *" {infer} "*) printf '%b\n' '{prints}'
+  for file in {writes}; do mkdir -p "${{file%/*}}"; echo image > "$file"; done ;;
+esac
 """
 
 
@@ -49,6 +51,7 @@ class Chain:
     folders: tuple[str, ...]
     results: str = "results_python.log"
     prints: str = "class_id: 3, score: 0.97"
+    writes: str = ""
 
     def __str__(self) -> str:
         return f"{self.suite}-{Path(self.train[2].split()[0]).parent.name or 'flat'}"
@@ -90,18 +93,19 @@ CHAINS = (
         "paddlevideo", "pp_tsm", (),
         ("main.py", "output_dir", "ppTSM_PP-demo_epoch_00001.pdparams ppTSM_PP-demo_epoch_00002.pdparams"),
         ("tools/export_model.py", "output_path", "ppTSM.pdmodel ppTSM.pdiparams"), "tools/predict.py",
-        ("paddlevideo",),
+        ("paddlevideo",), prints=r"Current video file: ./data/example.avi\n\ttop-1 class: [3]\n\ttop-1 score: [0.97]",
     ),
     Chain(
         "paddlerec", "wide_deep", (("--precision", "--precision:fp32"),),
         ("tools/trainer.py", "runner.model_save_path", "0/rec.pdparams"),
         ("tools/to_static.py", "runner.export_path", "rec.pdmodel rec.pdiparams"), "tools/paddle_infer.py",
-        ("models/rank",), "results.log",
+        ("models/rank",), "results.log", prints="[array([0.31], dtype=float32)]",
     ),
     Chain(
         "paddlegan", "edvr", (),
         ("tools/main.py", "output_dir", "edvr_demo-2026-01-01-00-00/iter_5_checkpoint.pdparams"),
         ("tools/export_model.py", "--", ""), "tools/inference.py", ("ppgan",),
+        prints="ppgan.config INFO: total_iters : 2", writes="test_tipc/output/edvr/0.png",
     ),
     Chain(
         "template", "amp_pact", (("amp:", "amp:null"), ("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
@@ -133,7 +137,7 @@ def prepare(chain, root):
     params.parent.mkdir(parents=True)
     params.write_text(text)
     rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
-    body = STUB.format(rules=rules, infer=chain.infer, prints=chain.prints)
+    body = STUB.format(rules=rules, infer=chain.infer, prints=chain.prints, writes=chain.writes)
     if chain.suite == "paddlegan":  # its export names the folder in a word of its own
         body += 'case " $* " in *" tools/export_model.py "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
         body += '; echo 1 > "$last/a.pdiparams" ;; esac\n'
@@ -206,3 +210,20 @@ def test_an_inference_that_prints_no_result_of_its_suite_fails(chain, tmp_path, 
     assert go(noise, tmp_path, monkeypatch) == 1
     reasons = [result["reason"] for result in results() if result["command"]["step"] == "infer"]
     assert any("no result line" in reason for reason in reasons)
+
+
+NOISE = (
+    r"--- Running IR pass [fc_fuse_pass]\n---    enabled FC MKL-DNN for 1 fc ops\noneDNN v3.2.1\nepoch : 3"
+)
+PRINTERS = [chain for chain in CHAINS if chain.suite in ("paddlevideo", "paddlerec", "paddlegan")]
+
+
+@pytest.mark.parametrize("chain", PRINTERS, ids=str)
+def test_an_inference_of_nothing_fails_whatever_the_framework_prints(chain, tmp_path, monkeypatch):
+    assert go(replace(chain, prints=NOISE, writes=""), tmp_path, monkeypatch) == 1
+    (found,) = {
+        (result["outcome"], result["reason"].partition(":")[0].partition(" in ")[0])
+        for result in results()
+        if result["command"]["step"] == "infer" and "GPU" not in result["reason"]
+    }
+    assert found == ("FAIL", f"exit 0, but no result{'' if chain.writes else ' line'}")
