@@ -57,7 +57,8 @@ code = child.wait()
 with open(notes, "a") as file:
     file.write(json.dumps({{"argv": argv, "cwd": os.getcwd(), "code": code, "seconds": time.time() - start}}) + "\\n")
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
