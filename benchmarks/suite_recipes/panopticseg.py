@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 from suite_recipes.paddleseg import OLDER, PACKAGES
 
 SIDE = 64
@@ -27,13 +27,23 @@ def make_data(root: Path) -> None:
         for number in range(1, count + 1):
             name = f"{number:012d}"
             picture, truth = (Image.new("RGB", (SIDE, SIDE), color) for color in ((90, 130, 220), (1, 0, 0)))
-            segments = [{"id": 1, "category_id": STUFF, "iscrowd": 0, "area": SIDE * SIDE, "bbox": [0, 0, SIDE, SIDE]}]
+            segments = [
+                {"id": 1, "category_id": STUFF, "iscrowd": 0, "area": SIDE * SIDE, "bbox": [0, 0, SIDE, SIDE]}
+            ]
             for segment in (2, 3):
                 left, top = chance.randrange(SIDE - 24), chance.randrange(SIDE - 24)
                 box = (left, top, left + 19, top + 19)
                 ImageDraw.Draw(picture).rectangle(box, fill=(255, 100 * segment % 256, 0))
                 ImageDraw.Draw(truth).rectangle(box, fill=(segment, 0, 0))
-                segments.append({"id": segment, "category_id": THING, "iscrowd": 0, "area": 400, "bbox": [left, top, 20, 20]})
+                segments.append(
+                    {
+                        "id": segment,
+                        "category_id": THING,
+                        "iscrowd": 0,
+                        "area": 400,
+                        "bbox": [left, top, 20, 20],
+                    }
+                )
             shown = {one[0] for _, one in truth.getcolors()}
             places = f"{part}2017/{name}.jpg", f"panoptic_{part}2017/{name}.png"
             for place, image in zip(places, (picture, truth), strict=True):
@@ -74,11 +84,9 @@ RECIPE = Recipe(
     suite="panopticseg",
     repository="PaddlePaddle/PaddleSeg",
     models=(_model("panoptic_deeplab"), _model("mask2former")),
-    packages={
-        version: (*PACKAGES, *OLDER, "pycocotools<2.0.9", "tabulate") for version in ("2.6.2", "3.3.1")
-    },
+    packages=dict.fromkeys(("2.6.2", "3.3.1"), (*PACKAGES, *OLDER, "pycocotools<2.0.9", "tabulate")),
     make_data=make_data,
     data=(f"{DATA}/coco/train2017",),
     start="contrib/PanopticSeg",
-    env={"PYTHONPATH": ".:../.."},
+    env={"PYTHONPATH": ".:../..", **ONE_ZLIB},
 )
