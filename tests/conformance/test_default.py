@@ -180,7 +180,6 @@ COUNTS = {
     },
     "inference-flags": {
         "paddleclas": (1, 1, 1, 0),
-        "paddledetection": (29, 29, 29, 29),
         "paddleseg": (22, 22, 22, 22),
         "medicalseg": (5, 5, 5, 0),
         "tutorial": (2, 2, 2, 0),
@@ -202,6 +201,7 @@ COUNTS = {
     "null": {"template": (0, 0, 0, 2), "alexnet": (0, 0, 0, 1)},
     "checkpoint": {
         "paddleclas": (205, 205, 205, 0),
+        "paddledetection": (30, 30, 30, 0),
         "paddleseg": (22, 22, 22, 0),
         "medicalseg": (5, 5, 5, 0),
     },

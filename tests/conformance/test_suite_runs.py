@@ -70,24 +70,24 @@ CHAINS = (
         (("auto_cast", "auto_cast:null"), ("trainer:", "trainer:norm_train"), ("use_gpu", "use_gpu:False")),
         ("tools/train.py", "save_dir", "yolo_slim/model_final.pdparams"),
         ("tools/export_model.py", "--output_dir", "yolo_slim/model.pdmodel yolo_slim/model.pdiparams"),
-        "./deploy/python/infer.py", ("ppdet",),
+        "./deploy/python/infer.py", ("ppdet",), prints="Test iter 0\\nclass_id:0, confidence:0.97",
     ),
     Chain(
         "paddleseg", "liteseg_slim",
         (("--precision", "--precision:null"), ("trainer:", "trainer:norm_train"), ("infer_quant", "infer_quant:False")),
         ("tools/train.py", "--save_dir", "iter_20/model.pdparams"),
-        ("tools/export.py", "--out", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("paddleseg",),
+        ("tools/export.py", "--out", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("paddleseg",), prints=r"2026-11-22 10:00:00 [INFO]\tFinish",
     ),
     Chain(
         "medicalseg", "vnet_prune", (("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
         ("train.py", "--save_dir", "best_model/model.pdparams"),
-        ("export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("medicalseg",),
+        ("export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("medicalseg",), prints=r"[INFO]\tFinish",
     ),
     Chain(
         "panopticseg", "mask2former", (("--device:cpu|gpu|gpu", "--device:cpu"),),
         ("tools/train.py", "--save_dir", "best_model/model.pdparams"),
         ("tools/export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py",
-        ("paddlepanseg",),
+        ("paddlepanseg",), prints=r"[INFO]\tInference finished!",
     ),
     Chain(
         "paddlevideo", "pp_tsm", (),
