@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+ONE_ZLIB: Mapping[str, str] = {"LD_PRELOAD": "libz.so.1"}
+"""paddlepaddle 2.6.2 lends its own zlib to what is imported after it: OpenCV then reads no PNG, and later scipy ends by a
+signal. With the system's zlib loaded first everybody has the same one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:

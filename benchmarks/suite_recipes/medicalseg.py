@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 from suite_recipes.paddleseg import OLDER, PACKAGES
 
 SIDE = 16
@@ -59,20 +59,21 @@ RECIPE = Recipe(
                 "python=python",
                 "--iters=lite_train_lite_infer=2",
                 "train_params:--batch_size=lite_train_lite_infer=5",
-                f"norm_train=./train.py {CONFIG_WORDS} --save_interval 2 --log_iters 1 --do_eval"
-                f" --keep_checkpoint_max 1 --seed 0 {DATA_WORDS}",
+                (
+                    f"norm_train=./train.py {CONFIG_WORDS} --save_interval 2 --log_iters 1 --do_eval"
+                    f" --keep_checkpoint_max 1 --seed 0 {DATA_WORDS}"
+                ),
                 f"eval=./test.py {CONFIG_WORDS} {DATA_WORDS}",
                 f"norm_export={EXPORT}",
                 "--benchmark=False",
             ),
         ),
     ),
-    packages={
-        version: (*PACKAGES, *OLDER, "SimpleITK", "nibabel", "pydicom", "pynrrd", "medpy")
-        for version in ("2.6.2", "3.3.1")
-    },
+    packages=dict.fromkeys(
+        ("2.6.2", "3.3.1"), (*PACKAGES, *OLDER, "SimpleITK", "nibabel", "pydicom", "pynrrd", "medpy")
+    ),
     make_data=make_data,
     data=(f"{DATA}/{NAME}/images",),
     start="contrib/MedicalSeg",
-    env={"PYTHONPATH": "."},
+    env={"PYTHONPATH": ".", **ONE_ZLIB},
 )

@@ -6,14 +6,14 @@ import json
 import random
 from pathlib import Path
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 
 COUNTS = {"train2017": 4, "val2017": 2, "test2017": 2}
 KEYPOINTS = 17
 PACKAGES = (
     "filelock",
     "imgaug",
-    "matplotlib",
+    "matplotlib<3.9",
     "motmetrics",
     "numpy<2",
     "opencv-python<4.12",
@@ -118,5 +118,6 @@ RECIPE = Recipe(
         "3.3.1": PACKAGES,
     },
     make_data=make_data,
+    env=ONE_ZLIB,
     data=("dataset/coco/train2017", "dataset/coco/val2017", "dataset/coco/test2017"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 
 SIZE = (128, 64)
 DATA = "test_tipc/data"
@@ -139,8 +139,10 @@ RECIPE = Recipe(
             settings=(
                 "python=python",
                 "--iters=lite_train_lite_infer=1",
-                "norm_train=Matting/tools/train.py --config test_tipc/configs/ppmatting/modnet_mobilenetv2.yml"
-                " --device cpu --save_interval 500 --seed 100",
+                (
+                    "norm_train=Matting/tools/train.py --config test_tipc/configs/ppmatting/modnet_mobilenetv2.yml"
+                    " --device cpu --save_interval 500 --seed 100"
+                ),
                 "--cpu_threads=2",
                 "--benchmark=False",
             ),
@@ -151,6 +153,6 @@ RECIPE = Recipe(
         "3.3.1": PACKAGES,
     },
     make_data=make_data,
-    env={"PYTHONPATH": "."},
+    env={"PYTHONPATH": ".", **ONE_ZLIB},
     data=(f"{DATA}/cityscapes/leftImg8bit", f"{DATA}/mini_supervisely/Images"),
 )

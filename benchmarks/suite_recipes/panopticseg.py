@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 from suite_recipes.paddleseg import OLDER, PACKAGES
 
 SIDE = 64
@@ -84,11 +84,9 @@ RECIPE = Recipe(
     suite="panopticseg",
     repository="PaddlePaddle/PaddleSeg",
     models=(_model("panoptic_deeplab"), _model("mask2former")),
-    packages={
-        version: (*PACKAGES, *OLDER, "pycocotools<2.0.9", "tabulate") for version in ("2.6.2", "3.3.1")
-    },
+    packages=dict.fromkeys(("2.6.2", "3.3.1"), (*PACKAGES, *OLDER, "pycocotools<2.0.9", "tabulate")),
     make_data=make_data,
     data=(f"{DATA}/coco/train2017",),
     start="contrib/PanopticSeg",
-    env={"PYTHONPATH": ".:../.."},
+    env={"PYTHONPATH": ".:../..", **ONE_ZLIB},
 )

@@ -264,33 +264,15 @@ def test_no_pattern_leaves_the_run(name):
 # inference-flags
 
 
-@pytest.mark.parametrize(
-    ("suite", "change", "device", "words"),
-    [
-        ("tutorial", (), "cpu", {"--img-path=./images/demo.jpg"}),
-    ],
-)  # fmt: skip
-def test_every_setting_is_passed_on_every_device(suite, change, device, words):
-    found = [
-        one for one in steps(plan(suite, *filter(None, [change])), "infer") if one.on_gpu == (device == "gpu")
-    ]
-    assert found
-    assert all(words <= set(command.argv) for command in found)
+# Keys that default mode adds to the inference of a suite, on the CPU and on the GPU.
+ADDED = {
+    "tutorial": {(False, "--img-path"), (True, "--img-path")},
+    "paddleseg": {(True, "--save_dir")},
+    "medicalseg": {(True, "--save_dir")},
+}
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [
-        "paddleclas",
-        "paddledetection",
-        "paddlevideo",
-        "paddlerec",
-        "paddlegan",
-        "template",
-        "alexnet",
-        "tutorial",
-    ],
-)
+@pytest.mark.parametrize("suite", [suite for suite in SUITE_FILES if suite != "tipchain"])
 def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
     values = {"save_log": "./log", "train_data": "null", "precision": "fp32|fp16"}
     roles = get_suite(suite).roles
@@ -301,8 +283,7 @@ def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
         {(one.on_gpu, word.partition("=")[0]) for one in steps(found, "infer") for word in one.argv}
         for found in (expand(spec, "f.txt", Options(root="/w")), plan(suite, *changes))
     ]
-    told = {(False, "--img-path"), (True, "--img-path")} if suite == "tutorial" else set()
-    assert keys[1] - keys[0] == told
+    assert keys[1] - keys[0] == ADDED.get(suite, set())
 
 
 def test_a_quantized_program_is_linked_from_whatever_paddleslim_calls_it():
@@ -331,6 +312,29 @@ def test_clas_is_told_of_the_cpu_where_it_exports_on_one():
     (export,) = steps(found, "export")
     assert list(export.argv[-2:]) == told
     assert "cpu-words" in codes(found)
+
+
+@pytest.mark.parametrize("mode", [LITE, WHOLE])
+def test_detection_is_told_of_the_cpu_where_it_exports_on_one(mode):
+    assert all("use_gpu=False" not in one.argv for one in steps(plan("paddledetection", mode=mode), "export"))
+    changes = [("gpu_list", "gpu_list:-1"), ("--device", "--device:cpu")]
+    found = plan("paddledetection", *changes, mode=mode)
+    (export,) = steps(found, "export")
+    # Before --output_dir, which ends the words of -o.
+    assert export.argv[-2] == "use_gpu=False"
+    assert export.argv[-1].startswith("--output_dir=")
+    assert "cpu-words" in codes(found)
+
+
+def test_detections_checkpoint_is_looked_for_in_both_layouts():
+    found = plan("paddledetection")
+    (train,), (evaluate,) = steps(found, "train"), steps(found, "eval")
+    (leaves,) = train.leaves
+    folder = f"./{found.run}/norm_train_gpus_0_autocast_null"
+    places = (f"{folder}/model_final.pdparams", f"{folder}/yolo/model_final.pdparams")
+    assert leaves.files == places
+    assert evaluate.finds == (Find(text=places[1], files=places),)
+    assert "checkpoint" in codes(found)
 
 
 def test_rec_is_told_of_the_cpu_where_it_exports_on_one():

@@ -19,6 +19,7 @@ from tipchain.cli import main
 
 SAMPLES = Path(__file__).parent / "samples"
 MODE = "lite_train_lite_infer"
+FINISH = "[2026/11/22 11:00:00] INFO: Finish"
 PROGRAM = ("inference.pdmodel", "inference.pdiparams")
 # Tells the steps apart by what its caller wrote into it: "key of the folder|files" for each program.
 STUB = """
@@ -65,29 +66,32 @@ CHAINS = (
         ("tools/export_model.py", "Global.save_inference_dir", " ".join(PROGRAM)), "python/predict_cls.py",
         ("ppcls", "deploy"), prints=r"1.JPEG:\tclass id(s): [3], score(s): [0.97], label_name(s): [cat]",
     ) for folder in ("ResNet_amp_demo/", "")),
-    Chain(
+    # PaddleDetection until June 2023 and since then.
+    *(Chain(
         "paddledetection", "yolo_slim",
         (("auto_cast", "auto_cast:null"), ("trainer:", "trainer:norm_train"), ("use_gpu", "use_gpu:False")),
-        ("tools/train.py", "save_dir", "yolo_slim/model_final.pdparams"),
+        ("tools/train.py", "save_dir", f"{folder}model_final.pdparams {folder}model_final.pdopt"),
         ("tools/export_model.py", "--output_dir", "yolo_slim/model.pdmodel yolo_slim/model.pdiparams"),
-        "./deploy/python/infer.py", ("ppdet",), prints="Test iter 0\\nclass_id:0, confidence:0.97",
-    ),
+        "./deploy/python/infer.py", ("ppdet",), prints=r"save result to: output/1.jpg\nTest iter 0",
+    ) for folder in ("yolo_slim/", "")),
     Chain(
         "paddleseg", "liteseg_slim",
         (("--precision", "--precision:null"), ("trainer:", "trainer:norm_train"), ("infer_quant", "infer_quant:False")),
         ("tools/train.py", "--save_dir", "iter_20/model.pdparams"),
-        ("tools/export.py", "--out", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("paddleseg",), prints=r"2026-11-22 10:00:00 [INFO]\tFinish",
+        ("tools/export.py", "--out", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("paddleseg",),
+        prints=FINISH,
     ),
     Chain(
         "medicalseg", "vnet_prune", (("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
         ("train.py", "--save_dir", "best_model/model.pdparams"),
-        ("export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("medicalseg",), prints=r"[INFO]\tFinish",
+        ("export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py", ("medicalseg",),
+        prints=FINISH,
     ),
     Chain(
         "panopticseg", "mask2former", (("--device:cpu|gpu|gpu", "--device:cpu"),),
         ("tools/train.py", "--save_dir", "best_model/model.pdparams"),
         ("tools/export.py", "--save_dir", "model.pdmodel model.pdiparams deploy.yaml"), "deploy/infer.py",
-        ("paddlepanseg",), prints=r"[INFO]\tInference finished!",
+        ("paddlepanseg",), prints="[2026/11/22 11:00:00] INFO: Inference finished!",
     ),
     Chain(
         "paddlevideo", "pp_tsm", (),

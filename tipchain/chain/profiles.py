@@ -212,7 +212,10 @@ class _Profile:
         own = self.nested(self.reader, "verified", index, entry)
         day = own.value("date", date, "a day, as 2026-11-22")
         found = Verified(
-            commit=own.text("commit"), model=own.text("model"), paddle=own.text("paddle"), date=day.isoformat()
+            commit=own.text("commit"),
+            model=own.text("model"),
+            paddle=own.text("paddle"),
+            date=day.isoformat(),
         )
         own.done()
         return found
