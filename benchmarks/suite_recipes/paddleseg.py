@@ -108,6 +108,7 @@ def _picture(
 
 def _model(name: str, train: str, *settings: str, evaluated: bool = False) -> Model:
     config = f"--config {DATA}/tiny_{name}.yml"
+    shape = f" --input_shape 1 3 {SIZE[1]} {SIZE[0]}" if name == "segnext" else ""
     return Model(
         name=name,
         file=f"test_tipc/configs/{name}/train_infer_python.txt",
@@ -116,7 +117,7 @@ def _model(name: str, train: str, *settings: str, evaluated: bool = False) -> Mo
             "--iters=lite_train_lite_infer=2",
             f"norm_train=tools/train.py {config} {train}",
             *((f"eval=tools/val.py {config} --device cpu",) if evaluated else ()),
-            f"norm_export=tools/export.py {config}",
+            f"norm_export=tools/export.py {config}{shape}",
             "--cpu_threads=2",
             "--benchmark=False",
             *settings,
