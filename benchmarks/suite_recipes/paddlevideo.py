@@ -57,6 +57,8 @@ def _skeletons(name: str, yaml: str, *, program: str = "on_cpu.py") -> Model:
             f"-o DATASET.train.file_path={SKELETONS}/FSD_train_data.npy",
             f"-o DATASET.train.label_path={SKELETONS}/FSD_train_label.npy",
             f"-o DATASET.test.file_path={SKELETONS}/FSD_train_data.npy",
+            "-o PIPELINE.train.sample.window_size=40",
+            "-o PIPELINE.test.sample.window_size=40",
         )
     )
     return Model(
@@ -64,6 +66,7 @@ def _skeletons(name: str, yaml: str, *, program: str = "on_cpu.py") -> Model:
         file=f"test_tipc/configs/{name}/train_infer_python.txt",
         settings=(
             *USUAL,
+            "-o epochs=1",
             "-o DATASET.batch_size=2",
             f"norm_train={program} -c {config} --seed 1234 -o DATASET.num_workers=0 {data}",
             f"eval={program} --test -c {config} {data}",

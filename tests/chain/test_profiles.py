@@ -8,9 +8,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from chain_samples import edit, stub
+from chain_samples import ROOT, edit, stub
 
-from tipchain.chain.profiles import SHIPPED, all_suites, parse_layout, read_profile, suite_names
+from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout, read_profile, suite_names
 from tipchain.cli import main
 from tipchain.errors import ProfileError
 
@@ -256,3 +256,25 @@ def test_a_missing_file_is_refused(tmp_path, capsys):
     (tmp_path / "f.txt").write_text(fenced("text"))
     assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml: cannot be read" in capsys.readouterr().err
+
+
+def test_every_chain_that_was_really_run_stands_in_the_docs():
+    text = (ROOT / "docs/suites.md").read_text().partition("## Really run")[2]
+    for suite in all_suites():
+        for one in suite.verified:
+            rows = [line for line in text.splitlines() if one.commit in line and f"| {one.paddle} |" in line]
+            assert any(one.model in row for row in rows), (suite.name, one)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{commit: a1, model: net, paddle: 3.3.1}", "verified.0.date"),
+        ("{commit: a1, model: net, paddle: 3.3.1, date: yesterday}", "a day, as 2026-11-22"),
+        ("{commit: a1, model: net, paddle: 3.3.1, date: 2026-11-22, gpu: 1}", "gpu"),
+    ],
+)
+def test_what_was_run_is_said_whole(tmp_path, entry, message):
+    (tmp_path / "s.yaml").write_text(f"suite: s\nextends: template\ntitle: S\nverified: [{entry}]\n")
+    with pytest.raises(ProfileError, match=message):
+        get_suite(str(tmp_path / "s.yaml"))

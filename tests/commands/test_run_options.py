@@ -52,6 +52,22 @@ def test_only_runs_what_is_named_and_what_that_needs(capsys):
     assert "2 of 12 commands are selected" in capsys.readouterr().err
 
 
+def test_a_device_and_changed_lines_are_told_of_and_reported(capsys):
+    Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0"), ("--device", "--device:gpu")))
+    assert run("--device", "cpu", "--set", "--epochs=lite_train_lite_infer=7") == 0
+    found = report()
+    train = found["results"][0]["command"]
+    assert {"--epochs=7", "--device=cpu"} <= set(train["argv"])
+    assert (train["on_gpu"], found["results"][0]["outcome"]) == (False, "PASS")
+    told = " ".join(capsys.readouterr().err.split())
+    for note in (
+        "--set '--epochs=lite_train_lite_infer=7': line 7",
+        "--device cpu: line 4, gpu_list, is '-1'",
+    ):
+        assert any(one.startswith(note) for one in found["notes"])
+        assert note in told
+
+
 def test_skip_leaves_out_and_says_what_needed_it(capsys):
     assert run("--skip", "export", "--skip", "align") == 0
     assert outcomes() == {"train": "PASS", "eval": "PASS", "infer": "SKIP"}

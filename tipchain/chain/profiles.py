@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,7 +210,13 @@ class _Profile:
 
     def verified(self, index: int, entry: object) -> Verified:
         own = self.nested(self.reader, "verified", index, entry)
-        found = Verified(**{key: str(own.text(key)) for key in ("commit", "model", "paddle", "date")})
+        day = own.value("date", date, "a day, as 2026-11-22")
+        found = Verified(
+            commit=own.text("commit"),
+            model=own.text("model"),
+            paddle=own.text("paddle"),
+            date=day.isoformat(),
+        )
         own.done()
         return found
 
