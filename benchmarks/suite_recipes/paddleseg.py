@@ -155,5 +155,6 @@ RECIPE = Recipe(
     },
     make_data=make_data,
     env={"PYTHONPATH": ".", **ONE_ZLIB},
-    data=(f"{DATA}/cityscapes/leftImg8bit", f"{DATA}/mini_supervisely/Images"),
+    # The folders themselves: where images alone are missing, training waits for its reader for ever.
+    data=(f"{DATA}/cityscapes", f"{DATA}/mini_supervisely"),
 )
