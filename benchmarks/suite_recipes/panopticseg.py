@@ -72,7 +72,7 @@ def _model(name: str, shape_key: str = "--input_shape") -> Model:
         settings=(
             "--iters=lite_train_lite_infer=2",
             f"train_params:--config=lite_train_lite_infer={DATA}/tiny_{name}.yml",
-            "norm_train=tools/train.py --do_eval --log_iters 1 --device cpu",
+            "norm_train=tools/train.py --do_eval --log_iters 1",
             f"{shape_key}=-1 3 {SIDE} {SIDE}",
             "--cpu_threads=2",
             "--benchmark=False",
