@@ -335,7 +335,8 @@ class Bench:
 
     def faults(self, model: Model) -> list[Row]:
         """Return the rows of seven faults planted in a model."""
-        slots = read_slots(parse_params(read_text(self.start / model.file), model.file), self.suite)
+        text = self.edited(model, model.settings, device=True)
+        slots = read_slots(parse_params(text, model.file), self.suite)
         program = slots["train_norm"].value.split()[0]
         if program == "-u":
             program = slots["train_norm"].value.split()[1]

@@ -421,13 +421,13 @@ def test_a_script_that_calls_tipchain_prepare_is_no_endless_loop(checked):
 def test_a_checkout_without_a_script_is_only_checked(checked):
     (checked / "test_tipc/prepare.sh").unlink()
     (checked / "ppcls").mkdir()
-    done = prepare(checked, "--suite", "template")
+    done = prepare(checked, "--suite", "tipchain")
     assert done.returncode == 0, done.stderr
     assert "has no test_tipc/prepare.sh" in done.stdout
     shutil.rmtree(checked / "images")
-    assert prepare(checked, "--suite", "template").returncode == 1
+    assert prepare(checked, "--suite", "tipchain").returncode == 1
     (checked / PARAMS).write_text(edit((checked / PARAMS).read_text(), ("--image:", "--image:null")))
-    done = prepare(checked, "--suite", "template")
+    done = prepare(checked, "--suite", "tipchain")
     assert done.returncode == 4
     assert "nothing was run and nothing checked" in done.stdout
 

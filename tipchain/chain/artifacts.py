@@ -128,10 +128,12 @@ def missing_files(
     for one in leaves:
         if one.in_log:
             continue
-        if why := _why_missing(one.files, root, old, start):
+        # What lies below the root is named from there, for messages.
+        files = tuple(file.removeprefix(f"{glob.escape(str(root))}/") for file in one.files)
+        if why := _why_missing(files, root, old, start):
             # Said once: a command's artifacts stand in one folder.
-            held = "" if found or any(matches(file, root) for file in one.files) else _held(one.files, root)
-            found.append(Missing(what=one.what, looked=names(one.files), why=f": {why}{held}"))
+            held = "" if found or any(matches(file, root) for file in files) else _held(files, root)
+            found.append(Missing(what=one.what, looked=names(files), why=f": {why}{held}"))
     return tuple(found)
 
 
