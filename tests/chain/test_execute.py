@@ -141,7 +141,7 @@ def test_a_find_is_settled_just_before_the_start(go, tmp_path):
     echo = stub(tmp_path / "echo", 'printf "%s\\n" "$@"')
     (tmp_path / "run/out").mkdir()
     (tmp_path / "run/out/iter_2.pdparams").write_text("w")
-    find = Find(text="run/best", files=("run/out/*.pdparams",))
+    find = Find(text="run/best", files=("run/out/*.pdparams", "run/out/*"))
     result = go(argv=(str(echo), "-o", "w=run/best"), finds=(find,), step="eval")
     assert result.tail == ("-o", "w=run/out/iter_2")
     assert result.command.argv == (str(echo), "-o", "w=run/out/iter_2")

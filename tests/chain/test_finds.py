@@ -66,16 +66,25 @@ def test_the_text_is_written_as_before(tmp_path):
         "run/a/m.pdopt": name,
     }
     for text, expected in forms.items():
-        assert settled(tmp_path, text, pattern)[1] == f"-o=w={expected}", text
-        assert settled(tmp_path, text, f"{tmp_path}/{pattern}")[1] == f"-o=w={expected}", text
+        for where in (pattern, f"{tmp_path}/{pattern}"):
+            files = (where, where.removesuffix(".pdparams"))
+            assert settled(tmp_path, text, *files)[1] == f"-o=w={expected}", text
     (tmp_path / "deploy").mkdir()
     assert settled(tmp_path, "../run/a/m.pdparams", pattern, cwd="deploy")[1] == f"-o=w=../{name}"
+
+
+def test_a_file_that_stands_for_a_prefix_keeps_its_ending(tmp_path):
+    make(tmp_path, "run/best_model/model.pdparams")
+    files = ("run/latest.pdparams", "run/latest", "run/best_model/model.pdparams")
+    assert settled(tmp_path, "run/latest", *files)[1] == "-o=w=run/best_model/model.pdparams"
+    make(tmp_path, "run/latest.pdparams")
+    assert settled(tmp_path, "run/latest", *files)[1] == "-o=w=run/latest"
 
 
 def test_a_prefix_of_another_name_is_no_text(tmp_path):
     make(tmp_path, "run/x/latest.pdparams")
     argv = ("run/m", "run/m.pdparams", "run/m_export", "run/m-2", "-o", "k=run/m;l=run/m")
-    found = settled(tmp_path, "run/m", "run/x/*.pdparams", argv=argv)
+    found = settled(tmp_path, "run/m", "run/x/*.pdparams", "run/x/*", argv=argv)
     new = "run/x/latest"
     assert found == (new, f"{new}.pdparams", "run/m_export", "run/m-2", "-o", f"k={new};l={new}")
 

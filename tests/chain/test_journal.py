@@ -196,7 +196,7 @@ def test_a_settled_command_is_known_by_its_planned_words(bench):
     weights.write_text("w")
     command = replace(
         bench.command, id="eval", leaves=(), argv=("bash", "-c", "true", "w=run/best"),
-        finds=(Find(text="run/best", files=("run/out/iter_*.pdparams",)),),
+        finds=(Find(text="run/best", files=("run/out/iter_*.pdparams", "run/out/iter_*")),),
     )  # fmt: skip
     assert bench.passes(command).command.argv[-1] == "w=run/out/iter_2"
     assert bench.earlier(command).command.argv[-1] == "w=run/out/iter_2"

@@ -218,6 +218,25 @@ def test_seg_name_is_settled_for_each_leg(suite, other):
             assert command.finds == (Find(text=files[0], files=files),)
 
 
+def test_medicals_usual_name_stands_for_its_best_model():
+    found = plan("medicalseg", ("train_model_name", "train_model_name:latest"))
+    (export,) = steps(found, "export")
+    (find,) = export.finds
+    assert find.files == (
+        f"{find.text}.pdparams",
+        find.text,
+        find.text.replace("/latest", "/best_model/model.pdparams"),
+    )
+
+
+def test_seg_takes_the_last_iterations_model_for_no_name_but_the_best_ones():
+    found = plan("paddleseg", ("train_model_name", "train_model_name:best_modle/model.pdparams"))
+    (train,), (export,) = steps(found, "train"), steps(found, "export")
+    (leaves,) = train.leaves
+    assert leaves.files == (f"./{found.run}/norm_train_gpus_0_autocast_null/best_modle/model.pdparams",)
+    assert leaves.files[0] in "".join(export.argv)
+
+
 def test_clas_finds_its_weights_in_either_layout():
     found = plan("paddleclas")
     (export,) = steps(found, "export")

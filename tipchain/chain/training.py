@@ -278,7 +278,7 @@ class Training(Inferring):
         # Where the original has one name for what may have several, that name is no better than the others.
         if not self.on("checkpoint") or not others:
             return (own,)
-        return (own, *others) if self.suite.weights_there else tuple(others)
+        return tuple(dict.fromkeys((own, *others) if self.suite.weights_there else others))
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
@@ -288,7 +288,7 @@ class Training(Inferring):
             return ()
         # Without an ending it is a prefix, as paddle.load's callers like it.
         if self.suite.weights_else and not weights.endswith(SUFFIXES):
-            files = tuple(f"{one}{more}" for one in files for more in (".pdparams", ""))
+            files = tuple(f"{one}{more}" for one in files for more in _endings(one))
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)
@@ -306,3 +306,8 @@ class Training(Inferring):
         )
         files = tuple(dict.fromkeys(files))
         return (Artifact(what="checkpoint", files=files),)
+
+
+def _endings(name: str) -> tuple[str, ...]:
+    """Return what may follow a checkpoint's name in a folder: one without an ending may be a prefix."""
+    return ("",) if name.endswith(SUFFIXES) else (".pdparams", "")
