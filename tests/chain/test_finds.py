@@ -66,8 +66,11 @@ def test_the_text_is_written_as_before(tmp_path):
         "run/a/m.pdopt": name,
     }
     for text, expected in forms.items():
-        assert settled(tmp_path, text, pattern)[1] == f"-o=w={expected}", text
-        assert settled(tmp_path, text, f"{tmp_path}/{pattern}")[1] == f"-o=w={expected}", text
+        for head in ("", f"{tmp_path}/"):
+            both = (f"{head}{pattern}", f"{head}{pattern}".removesuffix(".pdparams"))
+            assert settled(tmp_path, text, *both)[1] == f"-o=w={expected}", text
+    # A pattern that is no prefix itself gives the whole name, as the original's second choice does.
+    assert settled(tmp_path, "run/a/m", pattern)[1] == f"-o=w={name}"
     (tmp_path / "deploy").mkdir()
     assert settled(tmp_path, "../run/a/m.pdparams", pattern, cwd="deploy")[1] == f"-o=w=../{name}"
 
@@ -75,7 +78,7 @@ def test_the_text_is_written_as_before(tmp_path):
 def test_a_prefix_of_another_name_is_no_text(tmp_path):
     make(tmp_path, "run/x/latest.pdparams")
     argv = ("run/m", "run/m.pdparams", "run/m_export", "run/m-2", "-o", "k=run/m;l=run/m")
-    found = settled(tmp_path, "run/m", "run/x/*.pdparams", argv=argv)
+    found = settled(tmp_path, "run/m", "run/x/*.pdparams", "run/x/*", argv=argv)
     new = "run/x/latest"
     assert found == (new, f"{new}.pdparams", "run/m_export", "run/m-2", "-o", f"k={new};l={new}")
 
