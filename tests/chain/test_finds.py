@@ -66,9 +66,11 @@ def test_the_text_is_written_as_before(tmp_path):
         "run/a/m.pdopt": name,
     }
     for text, expected in forms.items():
-        for where in (pattern, f"{tmp_path}/{pattern}"):
-            files = (where, where.removesuffix(".pdparams"))
-            assert settled(tmp_path, text, *files)[1] == f"-o=w={expected}", text
+        for head in ("", f"{tmp_path}/"):
+            both = (f"{head}{pattern}", f"{head}{pattern}".removesuffix(".pdparams"))
+            assert settled(tmp_path, text, *both)[1] == f"-o=w={expected}", text
+    # A pattern that is no prefix itself gives the whole name, as the original's second choice does.
+    assert settled(tmp_path, "run/a/m", pattern)[1] == f"-o=w={name}"
     (tmp_path / "deploy").mkdir()
     assert settled(tmp_path, "../run/a/m.pdparams", pattern, cwd="deploy")[1] == f"-o=w=../{name}"
 

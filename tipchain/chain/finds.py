@@ -57,10 +57,10 @@ def _settled_text(find: Find, root: Path, run: Path, cwd: str) -> str:
 
 
 def _without_suffix(path: str, pattern: str, find: Find) -> str:
-    """Return ``path`` without its ending where the text is a prefix, for which patterns come with it and without."""
+    """Return ``path`` without its ending where the text is a prefix, and the pattern one of a prefix too."""
     suffix = Path(path).suffix
-    is_prefix = suffix in SUFFIXES and pattern.endswith(suffix) and pattern.removesuffix(suffix) in find.files
-    return path.removesuffix(suffix) if is_prefix and not find.text.endswith(SUFFIXES) else path
+    is_prefix = not find.text.endswith(SUFFIXES) and pattern.removesuffix(suffix) in find.files
+    return path.removesuffix(suffix) if is_prefix and suffix in SUFFIXES else path
 
 
 def _like(text: str, path: str, root: Path, cwd: str) -> str:

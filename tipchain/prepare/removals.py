@@ -26,9 +26,13 @@ from tipchain.prepare.shell import (
     Node,
     NotReadError,
     Simple,
+    State,
+    all_,
+    any_,
+    not_,
     parse_shell,
+    test_words,
 )
-from tipchain.prepare.shell_words import State, all_, any_, not_, test_words
 
 DEEPEST = 8
 """So many scripts, functions and ``eval`` inside each other are followed."""
