@@ -77,8 +77,7 @@ class Fault:
         lost_role: the role whose line is taken out, "" for none.
         moved: whether the data are moved away.
         kill: a text in the words of the command that is killed, "" for none.
-        fails: the step that must not pass; "" where the file must be refused, ``nothing`` where the driver itself has
-            another way, so that all is well.
+        fails: the step that must not pass; "" where the file must be refused.
     """
 
     name: str
@@ -308,12 +307,8 @@ class Bench:
                     wrong="missed",
                 )
             )
-        elif (
-            fault
-            and fault.fails != "nothing"
-            and not any(
-                row.command.startswith(fault.fails) and not row.ours.startswith("PASS") for row in rows
-            )
+        elif fault and not any(
+            row.command.startswith(fault.fails) and not row.ours.startswith("PASS") for row in rows
         ):
             rows.append(
                 Row(
@@ -355,9 +350,7 @@ class Bench:
             Fault(name="trainer typo", settings=(self.setting(model, "trainer", "norm_trian"),)),
             Fault(name="inference batch 0", settings=(self.setting(model, "infer_batch", "0"),), fails="infer"),
             Fault(name="training batch -5", settings=(self.setting(model, "batch", batch),), fails="train"),
-            # Some drivers take what the last iteration left where there is no file of the name.
-            Fault(name="wrong checkpoint name", settings=(self.setting(model, named, weights),),
-                  fails="nothing" if self.suite.weights_there else "train"),
+            Fault(name="wrong checkpoint name", settings=(self.setting(model, named, weights),), fails="train"),
             Fault(name="SIGKILL of training", kill=program, fails="train"),
         )  # fmt: skip
         return [row for fault in planted for row in self.fault(model, fault)]
