@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from suite_recipes import Model, Recipe
+from suite_recipes import ONE_ZLIB, Model, Recipe
 
 IMAGES, CLASSES, SIDE = 8, 2, 256
 CONFIGS = "ppcls/configs"
@@ -89,5 +89,5 @@ RECIPE = Recipe(
     make_data=make_data,
     data=("dataset/ILSVRC2012",),
     # As after the suite's own `python setup.py install`; its package imports the checkout's `ppcls` besides.
-    env={"PYTHONPATH": ".installed:../.installed:.:.."},
+    env={"PYTHONPATH": ".installed:../.installed:.:..", **ONE_ZLIB},
 )
