@@ -39,8 +39,9 @@ from tipchain.chain.params import parse_params, read_text  # noqa: E402
 from tipchain.chain.profiles import get_suite  # noqa: E402
 
 LIMIT_S = 1800
+# pynvml has Python load its own zlib before Paddle 2.6.2 brings another, beside which SciPy crashes or inference hangs.
 BASES = {
-    "2.6.2": ("paddlepaddle==2.6.2", "numpy<2", "setuptools<81"),
+    "2.6.2": ("paddlepaddle==2.6.2", "numpy<2", "setuptools<81", "pynvml"),
     "3.3.1": ("paddlepaddle==3.3.1", "setuptools<81"),
 }
 SHIM = """\

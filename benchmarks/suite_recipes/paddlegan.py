@@ -9,9 +9,8 @@ from pathlib import Path
 
 from suite_recipes import Model, Recipe
 
-# Later ones unpack their texts with zlib when they are imported, which crashes beside Paddle 2.6.2's own zlib.
 PACKAGES = (
-    "pyyaml", "tqdm", "scipy<1.16", "scikit-image<0.26", "scikit-learn<1.8", "opencv-python-headless<4.12", "imageio", "easydict",
+    "pyyaml", "tqdm", "scipy", "scikit-image", "scikit-learn", "opencv-python-headless<4.12", "imageio", "easydict",
     "munch", "natsort", "matplotlib", "six", "requests",
 )  # fmt: skip
 FOLDERS = {

@@ -23,8 +23,7 @@ paddle.set_device = lambda name: set_device("cpu" if name == "gpu" else name)
 sys.argv[0] = "main.py"
 runpy.run_path("main.py", run_name="__main__")
 '''
-# Later ones unpack their texts with zlib when they are imported, which crashes beside Paddle 2.6.2's own zlib.
-PACKAGES = ("pyyaml", "pandas<3", "tqdm", "scipy<1.16", "decord", "opencv-python-headless<4.12", "requests")
+PACKAGES = ("pyyaml", "pandas", "tqdm", "scipy", "decord", "opencv-python-headless<4.12", "requests")
 USUAL = ("--cpu_threads=1", "--precision=fp32", "--enable_benchmark=False")
 """``--enable_benchmark=True`` needs AutoLog, which no index has."""
 
