@@ -17,7 +17,7 @@ from tipchain.chain.fixes import SEVERITIES, Finding
 from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
-from tipchain.chain.params import HEADER, ParamFile, parse_params, read_text, split_lines
+from tipchain.chain.params import ParamFile, parse_params, read_params, read_text, split_lines
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
 from tipchain.chain.roles import PROGRAMS
@@ -98,11 +98,10 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
 def _is_of_another_driver(path: Path) -> bool:
     """Tell whether a file begins with the section of a driver that runs no chains, as ``train_ptq_infer_python.txt``."""
     try:
-        lines = split_lines(read_text(path))
+        headers = read_params(path).headers
     except ParamsError:
         return False  # it is looked at, and refused
-    header = HEADER.fullmatch(next((line.strip() for line in lines if line.strip()), ""))
-    return header is not None and header[1] in OTHER_FILES
+    return bool(headers) and headers[0][0] in OTHER_FILES
 
 
 def lint_file(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tipchain.chain.fixes import Finding
-from tipchain.chain.inferring import SHORT_NAMES
+from tipchain.chain.inferring import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.plan import Plan
 from tipchain.chain.reading import OTHER_MODES
 from tipchain.chain.slots import Slots
@@ -15,8 +15,6 @@ from tipchain.chain.words import NOTHING, Slot
 from tipchain.modes import Mode
 
 CODE = "useless"
-ON_GPU = ("True", "gpu")
-ON_CPU = ("False", "cpu")
 EVERY_MODE = frozenset(mode for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER)
 WITHOUT_TRAINING = tuple(mode.value for mode in Mode if not mode.trains)
 
@@ -85,7 +83,7 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[Finding]:
     if len(devices.values) > len(gpus.values):
         yield _finding(devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info")
     for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
-        wrong = value in ON_GPU if gpu == "-1" else value in ON_CPU
+        wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
         if wrong and devices.key not in NOTHING:
             yield _finding(devices, f"hands {value!r} to the entry {gpu!r} of gpu_list")
 

@@ -15,7 +15,6 @@ from tipchain.chain.params import ParamFile, parse_params, read_text
 from tipchain.chain.plan import Options, Plan, with_notes
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import legacy_slots
-from tipchain.chain.suites import Suite
 from tipchain.devices import parse_device
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
@@ -48,12 +47,19 @@ def load_plan(
         UsageError: unknown suite or device, or a setting that names no line.
     """
     options = _rooted(options or Options())
-    text, notes = _changed(read_text(path), path, suite, options, legacy=legacy)
+    text, notes = read_text(path), tuple[str, ...]()
+    file = _parsed(text, path, legacy=legacy)
+    if options.settings:
+        text, notes = changed_text(text, set_changes(file, options.settings))
+        file = _parsed(text, path, legacy=legacy)
+    chosen = get_suite(suite) if suite else detect_suite(file, legacy=legacy, root=checkout(path))
+    if options.device is not None:
+        slots = legacy_slots(text, str(path), chosen) if legacy else read_slots(file, chosen)
+        text, more = changed_text(text, tuple(device_changes(slots, options.device)))
+        file, notes = _parsed(text, path, legacy=legacy), (*notes, *more)
     if legacy:
-        chosen = _chosen(text, path, suite, legacy=True)
         return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
-    file = parse_params(text, str(path))
-    spec = build_spec(file, _chosen(text, path, suite), mode, lenient=lenient, text=text, fixes=fixes)
+    spec = build_spec(file, chosen, mode, lenient=lenient, text=text, fixes=fixes)
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = replace(options, gpu_id=None if mode.trains else str(device.index))
     plan = with_notes(expand(spec, str(path), options), *notes)
@@ -64,32 +70,8 @@ def load_plan(
     return plan
 
 
-def _changed(
-    text: str, path: Path, suite: str | None, options: Options, *, legacy: bool
-) -> tuple[str, tuple[str, ...]]:
-    """Return ``text`` as ``--set`` and ``--device`` change it, with a note on each changed line."""
-    text, notes = changed_text(text, set_changes(_parsed(text, path, legacy=legacy), options.settings))
-    if options.device is None:
-        return text, notes
-    chosen = _chosen(text, path, suite, legacy=legacy)
-    slots = (
-        legacy_slots(text, str(path), chosen)
-        if legacy
-        else read_slots(_parsed(text, path, legacy=False), chosen)
-    )
-    text, more = changed_text(text, tuple(device_changes(slots, options.device)))
-    return text, (*notes, *more)
-
-
 def _rooted(options: Options) -> Options:
     return options if options.root != "." else replace(options, root=str(Path.cwd()))
-
-
-def _chosen(text: str, path: Path, suite: str | None, *, legacy: bool = False) -> Suite:
-    """Return the suite that is named, else the one that the file is told to be of."""
-    if suite:
-        return get_suite(suite)
-    return detect_suite(_parsed(text, path, legacy=legacy), legacy=legacy, root=checkout(path))
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
