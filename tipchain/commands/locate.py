@@ -47,12 +47,12 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         "--inputs",
         type=Path,
         metavar="FILE",
-        help=".npz of arrays by argument of forward (args_0, ...; labels)",
+        help=".npz of arrays by argument of forward (args_0, ...; labels, labels_0, ... or labels.KEY)",
     )
     for name, what in (
         ("loss", "losses, called with output and labels"),
         ("optimizers", "builders of optimizers"),
-        ("schedulers", "builders of schedules"),
+        ("schedulers", "builders of schedules (none: that side has none)"),
     ):
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError, class_and_line
+from tipchain.live.arguments import check_models, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
@@ -53,7 +54,7 @@ def align(
     *,
     loss: tuple[Loss, Loss] | None = None,
     optimizers: tuple[Builder, Builder] | None = None,
-    schedulers: tuple[Builder, Builder] | None = None,
+    schedulers: tuple[Builder | None, Builder | None] | None = None,
     iterations: int = 5,
     training: bool = False,
     names: Mapping[str, str] | None = None,
@@ -73,11 +74,13 @@ def align(
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
         inputs: numpy arrays by the name of forward's argument, or positional ones under ``"args"`` (one array or a
-            tuple); ``"labels"``: what the losses are given. Floats are run in float64 and float32.
+            tuple); ``"labels"``: what the losses are given, an array, or arrays in tuples, lists and mappings. Floats are
+            run in float64 and float32.
         loss: torch's and Paddle's ``(output, labels) -> scalar``. Without it backward starts from random numbers.
         optimizers: torch's and Paddle's builders: ``(parameters)`` or ``(parameters, learning_rate)``; with ``loss``
             the models are trained.
-        schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument.
+        schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument. None in place of one:
+            that side's learning rate stays, or its optimizer's builder has made the schedule itself.
         iterations: updates that are compared.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
@@ -94,15 +97,21 @@ def align(
         The report; what could not be found out is an ERROR of its stage.
 
     Raises:
-        UsageError: inputs that are no arrays, or none; an odd number of iterations; ``names`` that the models lack.
+        UsageError: models that are swapped, or none; inputs that are no arrays, or none; one callable in place of a pair;
+            an odd number of iterations; ``names`` that the models lack.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
+    sides = TorchSide(), PaddleSide()
+    check_models(reference, port)
+    check_pair("loss", loss)
+    check_pair("optimizers", optimizers)
+    check_pair("schedulers", schedulers, lacking=True)
     check_names(names or {}, reference, port)
     work = _Work(
-        sides=(TorchSide(), PaddleSide()), models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
+        sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
         causes=causes, fed=fed,
     )  # fmt: skip
@@ -124,7 +133,7 @@ class _Work:
     inputs: Inputs
     loss: tuple[Loss, Loss] | None
     optimizers: tuple[Builder, Builder] | None
-    schedulers: tuple[Builder, Builder] | None
+    schedulers: tuple[Builder | None, Builder | None] | None
     iterations: int
     training: bool
     names: dict[str, str]
@@ -348,7 +357,7 @@ class _Work:
         self._take("optimizer", found)
 
     def _check_schedulers(
-        self, builders: tuple[Builder, Builder], schedulers: tuple[Builder, Builder]
+        self, builders: tuple[Builder, Builder], schedulers: tuple[Builder | None, Builder | None]
     ) -> None:
         found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
         self._take("schedule", found)
@@ -381,10 +390,9 @@ class _Work:
         ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)
         if schedule is not None:
             theirs.set_lr_scheduler(schedule)
-        return (ours, build_torch_schedule(self.schedulers[0], ours) if self.schedulers else None), (
-            theirs,
-            schedule,
-        )
+        if self.schedulers is None:
+            return (ours, None), (theirs, None)
+        return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
 
 
 def _without_double(located: Located) -> str:

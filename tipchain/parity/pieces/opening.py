@@ -98,7 +98,6 @@ def open_both(
     given = ""
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
-    if schedule is not None or _scheduled(theirs):
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
     kept = slots if whole else shrink(one.parameters, ours, slots, sides[1].framework.paddle)  # type: ignore[attr-defined]
@@ -118,9 +117,10 @@ def build_both(
     sides: tuple[LiveSide, LiveSide], builders: tuple[Builder, Builder], models: tuple[Any, Any],
     schedulers: tuple[Builder | None, Builder | None] | None,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return torch's optimizer, Paddle's, and Paddle's schedule, None without one.
+    """Return torch's optimizer, Paddle's, and the schedule that Paddle's follows, None without one.
 
-    A builder that must have a learning rate is given the other side's, or `RATE` where both must.
+    A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
+    its schedule itself.
     """
     scheduler = schedulers[1] if schedulers else None
     if _must_have_rate(builders[0]) and not _must_have_rate(builders[1]):
@@ -163,11 +163,13 @@ def _build_paddle(
     optimizer = call_builder(builder, {**offers, **_rate(builder, given, always=schedule is not None)}, first)
     if scheduler is not None and schedule is None:
         schedule = _schedule(side, scheduler, optimizer, float(optimizer.get_lr()))
-    return optimizer, schedule
+    return optimizer, schedule or (optimizer._learning_rate if _scheduled(optimizer) else None)  # noqa: SLF001
 
 
-def build_torch_schedule(builder: Builder, optimizer: Any) -> Any:
-    """Return torch's schedule over an optimizer."""
+def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
+    """Return torch's schedule over an optimizer, None without a builder."""
+    if builder is None:
+        return None
     rate = float(optimizer.param_groups[0]["lr"])
     return call_builder(
         builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot, assemble, divide
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.optimizers import rate_factor
 
 Array = npt.NDArray[Any]
 
@@ -133,7 +134,7 @@ class PaddleTrained:
 
     def factor(self, name: str) -> float:
         """Return the factor of the learning rate that a parameter has."""
-        return float(self.tensor(name).optimize_attr.get("learning_rate", 1.0))
+        return rate_factor(self.optimizer, self.tensor(name))
 
     def hold_rate(self, rate: float) -> None:
         """Replace the schedule by one that stays at a rate."""
