@@ -153,7 +153,9 @@ def make_environment(folder: Path) -> None:
     checkout = folder / "PaddleClas"
     if not checkout.exists():
         address, commit = PADDLECLAS
-        subprocess.run(["git", "clone", "-q", "--filter=blob:none", "--no-checkout", address, str(checkout)], check=True)
+        subprocess.run(
+            ["git", "clone", "-q", "--filter=blob:none", "--no-checkout", address, str(checkout)], check=True
+        )
         subprocess.run(["git", "-C", str(checkout), "checkout", "-q", commit, "--", "ppcls"], check=True)
 
 
@@ -194,15 +196,18 @@ def _used() -> tuple[float, float]:
 
 def _timed(found: dict[str, Any], start: tuple[float, float], wall: float) -> None:
     seconds, peak = _used()
-    found |= {"cpu_s": round(seconds - start[0], 2), "wall_s": round(time.time() - wall, 2), "peak_mb": round(peak)}
+    found |= {
+        "cpu_s": round(seconds - start[0], 2),
+        "wall_s": round(time.time() - wall, 2),
+        "peak_mb": round(peak),
+    }
 
 
 def _try_weights(pair: Pair, mode: str, found: dict[str, Any]) -> None:
     """Run both models plainly, then copy the weights as a newcomer does, then with the recipe's hints if that is refused."""
     del mode
-    from tipchain.errors import TipchainError
-
     import tipchain
+    from tipchain.errors import TipchainError
 
     reference, port = _built(pair)
     inputs, losses = pair.inputs(), pair.losses()
@@ -284,16 +289,17 @@ def _check_truth(pair: Pair, reference: Any, port: Any) -> dict[str, Any]:
             continue
         expected, actual = ours[source].detach().numpy(), theirs[target].numpy()
         checked += 1
-        if not any(one.shape == actual.shape and np.array_equal(one, actual) for one in (expected, expected.T)):
+        if not any(
+            one.shape == actual.shape and np.array_equal(one, actual) for one in (expected, expected.T)
+        ):
             wrong.append(f"{source} -> {target}")
     return {"checked": checked, "of": len(theirs), "wrong": wrong}
 
 
 def _give_weights(pair: Pair, reference: Any, port: Any) -> dict[str, str]:
     """Copy the weights without hints or, where that is refused or wrong, with all that is known; return the names that it took."""
-    from tipchain.errors import TipchainError
-
     import tipchain
+    from tipchain.errors import TipchainError
 
     truth = dict(pair.truth(reference, port)) if pair.truth else {}
     known = {
@@ -358,7 +364,9 @@ def _align(
         "stages": outcomes,
         "reasons": report.reasons,
         "first": None if first is None else f"{first.port_path} ({first.port_type}): {first.reason}",
-        "causes": [f"{one.code} at {one.port_path}: {one.message} [{one.explained}]" for one in report.diagnoses[:5]],
+        "causes": [
+            f"{one.code} at {one.port_path}: {one.message} [{one.explained}]" for one in report.diagnoses[:5]
+        ],
         "text": str(report),
     }
 
@@ -404,7 +412,10 @@ def _row(pair: Pair, found: Mapping[str, Any]) -> list[str]:
     cells = [pair.name, judge_weights(found["weights"]) if "weights" in found else ""]
     cells += [judge_verdict(pair, mode, found[mode]) if mode in found else "" for mode in MODES[1:]]
     for key in ("cpu_s", "peak_mb"):
-        cells += [f"{one[key]:g}" if key in one else "" for one in (plain, *(found.get(mode, {}) for mode in MODES[1:]))]
+        cells += [
+            f"{one[key]:g}" if key in one else ""
+            for one in (plain, *(found.get(mode, {}) for mode in MODES[1:]))
+        ]
     return cells
 
 

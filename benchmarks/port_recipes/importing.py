@@ -38,8 +38,8 @@ class _StandIns:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = set(names)
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.split(".")[0] in self.names or name in self.names:
+    def find_spec(self, name: str, *_: Any) -> Any:
+        if name.partition(".")[0] in self.names:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -106,7 +106,9 @@ def import_paddleclas(backbone: str) -> Any:
 
     backbones = PADDLECLAS / "ppcls" / "arch" / "backbone"
     if not backbones.is_dir():
-        raise ModuleNotFoundError(f"PaddleClas is not at {PADDLECLAS}; the variable PADDLECLAS names its checkout")
+        raise ModuleNotFoundError(
+            f"PaddleClas is not at {PADDLECLAS}; the variable PADDLECLAS names its checkout"
+        )
     bare_package("ppcls", PADDLECLAS / "ppcls")
     bare_package("ppcls.utils", PADDLECLAS / "ppcls" / "utils")
     for name, inside in (("save_load", _StandIn), ("logger", logging.getLogger)):
@@ -120,6 +122,6 @@ def import_paddleclas(backbone: str) -> Any:
     from paddle.base import unique_name
 
     # Some backbones give two parameters one name, which Paddle 3 refuses.
-    unique_name.dygraph_parameter_name_checker = lambda name: False
+    unique_name.dygraph_parameter_name_checker = lambda _: False
 
     return importlib.import_module(f"ppcls.arch.backbone.{backbone}")

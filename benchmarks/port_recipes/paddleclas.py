@@ -31,12 +31,21 @@ def model(
 
 def pair(name: str, build: Callable[[], tuple[Any, Any]], size: int = 64, packages: tuple[str, str] = TIMM, **more: Any) -> Pair:  # fmt: skip
     """Return a pair of classifiers."""
-    return Pair(name=name, packages=packages, build=build, inputs=images(size), losses=cross_entropies, **more)
+    return Pair(
+        name=name, packages=packages, build=build, inputs=images(size), losses=cross_entropies, **more
+    )
 
 
 def vit(dropout: float = 0.0) -> Callable[[], tuple[Any, Any]]:
     """Return a builder of a small ViT, with every kind of dropout that it has."""
-    both = {"img_size": 32, "patch_size": 8, "embed_dim": 64, "depth": 3, "num_heads": 4, "drop_path_rate": 2 * dropout}
+    both = {
+        "img_size": 32,
+        "patch_size": 8,
+        "embed_dim": 64,
+        "depth": 3,
+        "num_heads": 4,
+        "drop_path_rate": 2 * dropout,
+    }
     return model(
         "vit_base_patch16_224", "model_zoo.vision_transformer", "VisionTransformer",
         both | {"pos_drop_rate": dropout, "proj_drop_rate": dropout, "attn_drop_rate": dropout},

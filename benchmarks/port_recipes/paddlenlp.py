@@ -43,13 +43,15 @@ def own_map(reference: Any, port: Any) -> dict[str, str]:
     """Return torch's name by Paddle's, as paddlenlp's own converter has them; empty where it has none for the model."""
     port.config.architectures = [type(reference).__name__]
     try:
-        maps = type(port)._get_name_mappings(port.config)
+        maps = type(port)._get_name_mappings(port.config)  # noqa: SLF001
     except NotImplementedError:
         return {}
     return {one.target_name: one.source_name for one in maps if one.target_name and one.source_name}
 
 
-def pair(name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: bool = False, **more: Any) -> Pair:
+def pair(
+    name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: bool = False, **more: Any
+) -> Pair:
     """Return a pair of language models: a squared error of what they return, or the cross entropy of tokens."""
     shape = more.pop("labels", (2, 12, 32))
     return Pair(

@@ -29,7 +29,9 @@ def model(
 
 def pair(name: str, build: Callable[[], tuple[Any, Any]], size: int = 64, **more: Any) -> Pair:
     """Return a pair of classifiers."""
-    return Pair(name=name, packages=PACKAGES, build=build, inputs=images(size), losses=cross_entropies, **more)
+    return Pair(
+        name=name, packages=PACKAGES, build=build, inputs=images(size), losses=cross_entropies, **more
+    )
 
 
 WORK = (
