@@ -32,7 +32,7 @@ from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.loss import check_loss
-from tipchain.parity.pieces.opening import build_both, build_torch_schedule
+from tipchain.parity.pieces.opening import Clips, build_both, build_torch_schedule
 from tipchain.parity.pieces.optimizers import check_optimizers
 from tipchain.parity.pieces.schedulers import check_schedulers
 from tipchain.parity.preflight.front import check as check_construction
@@ -55,6 +55,7 @@ def align(
     loss: tuple[Loss, Loss] | None = None,
     optimizers: tuple[Builder, Builder] | None = None,
     schedulers: tuple[Builder | None, Builder | None] | None = None,
+    clip: Builder | tuple[Builder | None, Builder | None] | None = None,
     iterations: int = 5,
     training: bool = False,
     names: Mapping[str, str] | None = None,
@@ -81,6 +82,9 @@ def align(
             the models are trained.
         schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument. None in place of one:
             that side's learning rate stays, or its optimizer's builder has made the schedule itself.
+        clip: what the reference's training loop does to the gradients before each update, called with its parameters:
+            ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``; Paddle's ``grad_clip=`` is compared
+            with it. A pair where the port's loop clips too.
         iterations: updates that are compared.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
@@ -109,10 +113,12 @@ def align(
     check_pair("loss", loss)
     check_pair("optimizers", optimizers)
     check_pair("schedulers", schedulers, lacking=True)
+    clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
+    check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        schedulers=schedulers, clips=clips or (None, None), iterations=iterations, training=training, names=dict(names or {}), seed=seed,
         causes=causes, fed=fed,
     )  # fmt: skip
     store = Store()
@@ -134,6 +140,7 @@ class _Work:
     loss: tuple[Loss, Loss] | None
     optimizers: tuple[Builder, Builder] | None
     schedulers: tuple[Builder | None, Builder | None] | None
+    clips: Clips
     iterations: int
     training: bool
     names: dict[str, str]
@@ -215,6 +222,7 @@ class _Work:
             "loss": self.loss,
             "optimizers": self.optimizers,
             "schedulers": self.schedulers,
+            "clip": any(self.clips),
             "data": self.fed.data,
             "samples": self.fed.samples is not None,
             "metrics": self.fed.metrics,
@@ -352,7 +360,14 @@ class _Work:
 
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
         found = check_optimizers(
-            self.sides, *self.models, builders, self.iterations, self.names, self.seed, self.schedulers
+            self.sides,
+            *self.models,
+            builders,
+            self.iterations,
+            self.names,
+            self.seed,
+            self.schedulers,
+            clips=self.clips,
         )
         self._take("optimizer", found)
 
@@ -366,7 +381,7 @@ class _Work:
         """Train copies of both models."""
         recipe = Recipe(
             sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
         )  # fmt: skip
         done = train_both(
             recipe, same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))

@@ -16,6 +16,7 @@ from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.pieces.opening import Clips, clipping
 from tipchain.parity.pieces.schedulers import stepper
 from tipchain.parity.pieces.trained import any_precision
 
@@ -81,6 +82,7 @@ class Recipe:
         pairs: the layers with parameters.
         iterations: updates.
         seed: of random numbers.
+        clips: what each side's loop does to the gradients before an update.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -91,6 +93,7 @@ class Recipe:
     pairs: Sequence[LayerPair]
     iterations: int
     seed: int
+    clips: Clips = (None, None)
 
 
 def train_both(recipe: Recipe, *, same: bool) -> Training:
@@ -177,7 +180,7 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
     start = _state(recipe, number, model)
     losses, rates = [], []
     inputs = bind(model, recipe.inputs)
-    advance = stepper(scheduler)
+    advance, clip = stepper(scheduler), clipping(recipe.clips[number], model, optimizer)
     for step in range(recipe.iterations):
         side.seed(recipe.seed + step)
         with side.dropout(Masks(recipe.seed, step)), side.recording(gradient=True):
@@ -185,6 +188,8 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
             losses.append(float(side.array(value).reshape(())))
             rates.append(side.learning_rate(optimizer))
             side.backward(value)
+        if clip is not None:
+            clip()
         with _rates_times(optimizer, rate), any_precision(side.framework.paddle) if number else nullcontext():  # type: ignore[attr-defined]
             optimizer.step()
         side.clear_gradients(model)
