@@ -41,6 +41,7 @@ class Pair:
             says how to convert; None where it does not say.
         hints: at most five lines for ``names=``, used only where the weights are refused without.
         differences: what is really different.
+        corresponds: whether the port has the reference's parameters at all; if not, refusing the weights is right.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Pair:
     truth: Callable[[Any, Any], Mapping[str, str]] | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
     differences: tuple[Difference, ...] = ()
+    corresponds: bool = True
 
 
 def pairs(which: str) -> dict[str, Pair]:
