@@ -22,6 +22,7 @@ from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
@@ -287,6 +288,8 @@ class _Work:
         """Return the outcome of one direction's layers."""
         faults = [one for one in verdicts if one.at_fault]
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
+        left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
+        rest = f"; {left} not comparable" if left else ""
         method = (
             ""
             if located.exact
@@ -301,21 +304,18 @@ class _Work:
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-        if not compared and located.alike:
-            what = "outputs" if direction == "forward" else "gradients of all parameters"
-            return (
-                Outcome.PASS,
-                f"no layer of one model was found in the other; the models' {what} agree in float64",
-            )
-        if not compared:
-            return Outcome.ERROR, "nothing was compared: no layer of one model was found in the other"
-        apart = max(located.outputs, default=0.0)
-        if direction == "forward" and not apart <= UNTOLD:
-            return (
-                Outcome.FAIL,
-                f"the outputs differ, relative {apart:.3g}, and no layer was found to be the cause",
-            )
-        return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{method}"
+        if not compared and not located.alike:
+            return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
+        untold = _untold(located, direction, some_left=bool(left))
+        if untold:
+            return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if compared:
+            return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
+        what = "outputs" if direction == "forward" else "gradients of all parameters"
+        return (
+            Outcome.PASS,
+            f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
+        )
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
@@ -441,6 +441,22 @@ class _Work:
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
+
+
+def _untold(located: Located, direction: str, *, some_left: bool) -> str:
+    """Return what differs between the models as a whole though no layer does; empty where nothing does.
+
+    Args:
+        located: what was found.
+        direction: of the verdicts.
+        some_left: some layers could not be compared, so that the gradients as a whole must tell of them.
+    """
+    apart = max(located.outputs, default=0.0)
+    if direction == "forward":
+        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+    if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
+        return ""
+    return f"the parameters' gradients differ, relative {located.gradients:.3g}"
 
 
 def _without_double(located: Located) -> str:
