@@ -54,7 +54,10 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         ("optimizers", "builders of optimizers"),
         ("schedulers", "builders of schedules (none: that side has none)"),
         ("clip", "loops' clipping of gradients, called with the parameters (none: that side has none)"),
-        ("step", "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something"),
+        (
+            "step",
+            "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something",
+        ),
     ):
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"

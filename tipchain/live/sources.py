@@ -128,7 +128,12 @@ def open_callables(
         found["loss"] = tuple(
             one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)
         )
-    for name, specs in (("optimizers", optimizers), ("schedulers", schedulers), ("clip", clip), ("step", step)):
+    for name, specs in (
+        ("optimizers", optimizers),
+        ("schedulers", schedulers),
+        ("clip", clip),
+        ("step", step),
+    ):
         if specs is not None:
             found[name] = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
     return found
