@@ -102,7 +102,9 @@ def settle(reference: Any, inputs: Mapping[str, Any]) -> None:
     """Give each BatchNorm the statistics of the inputs, as training does: fresh ones let a deep network blow up or die away."""
     import torch
 
-    norms = [one for one in reference.modules() if isinstance(one, torch.nn.modules.batchnorm._BatchNorm)]
+    norms = [
+        one for one in reference.modules() if hasattr(one, "running_mean") and one.running_mean is not None
+    ]
     if not norms:
         return
     reference.eval()

@@ -43,7 +43,7 @@ def own_map(reference: Any, port: Any) -> dict[str, str]:
     """Return torch's name by Paddle's, as paddlenlp's own converter has them; empty where it has none for the model."""
     port.config.architectures = [type(reference).__name__]
     try:
-        maps = type(port)._get_name_mappings(port.config)  # noqa: SLF001
+        maps = type(port)._get_name_mappings(port.config)
     except NotImplementedError:
         return {}
     return {one.target_name: one.source_name for one in maps if one.target_name and one.source_name}
@@ -173,5 +173,5 @@ CHECK = (
     pair("megatron_bert", model("MegatronBertModel", "MegatronBertConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids"),
     pair("prophetnet", model("ProphetNetModel", "ProphetNetConfig", {"vocab_size": WORDS, "hidden_size": 32, "max_position_embeddings": 40, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_encoder_layers": 2, "num_decoder_layers": 2, "num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4}), "input_ids", "decoder_input_ids", "attention_mask"),
     pair("mt5", model("MT5Model", "MT5Config", {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}), "input_ids", "decoder_input_ids", "attention_mask"),
-    pair("dpt", model("DPTModel", "DPTConfig", {key: value for key, value in VISION.items()}), "pixel_values", labels=(2, 17, 32)),
+    pair("dpt", model("DPTModel", "DPTConfig", VISION), "pixel_values", labels=(2, 17, 32)),
 )  # fmt: skip

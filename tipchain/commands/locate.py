@@ -54,6 +54,10 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         ("optimizers", "builders of optimizers"),
         ("schedulers", "builders of schedules (none: that side has none)"),
         ("clip", "loops' clipping of gradients, called with the parameters (none: that side has none)"),
+        (
+            "step",
+            "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something",
+        ),
     ):
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
@@ -149,7 +153,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     if args.case is not None:
         case = str(from_root(args.case))
         return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
-    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip")}
+    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
         "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
         "names": names, "options": {**options, "seed": args.seed},

@@ -16,10 +16,13 @@ from tipchain.live.arguments import check_models, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
+from tipchain.live.loop_causes import loop_causes
+from tipchain.live.loops import STEP, Loops, Step, compare_loops
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
@@ -40,7 +43,7 @@ from tipchain.parity.preflight.weighing import weigh
 
 Builder = Callable[..., Any]
 STAGES = (
-    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train",
+    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
@@ -56,6 +59,7 @@ def align(
     optimizers: tuple[Builder, Builder] | None = None,
     schedulers: tuple[Builder | None, Builder | None] | None = None,
     clip: Builder | tuple[Builder | None, Builder | None] | None = None,
+    step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
     names: Mapping[str, str] | None = None,
@@ -85,7 +89,10 @@ def align(
         clip: what the reference's training loop does to the gradients before each update, called with its parameters:
             ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``; Paddle's ``grad_clip=`` is compared
             with it. A pair where the port's loop clips too.
-        iterations: updates that are compared.
+        step: the two training loops' own steps, compared as they are: functions ``(model, optimizer, batch) -> loss``, or
+            classes (or functions) of ``(model, optimizer)`` that return a callable of a batch, where something is kept from
+            one step to the next: a counter, a scaler, an average (see ``docs/locate.md``). With ``optimizers``.
+        iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
@@ -113,12 +120,17 @@ def align(
     check_pair("loss", loss)
     check_pair("optimizers", optimizers)
     check_pair("schedulers", schedulers, lacking=True)
+    check_pair("step", step)
+    if step is not None and optimizers is None:
+        raise UsageError(
+            "step was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
+        )
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
         causes=causes, fed=fed,
     )  # fmt: skip
     store = Store()
@@ -141,6 +153,7 @@ class _Work:
     optimizers: tuple[Builder, Builder] | None
     schedulers: tuple[Builder | None, Builder | None] | None
     clips: Clips
+    step: tuple[Step, Step] | None
     iterations: int
     training: bool
     names: dict[str, str]
@@ -185,11 +198,7 @@ class _Work:
             self._judge_backward(located)
         self._measure(located)
         if self.optimizers is not None:
-            self._stage("optimizer", self._check_optimizers, self.optimizers)
-            if self.schedulers is not None:
-                self._stage("schedule", self._check_schedulers, self.optimizers, self.schedulers)
-            if self.loss is not None and located is not None:
-                self._stage("train", self._train, pairs, self.loss)
+            self._run_training(self.optimizers, pairs, located)
         if self.causes:
             if located is not None:
                 of_layers = explain_layers(
@@ -197,6 +206,18 @@ class _Work:
                 )
                 self.diagnoses = [*of_layers, *self.diagnoses]
             self.diagnoses = with_construction(self.diagnoses, self.findings)
+
+    def _run_training(
+        self, optimizers: tuple[Builder, Builder], pairs: list[LayerPair], located: Located | None
+    ) -> None:
+        """Go through what makes up a training: optimizers, schedules, a few updates, the user's own steps."""
+        self._stage("optimizer", self._check_optimizers, optimizers)
+        if self.schedulers is not None:
+            self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
+        if self.loss is not None and located is not None:
+            self._stage("train", self._train, pairs, self.loss)
+        if self.step is not None:
+            self._stage(STEP, self._check_steps, pairs, self.step)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
@@ -223,6 +244,7 @@ class _Work:
             "optimizers": self.optimizers,
             "schedulers": self.schedulers,
             "clip": any(self.clips),
+            "step": self.step,
             "data": self.fed.data,
             "samples": self.fed.samples is not None,
             "metrics": self.fed.metrics,
@@ -266,6 +288,8 @@ class _Work:
         """Return the outcome of one direction's layers."""
         faults = [one for one in verdicts if one.at_fault]
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
+        left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
+        rest = f"; {left} not comparable" if left else ""
         method = (
             ""
             if located.exact
@@ -280,21 +304,18 @@ class _Work:
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-        if not compared and located.alike:
-            what = "outputs" if direction == "forward" else "gradients of all parameters"
-            return (
-                Outcome.PASS,
-                f"no layer of one model was found in the other; the models' {what} agree in float64",
-            )
-        if not compared:
-            return Outcome.ERROR, "nothing was compared: no layer of one model was found in the other"
-        apart = max(located.outputs, default=0.0)
-        if direction == "forward" and not apart <= UNTOLD:
-            return (
-                Outcome.FAIL,
-                f"the outputs differ, relative {apart:.3g}, and no layer was found to be the cause",
-            )
-        return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{method}"
+        if not compared and not located.alike:
+            return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
+        untold = _untold(located, direction, some_left=bool(left))
+        if untold:
+            return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if compared:
+            return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
+        what = "outputs" if direction == "forward" else "gradients of all parameters"
+        return (
+            Outcome.PASS,
+            f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
+        )
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
@@ -379,15 +400,27 @@ class _Work:
 
     def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
-        recipe = Recipe(
-            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
-        )  # fmt: skip
         done = train_both(
-            recipe, same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))
+            self._recipe(pairs, losses),
+            same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
         )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
+
+    def _check_steps(self, pairs: list[LayerPair], steps: tuple[Step, Step]) -> None:
+        """Run the users' own training steps on copies of both models."""
+        loops = Loops(recipe=self._recipe(pairs, None), steps=steps, names=self.names)
+        done = compare_loops(loops, same=self.stages.get("forward") is Outcome.PASS)
+        self.curves.update(done.curves)
+        self._end(STEP, done.outcome, done.reason)
+        if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
+            self.diagnoses += loop_causes(loops, done.step)
+
+    def _recipe(self, pairs: list[LayerPair], losses: tuple[Loss, Loss] | None) -> Recipe:
+        return Recipe(
+            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
+        )  # fmt: skip
 
     def _copies(self) -> tuple[Any, Any]:
         """Return fresh float64 copies; the rules of optimizers may read the names of parameters."""
@@ -408,6 +441,22 @@ class _Work:
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
+
+
+def _untold(located: Located, direction: str, *, some_left: bool) -> str:
+    """Return what differs between the models as a whole though no layer does; empty where nothing does.
+
+    Args:
+        located: what was found.
+        direction: of the verdicts.
+        some_left: some layers could not be compared, so that the gradients as a whole must tell of them.
+    """
+    apart = max(located.outputs, default=0.0)
+    if direction == "forward":
+        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+    if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
+        return ""
+    return f"the parameters' gradients differ, relative {located.gradients:.3g}"
 
 
 def _without_double(located: Located) -> str:

@@ -134,8 +134,9 @@ def run_model(
     """
     bound = bind(model, inputs)
     side.seed(seed)
-    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store, known)
+    masks = Masks(seed)
+    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
+        tracer = Tracer(side, model, store, known, masks)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
