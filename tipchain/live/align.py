@@ -18,6 +18,7 @@ from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
@@ -43,7 +44,7 @@ from tipchain.parity.preflight.weighing import weigh
 
 Builder = Callable[..., Any]
 STAGES = (
-    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train", "step",
+    "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
@@ -68,6 +69,7 @@ def align(
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
     samples: Sequence[Any] | None = None,
     metrics: tuple[Any, Any] | None = None,
+    predict: tuple[Predict, Predict] | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
@@ -103,6 +105,8 @@ def align(
         samples: raw samples (uint8 images ``[h, w, c]``, say) that both transforms are given.
         metrics: the reference's and the port's: callables ``(outputs, labels)`` that return a number, or numbers by name,
             of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
+        predict: the reference's and the port's deployment code: ``(model, raw) -> result``, or ``(model)`` that returns a
+            callable of a raw sample; both are given ``samples``, or ``inputs`` as they are.
 
     Returns:
         The report; what could not be found out is an ERROR of its stage.
@@ -112,7 +116,7 @@ def align(
             an odd number of iterations; ``names`` that the models lack.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics)
+    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
     sides = TorchSide(), PaddleSide()
@@ -131,7 +135,7 @@ def align(
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
-        causes=causes, fed=fed,
+        causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
     try:
@@ -160,6 +164,7 @@ class _Work:
     seed: int
     causes: bool
     fed: Fed
+    raw: Mapping[str, Any]
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
@@ -197,6 +202,8 @@ class _Work:
             self._judge_forward(located)
             self._judge_backward(located)
         self._measure(located)
+        if self.fed.predict is not None:
+            self._stage(PREDICT, self._check_predictions)
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
         if self.causes:
@@ -248,6 +255,7 @@ class _Work:
             "data": self.fed.data,
             "samples": self.fed.samples is not None,
             "metrics": self.fed.metrics,
+            "predict": self.fed.predict,
             "names": self.names,
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
@@ -378,6 +386,12 @@ class _Work:
             else put_back(run.structure, [as_float(one, double=False) for one in run.outputs])
         )
         self._take("metric", self.fed.check_metrics(self.sides, outputs, self.inputs.labels))
+
+    def _check_predictions(self) -> None:
+        self._take(
+            PREDICT,
+            self.fed.check_predictions(self.sides, self.models, self.raw, self.seed, causes=self.causes),
+        )
 
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
         found = check_optimizers(
