@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError, class_and_line
-from tipchain.live.arguments import check_models, check_pair
+from tipchain.live.arguments import check_models, check_outputs, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
@@ -43,9 +44,11 @@ from tipchain.parity.preflight.weighing import weigh
 
 Builder = Callable[..., Any]
 STAGES = (
-    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train", "step",
+    "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
+SHOWN_OUTPUTS = 4
+"""Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
@@ -62,12 +65,14 @@ def align(
     step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
+    outputs: Any = None,
     names: Mapping[str, str] | None = None,
     seed: int = 0,
     causes: bool = True,
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
     samples: Sequence[Any] | None = None,
     metrics: tuple[Any, Any] | None = None,
+    predict: tuple[Predict, Predict] | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
@@ -94,6 +99,9 @@ def align(
             one step to the next: a counter, a scaler, an average (see ``docs/locate.md``). With ``optimizers``.
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
+        outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
+            output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
+            default all that both models return: by name, else by position, shape and values.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
@@ -103,16 +111,18 @@ def align(
         samples: raw samples (uint8 images ``[h, w, c]``, say) that both transforms are given.
         metrics: the reference's and the port's: callables ``(outputs, labels)`` that return a number, or numbers by name,
             of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
+        predict: the reference's and the port's deployment code: ``(model, raw) -> result``, or ``(model)`` that returns a
+            callable of a raw sample; both are given ``samples``, or ``inputs`` as they are.
 
     Returns:
         The report; what could not be found out is an ERROR of its stage.
 
     Raises:
         UsageError: models that are swapped, or none; inputs that are no arrays, or none; one callable in place of a pair;
-            an odd number of iterations; ``names`` that the models lack.
+            an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics)
+    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
     sides = TorchSide(), PaddleSide()
@@ -128,10 +138,12 @@ def align(
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
+    given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
+    check_outputs(given.outputs)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
-        causes=causes, fed=fed,
+        causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
     try:
@@ -160,6 +172,7 @@ class _Work:
     seed: int
     causes: bool
     fed: Fed
+    raw: Mapping[str, Any]
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
@@ -179,11 +192,9 @@ class _Work:
         """Go through the stages; one that raises is an ERROR, and the others go on without it."""
         pairs: list[LayerPair] = []
         located: Located | None = None
-        try:
+        with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
-        except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
-            self._end("forward", Outcome.ERROR, class_and_line(error))
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             if self.loss is not None:
@@ -197,6 +208,8 @@ class _Work:
             self._judge_forward(located)
             self._judge_backward(located)
         self._measure(located)
+        if self.fed.predict is not None:
+            self._stage(PREDICT, self._check_predictions)
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
         if self.causes:
@@ -248,7 +261,9 @@ class _Work:
             "data": self.fed.data,
             "samples": self.fed.samples is not None,
             "metrics": self.fed.metrics,
+            "predict": self.fed.predict,
             "names": self.names,
+            "outputs": any(one is not None for one in self.inputs.outputs),
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
@@ -259,9 +274,17 @@ class _Work:
 
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR."""
-        try:
+        with self._erring(stage):
             work(*args)
-        except Exception as error:  # noqa: BLE001  (a user's loss or optimizer may raise anything)
+
+    @contextmanager
+    def _erring(self, stage: str) -> Iterator[None]:
+        """Make what is raised inside the stage's ERROR; wrong use stays what it is."""
+        try:
+            yield
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a user's model, loss or optimizer may raise anything)
             self._end(stage, Outcome.ERROR, class_and_line(error))
 
     def _judge_forward(self, located: Located) -> None:
@@ -270,8 +293,15 @@ class _Work:
             "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
             "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
         }
-        for name, apart in zip(located.port.output_names, located.outputs, strict=False):
-            self.numbers[f"output {name}"] = apart
+        for link, apart in zip(located.links, located.outputs, strict=False):
+            self.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
+        alone = [
+            f"{name or 'the output'} ({side} only)"
+            for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+            for name in names
+        ]
+        if alone:
+            self.unmatched["outputs"] = alone
         forward = [one for one in located.verdicts if one.direction == "forward"]
         self.curves["depth/own"] = [one.own or 0.0 for one in forward]
         self.curves["depth/inherited"] = [one.inherited for one in forward]
@@ -309,6 +339,8 @@ class _Work:
         untold = _untold(located, direction, some_left=bool(left))
         if untold:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if direction == "forward" and any(located.one_sided):
+            rest += f"; {_tell_one_sided(located)}"
         if compared:
             return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
@@ -379,6 +411,12 @@ class _Work:
         )
         self._take("metric", self.fed.check_metrics(self.sides, outputs, self.inputs.labels))
 
+    def _check_predictions(self) -> None:
+        self._take(
+            PREDICT,
+            self.fed.check_predictions(self.sides, self.models, self.raw, self.seed, causes=self.causes),
+        )
+
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
         found = check_optimizers(
             self.sides,
@@ -441,6 +479,16 @@ class _Work:
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
+
+
+def _tell_one_sided(located: Located) -> str:
+    """Return which outputs were not judged, since the other side has none like them."""
+    told = [
+        f"only the {side} returns {', '.join(names[:SHOWN_OUTPUTS])}{' and others' if len(names) > SHOWN_OUTPUTS else ''}"
+        for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+        if names
+    ]
+    return ", ".join(told)
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:
