@@ -42,6 +42,8 @@ STAGES = (
     "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
+RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
+"""What is said of results that depend on them."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
@@ -173,7 +175,7 @@ class _Work:
             if self.schedulers is not None:
                 self._stage("schedule", self._check_schedulers, self.optimizers, self.schedulers)
             if self.loss is not None and located is not None:
-                self._stage("train", self._train, pairs, self.loss)
+                self._stage("train", self._train, pairs, located, self.loss)
         if self.causes:
             if located is not None:
                 of_layers = explain_layers(
@@ -272,12 +274,15 @@ class _Work:
         if not compared:
             return Outcome.ERROR, "nothing was compared: no layer of one model was found in the other"
         apart = max(located.outputs, default=0.0)
+        others = ""
         if direction == "forward" and not apart <= UNTOLD:
-            return (
-                Outcome.FAIL,
-                f"the outputs differ, relative {apart:.3g}, and no layer was found to be the cause",
-            )
-        return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{method}"
+            if located.comparable:
+                return (
+                    Outcome.FAIL,
+                    f"the outputs differ, relative {apart:.3g}, and no layer was found to be the cause",
+                )
+            others = f"; the outputs are {RANDOM}"
+        return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{others}{method}"
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
@@ -353,11 +358,14 @@ class _Work:
         found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
         self._take("schedule", found)
 
-    def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
+    def _train(self, pairs: list[LayerPair], located: Located, losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
+        if not located.comparable:
+            self._end("train", Outcome.SKIP, RANDOM)
+            return
         recipe = Recipe(
             sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, draws=located.port.draws,
         )  # fmt: skip
         done = train_both(
             recipe, same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))

@@ -95,7 +95,7 @@ class PairJudge:
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
-        clean = True
+        clean = same_numbers(self.runs)
         for pair in self.matching.pairs:
             inputs, outputs = (
                 self.compare.links(pair.reference.inputs, pair.port.inputs),
@@ -107,6 +107,8 @@ class PairJudge:
                 loose.append(forward[-1])
                 clean = False
             judged = self._judge_pair(pair, inputs, outputs, inherited)
+            if not self._alike_numbers(pair):
+                judged = [_random(one) for one in judged]
             if pair.whole:
                 judged = [_less_inside(one, (*forward, *backward)) for one in judged]
             if pair.whole or not outputs or self._alive(pair):
@@ -140,6 +142,11 @@ class PairJudge:
         return tuple(self.compare.between(a, b, None) for a, b in zip(one, other, strict=False)) + (
             inf,
         ) * abs(len(one) - len(other))
+
+    def _alike_numbers(self, pair: CallPair) -> bool:
+        """Tell whether both calls of a pair were given the same random numbers, or none."""
+        draws = self.runs[1].draws
+        return draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -315,6 +322,20 @@ class PairJudge:
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
+
+
+def same_numbers(runs: tuple[Run, Run]) -> bool:
+    """Tell whether what two runs drew at random is the same."""
+    ours, theirs = (run.draws for run in runs)
+    return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _random(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
+    if not verdict.at_fault:
+        return verdict
+    reason = "random, not comparable: its random numbers cannot be made those of the reference"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:

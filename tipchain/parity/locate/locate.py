@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import PairJudge
+from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Models
@@ -60,6 +62,11 @@ class Located:
         return models.double is not None and bool(models.side.parameters(models.double[""]))
 
     @property
+    def comparable(self) -> bool:
+        """Whether both models were given the same random numbers."""
+        return same_numbers((self.reference, self.port))
+
+    @property
     def exact(self) -> bool:
         """Whether both ran in float64."""
         return self.models[1].double is not None
@@ -104,27 +111,54 @@ class Locator:
         layers = pair_layers(reference, port, names) if pairs is None else pairs
         with suppress(NotHeld):
             self.store.samples = samples_of(inputs)
-            found = self._compare((reference, port), inputs, losses, layers)
+            found = self._compared((reference, port), inputs, losses, layers)
             if found.first is None or not self.store.cut:
                 return found
         self._sketches.clear()
         self.store.samples = None
-        return self._compare((reference, port), inputs, losses, layers)
+        return self._compared((reference, port), inputs, losses, layers)
+
+    def _compared(
+        self, models: tuple[Any, Any], inputs: Inputs, losses: tuple[Loss | None, Loss | None],
+        layers: Sequence[LayerPair],
+    ) -> Located:  # fmt: skip
+        """Compare both; where one makes masks by hand and they differ, with masks of the other habit too.
+
+        Raises:
+            NotHeld: too little of their tensors is held.
+        """
+        found = self._compare(models, inputs, losses, layers)
+        drawn = found.port.draws
+        if not drawn.mixed(range(len(drawn.made))) or max(found.outputs, default=0.0) <= COARSELY:
+            return found
+        self._sketches.clear()
+        other = self._compare(models, inputs, losses, layers, small=True)
+        return min(found, other, key=lambda one: max(one.outputs, default=0.0))
 
     def _compare(
         self, models: tuple[Any, Any], inputs: Inputs, losses: tuple[Loss | None, Loss | None],
-        layers: Sequence[LayerPair],
+        layers: Sequence[LayerPair], *, small: bool = False,
     ) -> Located:  # fmt: skip
         """Run both and compare them, with what the store holds of their tensors.
 
         Raises:
             NotHeld: that is too little.
         """
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0])
-        known = Twins(reference.trace, self.store)
-        theirs, port = self._run(
-            self.sides[1], models[1], inputs, losses[1], known, double=ours.double is not None
+        ours, reference = self._run(
+            self.sides[0], models[0], inputs, losses[0], Draws(self.seed, small=small)
         )
+        known = Twins(reference.trace, self.store)
+
+        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, Run]:
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small)
+            double = ours.double is not None
+            return self._run(self.sides[1], models[1], inputs, losses[1], draws, known, double=double)
+
+        theirs, port = run_port()
+        if not port.draws.in_order():
+            partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
+            if partners != port.draws.partners:
+                theirs, port = run_port(partners)
         matching = match_calls(reference.trace, port.trace, layers, self._close)
         judge = PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
@@ -138,18 +172,20 @@ class Locator:
         )  # fmt: skip
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None, *,
-        double: bool = True,
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, draws: Draws,
+        known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward, "known": known}
+        options["draws"] = draws
         if double:
             made = side.copied(model, double=True, training=self.training)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, **options)
                 return Models(side, single, dict(side.layers(made))), run
             except Exception:
+                draws.rewind()
                 if side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
@@ -172,6 +208,19 @@ class Locator:
         if found is None:
             found = self._sketches[id(stored)] = Sketch(self.store.get(stored))
         return found
+
+
+def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
+    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
+    places: dict[int, list[str]] = defaultdict(list)
+    for call in run.trace.calls:
+        if call.path in names:
+            places[call.drawn.start].append(names[call.path])
+    found: list[Draw | str] = []
+    for at, draw in enumerate(run.draws.made):
+        found += [*places[at], draw]
+    return [*found, *places[len(run.draws.made)]]
 
 
 def samples_of(inputs: Inputs) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -45,11 +45,15 @@ def replay(
         inputs: an array for each of the call's tensors; floats are given in float64 or float32.
         cotangents: for each output, what backward starts from; None or nothing: not from that one.
         double: whether ``layer`` is in float64.
-        seed: of random numbers and dropout's masks.
+        seed: of random numbers, where the call's own are not known.
     """
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
-    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
+    with (
+        side.precision(double=double),
+        side.randomness(drawn_again(call, seed)),
+        side.recording(gradient=backward),
+    ):
         leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
         # A layer may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
@@ -73,3 +77,8 @@ def replay(
             inputs=tuple(None if one is None else side.view(one) for one in gradients),
             parameters=side.parameter_gradients(layer),
         )
+
+
+def drawn_again(call: Call, seed: int) -> Draws:
+    """Return the random numbers that a call drew when it was traced; fresh ones if it drew none."""
+    return Draws(seed) if call.draws is None or not call.drawn else call.draws.again(call.drawn.start)
