@@ -149,7 +149,7 @@ class Draws:
         if found is None and not self._planned and number < len(self.follows.made):
             found = number if draw.fits(self.follows.made[number]) else None
         if found is None:
-            return _numbers((*self.seed, number, 1), draw)
+            return _numbers((*self.seed, number), draw)
         self.partners[number] = found
         return arranged(_numbers((*self.follows.seed, found), self.follows.made[found]), draw.shape)
 
