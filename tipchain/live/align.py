@@ -16,6 +16,9 @@ from tipchain.live.arguments import check_models, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
+from tipchain.live.loop_causes import loop_causes
+from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
@@ -41,7 +44,7 @@ from tipchain.parity.preflight.weighing import weigh
 
 Builder = Callable[..., Any]
 STAGES = (
-    "data", "train_data", "preflight", "forward", "metric", "loss", "backward", "optimizer", "schedule", "train",
+    "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
 UNTOLD = 1e-6
@@ -57,6 +60,7 @@ def align(
     optimizers: tuple[Builder, Builder] | None = None,
     schedulers: tuple[Builder | None, Builder | None] | None = None,
     clip: Builder | tuple[Builder | None, Builder | None] | None = None,
+    step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
     names: Mapping[str, str] | None = None,
@@ -65,6 +69,7 @@ def align(
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
     samples: Sequence[Any] | None = None,
     metrics: tuple[Any, Any] | None = None,
+    predict: tuple[Predict, Predict] | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
@@ -86,7 +91,10 @@ def align(
         clip: what the reference's training loop does to the gradients before each update, called with its parameters:
             ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``; Paddle's ``grad_clip=`` is compared
             with it. A pair where the port's loop clips too.
-        iterations: updates that are compared.
+        step: the two training loops' own steps, compared as they are: functions ``(model, optimizer, batch) -> loss``, or
+            classes (or functions) of ``(model, optimizer)`` that return a callable of a batch, where something is kept from
+            one step to the next: a counter, a scaler, an average (see ``docs/locate.md``). With ``optimizers``.
+        iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
@@ -97,6 +105,8 @@ def align(
         samples: raw samples (uint8 images ``[h, w, c]``, say) that both transforms are given.
         metrics: the reference's and the port's: callables ``(outputs, labels)`` that return a number, or numbers by name,
             of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
+        predict: the reference's and the port's deployment code: ``(model, raw) -> result``, or ``(model)`` that returns a
+            callable of a raw sample; both are given ``samples``, or ``inputs`` as they are.
 
     Returns:
         The report; what could not be found out is an ERROR of its stage.
@@ -106,7 +116,7 @@ def align(
             an odd number of iterations; ``names`` that the models lack.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics)
+    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
     sides = TorchSide(), PaddleSide()
@@ -114,13 +124,18 @@ def align(
     check_pair("loss", loss)
     check_pair("optimizers", optimizers)
     check_pair("schedulers", schedulers, lacking=True)
+    check_pair("step", step)
+    if step is not None and optimizers is None:
+        raise UsageError(
+            "step was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
+        )
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), iterations=iterations, training=training, names=dict(names or {}), seed=seed,
-        causes=causes, fed=fed,
+        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
     try:
@@ -142,12 +157,14 @@ class _Work:
     optimizers: tuple[Builder, Builder] | None
     schedulers: tuple[Builder | None, Builder | None] | None
     clips: Clips
+    step: tuple[Step, Step] | None
     iterations: int
     training: bool
     names: dict[str, str]
     seed: int
     causes: bool
     fed: Fed
+    raw: Mapping[str, Any]
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
@@ -185,12 +202,10 @@ class _Work:
             self._judge_forward(located)
             self._judge_backward(located)
         self._measure(located)
+        if self.fed.predict is not None:
+            self._stage(PREDICT, self._check_predictions)
         if self.optimizers is not None:
-            self._stage("optimizer", self._check_optimizers, self.optimizers)
-            if self.schedulers is not None:
-                self._stage("schedule", self._check_schedulers, self.optimizers, self.schedulers)
-            if self.loss is not None and located is not None:
-                self._stage("train", self._train, pairs, self.loss)
+            self._run_training(self.optimizers, pairs, located)
         if self.causes:
             if located is not None:
                 of_layers = explain_layers(
@@ -198,6 +213,18 @@ class _Work:
                 )
                 self.diagnoses = [*of_layers, *self.diagnoses]
             self.diagnoses = with_construction(self.diagnoses, self.findings)
+
+    def _run_training(
+        self, optimizers: tuple[Builder, Builder], pairs: list[LayerPair], located: Located | None
+    ) -> None:
+        """Go through what makes up a training: optimizers, schedules, a few updates, the user's own steps."""
+        self._stage("optimizer", self._check_optimizers, optimizers)
+        if self.schedulers is not None:
+            self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
+        if self.loss is not None and located is not None:
+            self._stage("train", self._train, pairs, self.loss)
+        if self.step is not None:
+            self._stage(STEP, self._check_steps, pairs, self.step)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
@@ -224,9 +251,11 @@ class _Work:
             "optimizers": self.optimizers,
             "schedulers": self.schedulers,
             "clip": any(self.clips),
+            "step": self.step,
             "data": self.fed.data,
             "samples": self.fed.samples is not None,
             "metrics": self.fed.metrics,
+            "predict": self.fed.predict,
             "names": self.names,
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
@@ -358,6 +387,12 @@ class _Work:
         )
         self._take("metric", self.fed.check_metrics(self.sides, outputs, self.inputs.labels))
 
+    def _check_predictions(self) -> None:
+        self._take(
+            PREDICT,
+            self.fed.check_predictions(self.sides, self.models, self.raw, self.seed, causes=self.causes),
+        )
+
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
         found = check_optimizers(
             self.sides,
@@ -379,15 +414,27 @@ class _Work:
 
     def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
-        recipe = Recipe(
-            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
-        )  # fmt: skip
         done = train_both(
-            recipe, same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))
+            self._recipe(pairs, losses),
+            same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
         )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
+
+    def _check_steps(self, pairs: list[LayerPair], steps: tuple[Step, Step]) -> None:
+        """Run the users' own training steps on copies of both models."""
+        loops = Loops(recipe=self._recipe(pairs, None), steps=steps, names=self.names)
+        done = compare_loops(loops, same=self.stages.get("forward") is Outcome.PASS)
+        self.curves.update(done.curves)
+        self._end(STEP, done.outcome, done.reason)
+        if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
+            self.diagnoses += loop_causes(loops, done.step)
+
+    def _recipe(self, pairs: list[LayerPair], losses: tuple[Loss, Loss] | None) -> Recipe:
+        return Recipe(
+            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
+        )  # fmt: skip
 
     def _copies(self) -> tuple[Any, Any]:
         """Return fresh float64 copies; the rules of optimizers may read the names of parameters."""

@@ -95,7 +95,7 @@ def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[A
 def open_callables(
     reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
     optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
-    clip: tuple[str, str] | None = None, names: NameMap | None = None,
+    clip: tuple[str, str] | None = None, step: tuple[str, str] | None = None, names: NameMap | None = None,
 ) -> Arguments:  # fmt: skip
     """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
 
@@ -107,6 +107,7 @@ def open_callables(
         loss: torch's and Paddle's ``module:callable``, called as ``(output, labels)``; a class is made an object first.
         optimizers: builders.
         clip: what each side's loop does to gradients before an update.
+        step: each side's training step.
         schedulers: builders; ``none`` in place of one: that side has no schedule of its own.
         names: which layers belong together.
 
@@ -127,7 +128,12 @@ def open_callables(
         found["loss"] = tuple(
             one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)
         )
-    for name, specs in (("optimizers", optimizers), ("schedulers", schedulers), ("clip", clip)):
+    for name, specs in (
+        ("optimizers", optimizers),
+        ("schedulers", schedulers),
+        ("clip", clip),
+        ("step", step),
+    ):
         if specs is not None:
             found[name] = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
     return found
