@@ -96,12 +96,22 @@ class PairJudge:
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
-    def judge(self) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
         self.noise.limit = AGREE if self.exact else COARSELY
+        near = max(self.outputs_apart(), default=inf) <= COARSELY
+        if hasty and not near:
+            raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and self._shared.alike(SAME)
+        self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
@@ -118,15 +128,16 @@ class PairJudge:
                 forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
-            judged = self._judge_pair(pair, inputs, outputs, inherited)
-            if not self._alike_numbers(pair):
-                judged = [_random(one) for one in judged]
-            if pair.whole:
-                judged = [_less_inside(one, (*forward, *backward)) for one in judged]
+            judged = [
+                self._weighed(pair, one, (*forward, *backward))
+                for one in self._judge_pair(pair, inputs, outputs, inherited)
+            ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
             forward.append(judged[0])
             backward += judged[1:]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self.noise.limit:
@@ -142,6 +153,15 @@ class PairJudge:
         if not self.alike_outside or not any(one.at_fault for one in loose):
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
+
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = AGREE if self.exact else COARSELY
+        for pair in self.matching.pairs:
+            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+                return pair.port.number
+        return None
 
     @property
     def alike_outside(self) -> bool:
@@ -166,10 +186,12 @@ class PairJudge:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
 
-    def _alike_numbers(self, pair: CallPair) -> bool:
-        """Tell whether both calls of a pair were given the same random numbers, or none."""
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
         draws = self.runs[1].draws
-        return draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        verdict = verdict if alike else _random(verdict)
+        return _less_inside(verdict, others) if pair.whole else verdict
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
