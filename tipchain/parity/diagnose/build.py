@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tipchain.parity.diagnose.outcomes import Consumer
 from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.locate.comparing import Comparer
 from tipchain.parity.locate.differences import arrange, relative
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.matching import CallPair
@@ -61,6 +62,7 @@ def _build(
         sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
         atomic=judged | _innermost(layers[1], sides[1]), judged=judged, reference_judged=reference_judged, paths=(calls[0].path, calls[1].path),
+        ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links), double=double,
         mended=tuple(
             (number, other)

@@ -47,6 +47,7 @@ class Piece:
         seed: of random numbers.
         paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
+        ends: which output of the reference's is which of the port's; None: they come in one order.
         mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         judged: paths of the port's layers inside that were found to do what the reference's do.
         reference_judged: the paths of these in the reference's.
@@ -64,6 +65,7 @@ class Piece:
     paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
     mended: tuple[tuple[int, int], ...] = ()
+    ends: tuple[tuple[int, int], ...] | None = None
     judged: frozenset[str] = frozenset()
     reference_judged: frozenset[str] = frozenset()
     double: bool = True
@@ -157,7 +159,7 @@ class Piece:
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
-        outputs = take_out(result, side.is_tensor)[1]
+        outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
         return Outcome(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
@@ -261,7 +263,7 @@ class Piece:
             watch = stack.enter_context(Watch.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
-            outputs = take_out(result, side.is_tensor)[1]
+            outputs = self._ends(0, take_out(result, side.is_tensor)[1])
             gradients: dict[str, Array] = {}
             if self.backward:
                 gradients = self._true_gradients(outputs, leaves)
@@ -273,6 +275,12 @@ class Piece:
             sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants, steps=tuple(watch.steps),
             values=tuple(watch.values),
         )  # fmt: skip
+
+    def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
+        """Return the outputs that both sides have, in one order."""
+        chosen = self.ends or ()
+        fit = chosen and len(outputs) > max(each[number] for each in chosen)
+        return [outputs[each[number]] for each in chosen] if fit else outputs
 
     def _drop_unnamed(self) -> None:
         """Forget the gradients of parameters that the port has under another name, or not at all."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import PairJudge
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Models
-from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
+from tipchain.parity.locate.runs import Inputs, Loss, Run, Start, random_start, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
 
+Array = npt.NDArray[Any]
 ALIKE = 1e-6
 """How close sketches of tensors must be for them to be taken for one when calls are matched."""
 
@@ -35,6 +41,8 @@ class Located:
         reference: the reference's run in float64.
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
+        links: which outputs belong together: what ``outputs`` begins with is about them.
+        gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         models: copies of both models' layers; none in float64 where a model does not run so.
     """
@@ -45,8 +53,21 @@ class Located:
     reference: Run
     port: Run
     outputs: tuple[float, ...]
+    links: tuple[Link, ...]
+    gradients: float
     alike: bool
     models: tuple[Models, Models]
+
+    @property
+    def one_sided(self) -> tuple[list[str], list[str]]:
+        """The names of outputs that only the reference has, and of those that only the port has."""
+        both = {link.ours for link in self.links}, {link.theirs for link in self.links}
+        runs = self.reference, self.port
+        ours, theirs = (
+            [name for number, name in enumerate(run.output_names) if number not in known]
+            for run, known in zip(runs, both, strict=True)
+        )
+        return ours, theirs
 
     @property
     def losses(self) -> bool:
@@ -120,11 +141,11 @@ class Locator:
         Raises:
             NotHeld: that is too little.
         """
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0])
-        known = Twins(reference.trace, self.store)
-        theirs, port = self._run(
-            self.sides[1], models[1], inputs, losses[1], known, double=ours.double is not None
-        )
+        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses)
+        alone = [one for number, one in enumerate(reference.values) if number not in both]
+        if losses[0] is None and both and any(one.gradient is not None for one in alone):
+            # Backward must start from the same outputs on both sides, which is known only now.
+            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, both)
         matching = match_calls(reference.trace, port.trace, layers, self._close)
         judge = PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
@@ -133,22 +154,50 @@ class Locator:
         verdicts = judge.judge()
         return Located(
             matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-            reference=reference, port=port, outputs=judge.outputs_apart(), models=(ours, theirs),
-            alike=judge.alike_outside and judge.alike_inside,
+            reference=reference, port=port, outputs=judge.outputs_apart(), links=judge.outputs, models=(ours, theirs),
+            gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
         )  # fmt: skip
 
+    def _run_both(
+        self, models: tuple[Any, Any], inputs: Inputs, losses: tuple[Loss | None, Loss | None],
+        only: Collection[int] | None = None,
+    ) -> tuple[tuple[Models, Run], tuple[Models, Run], set[int]]:  # fmt: skip
+        """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
+        start = partial(random_start, seed=self.seed, only=only)
+        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], start)
+        both: set[int] = set()
+
+        def likewise(values: Sequence[Value], names: Sequence[str]) -> list[Array | None]:
+            drawn = start(reference.values, reference.output_names)
+            found: list[Array | None] = [None] * len(values)
+            compare = Comparer(self.store)
+            for link in compare.results(reference.values, values, reference.output_names, names):
+                both.add(link.ours)
+                given = drawn[link.ours]
+                found[link.theirs] = None if given is None else link.layout.apply_gradient(given)
+            return found
+
+        known = Twins(reference.trace, self.store)
+        double = ours.double is not None
+        theirs, port = self._run(self.sides[1], models[1], inputs, losses[1], likewise, known, double=double)
+        return (ours, reference), (theirs, port), both
+
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None, *,
-        double: bool = True,
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, start: Start,
+        known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         single = Copies(side, model, self.training)
-        options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward, "known": known}
+        options: dict[str, Any] = {
+            "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start,
+        }  # fmt: skip
         if double:
             made = side.copied(model, double=True, training=self.training)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, **options)
                 return Models(side, single, dict(side.layers(made))), run
+            except (NotHeld, UsageError):
+                raise
             except Exception:
                 if side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
