@@ -97,11 +97,13 @@ def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
         for truth in truths
     ]  # fmt: skip
     if sorted(order) == list(range(len(order))) != order:
-        told = "reversed" if order == sorted(order, reverse=True) else "in another order"
+        ends = piece.ends or tuple((number, number) for number in order)
+        shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
+        told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
         yield Hypothesis(
             code="output-order", edits={OUTPUT: lambda given: [given[at] for at in order]}, confirmed=True,
-            message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, order))}",
-            fix=f"return the outputs of {piece.shown} in the order {order}",
+            message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
+            fix=f"return the outputs of {piece.shown} in the order {shown}",
         )  # fmt: skip
 
 
