@@ -96,12 +96,22 @@ class PairJudge:
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
-    def judge(self) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
         self.noise.limit = AGREE if self.exact else COARSELY
+        near = max(self.outputs_apart(), default=inf) <= COARSELY
+        if hasty and not near:
+            raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and self._shared.alike(SAME)
+        self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
@@ -125,6 +135,8 @@ class PairJudge:
                 loose += judged
             forward.append(judged[0])
             backward += judged[1:]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self.noise.limit:
@@ -140,6 +152,15 @@ class PairJudge:
         if not self.alike_outside or not any(one.at_fault for one in loose):
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
+
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = AGREE if self.exact else COARSELY
+        for pair in self.matching.pairs:
+            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+                return pair.port.number
+        return None
 
     @property
     def alike_outside(self) -> bool:
