@@ -96,16 +96,26 @@ class PairJudge:
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
-    def judge(self) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
         self.noise.limit = AGREE if self.exact else COARSELY
+        near = max(self.outputs_apart(), default=inf) <= COARSELY
+        if hasty and not near:
+            raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and self._shared.alike(SAME)
+        self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
-        clean = True
+        clean = same_numbers(self.runs)
         for pair in self.matching.pairs:
             inputs, outputs = (
                 self.compare.inputs(pair),
@@ -118,13 +128,16 @@ class PairJudge:
                 forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
-            judged = self._judge_pair(pair, inputs, outputs, inherited)
-            if pair.whole:
-                judged = [_less_inside(one, (*forward, *backward)) for one in judged]
+            judged = [
+                self._weighed(pair, one, (*forward, *backward))
+                for one in self._judge_pair(pair, inputs, outputs, inherited)
+            ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
             forward.append(judged[0])
             backward += judged[1:]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self.noise.limit:
@@ -140,6 +153,15 @@ class PairJudge:
         if not self.alike_outside or not any(one.at_fault for one in loose):
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
+
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = AGREE if self.exact else COARSELY
+        for pair in self.matching.pairs:
+            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+                return pair.port.number
+        return None
 
     @property
     def alike_outside(self) -> bool:
@@ -163,6 +185,13 @@ class PairJudge:
         if ours.output_names == theirs.output_names:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
+
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
+        draws = self.runs[1].draws
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        verdict = verdict if alike else _random(verdict)
+        return _less_inside(verdict, others) if pair.whole else verdict
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -250,9 +279,8 @@ class PairJudge:
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
-                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
-                masks=call.masks,
-            )  # fmt: skip
+                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed
+            )
         except NotReplayed:
             return False
         return all(
@@ -401,6 +429,20 @@ class PairJudge:
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
+
+
+def same_numbers(runs: tuple[Run, Run]) -> bool:
+    """Tell whether what two runs drew at random is the same."""
+    ours, theirs = (run.draws for run in runs)
+    return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _random(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
+    if not verdict.at_fault:
+        return verdict
+    reason = "random, not comparable: its random numbers cannot be made those of the reference"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
