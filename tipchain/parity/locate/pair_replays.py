@@ -102,7 +102,6 @@ class PairReplays:
             self._cotangents[number],
             double=double,
             seed=self._seed,
-            masks=self.fed.pair.reference.masks,
             then=pair_steps(models, layers, self.fed.pair.then[number]),
         )
 
