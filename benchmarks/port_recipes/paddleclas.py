@@ -8,6 +8,7 @@ from typing import Any
 from port_recipes import Difference, Pair
 from port_recipes.feeding import cross_entropies, images
 from port_recipes.importing import import_paddleclas, import_timm, import_torchvision
+from port_recipes.paddlevision import DROPOUT
 
 TIMM = ("timm 1.0.31", "PaddleClas d178931")
 TORCHVISION = ("torchvision 0.29.0", "PaddleClas d178931")
@@ -104,14 +105,14 @@ WORK = (
     pair("clas_resnet50", model("torchvision:resnet50", "legendary_models.resnet", "ResNet50"), packages=TORCHVISION),
     pair("se_resnext50", model("seresnext50_32x4d", "model_zoo.se_resnext", "SE_ResNeXt50_32x4d")),
     pair("res2net50", model("res2net50_26w_4s", "model_zoo.res2net", "Res2Net50_26w_4s"), differences=(Difference(message="the first block of a stage adds, passes by its pooling, and its pooling leaves out the padding", remove=open_stages_alike),)),
-    pair("swin", model("swin_tiny_patch4_window7_224", "legendary_models.swin_transformer", "SwinTransformer_tiny_patch4_window7_224"), size=224),
+    pair("swin", model("swin_tiny_patch4_window7_224", "legendary_models.swin_transformer", "SwinTransformer_tiny_patch4_window7_224", {"drop_path_rate": 0.2}), size=224),
     pair("convnext", model("convnext_tiny", "model_zoo.convnext", "ConvNeXt_tiny")),
     pair("efficientnet_b0", model("tf_efficientnet_b0", "model_zoo.efficientnet", "EfficientNetB0", {"drop_rate": 0.2, "drop_path_rate": 0.2}), size=224,
          differences=(Difference(message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum),)),
     pair("pvt_v2", model("pvt_v2_b0", "model_zoo.pvt_v2", "PVT_V2_B0")),
     pair("mobilevit_v2", model("mobilevitv2_050", "model_zoo.mobilevit_v2", "MobileViTV2_x0_5")),
     pair("nextvit", model("nextvit_small", "model_zoo.nextvit", "NextViT_small_224")),
-    pair("xception41", model("xception41", "model_zoo.xception_deeplab", "Xception41_deeplab")),
+    pair("xception41", model("xception41", "model_zoo.xception_deeplab", "Xception41_deeplab", {"drop_rate": 0.5}), differences=(DROPOUT,)),
     pair("darknet53", model("darknet53", "model_zoo.darknet", "DarkNet53"),
          differences=(Difference(message="ReLU where timm has LeakyReLU(0.01)", remove=leak),)),
     pair("vit", vit(), size=32),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.conversion.given_names import check_names
 from tipchain.errors import UsageError, class_and_line
-from tipchain.live.arguments import check_models, check_pair
+from tipchain.live.arguments import check_models, check_outputs, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
@@ -47,6 +47,8 @@ STAGES = (
     "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
+SHOWN_OUTPUTS = 4
+"""Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
@@ -63,6 +65,7 @@ def align(
     step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
+    outputs: Any = None,
     names: Mapping[str, str] | None = None,
     seed: int = 0,
     causes: bool = True,
@@ -96,6 +99,9 @@ def align(
             one step to the next: a counter, a scaler, an average (see ``docs/locate.md``). With ``optimizers``.
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
+        outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
+            output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
+            default all that both models return: by name, else by position, shape and values.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
@@ -113,7 +119,7 @@ def align(
 
     Raises:
         UsageError: models that are swapped, or none; inputs that are no arrays, or none; one callable in place of a pair;
-            an odd number of iterations; ``names`` that the models lack.
+            an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
@@ -132,6 +138,8 @@ def align(
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
+    given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
+    check_outputs(given.outputs)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
@@ -184,11 +192,9 @@ class _Work:
         """Go through the stages; one that raises is an ERROR, and the others go on without it."""
         pairs: list[LayerPair] = []
         located: Located | None = None
-        try:
+        with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
-        except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
-            self._end("forward", Outcome.ERROR, class_and_line(error))
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             if self.loss is not None:
@@ -257,6 +263,7 @@ class _Work:
             "metrics": self.fed.metrics,
             "predict": self.fed.predict,
             "names": self.names,
+            "outputs": any(one is not None for one in self.inputs.outputs),
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
@@ -267,9 +274,17 @@ class _Work:
 
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR."""
-        try:
+        with self._erring(stage):
             work(*args)
-        except Exception as error:  # noqa: BLE001  (a user's loss or optimizer may raise anything)
+
+    @contextmanager
+    def _erring(self, stage: str) -> Iterator[None]:
+        """Make what is raised inside the stage's ERROR; wrong use stays what it is."""
+        try:
+            yield
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a user's model, loss or optimizer may raise anything)
             self._end(stage, Outcome.ERROR, class_and_line(error))
 
     def _judge_forward(self, located: Located) -> None:
@@ -278,8 +293,15 @@ class _Work:
             "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
             "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
         }
-        for name, apart in zip(located.port.output_names, located.outputs, strict=False):
-            self.numbers[f"output {name}"] = apart
+        for link, apart in zip(located.links, located.outputs, strict=False):
+            self.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
+        alone = [
+            f"{name or 'the output'} ({side} only)"
+            for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+            for name in names
+        ]
+        if alone:
+            self.unmatched["outputs"] = alone
         forward = [one for one in located.verdicts if one.direction == "forward"]
         self.curves["depth/own"] = [one.own or 0.0 for one in forward]
         self.curves["depth/inherited"] = [one.inherited for one in forward]
@@ -317,6 +339,8 @@ class _Work:
         untold = _untold(located, direction, some_left=bool(left))
         if untold:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if direction == "forward" and any(located.one_sided):
+            rest += f"; {_tell_one_sided(located)}"
         if compared:
             return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
@@ -455,6 +479,16 @@ class _Work:
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
+
+
+def _tell_one_sided(located: Located) -> str:
+    """Return which outputs were not judged, since the other side has none like them."""
+    told = [
+        f"only the {side} returns {', '.join(names[:SHOWN_OUTPUTS])}{' and others' if len(names) > SHOWN_OUTPUTS else ''}"
+        for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+        if names
+    ]
+    return ", ".join(told)
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:

@@ -47,8 +47,10 @@ class Piece:
         seed: of random numbers.
         paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
+        ends: which output of the reference's is which of the port's; None: they come in one order.
         mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         judged: paths of the port's layers inside that were found to do what the reference's do.
+        reference_judged: the paths of these in the reference's.
         double: whether both run in float64; in float32 where code between layers does not run so.
     """
 
@@ -63,7 +65,9 @@ class Piece:
     paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
     mended: tuple[tuple[int, int], ...] = ()
+    ends: tuple[tuple[int, int], ...] | None = None
     judged: frozenset[str] = frozenset()
+    reference_judged: frozenset[str] = frozenset()
     double: bool = True
     runs: int = 0
     truth: Truth = field(init=False)
@@ -155,7 +159,7 @@ class Piece:
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
-        outputs = take_out(result, side.is_tensor)[1]
+        outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
         return Outcome(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
@@ -201,7 +205,7 @@ class Piece:
             end = inf
         wanted = self.truth.consumed
         apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
-        if outcome.ops:
+        if outcome.ops:  # the piece as it is
             self._unmended = apart
         return end, apart
 
@@ -242,19 +246,24 @@ class Piece:
             stack.enter_context(side.dropout(Masks(self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
-                inner = dict(side.layers(self.reference))[self.consumer.reference]
+                consumer = dict(side.layers(self.reference))[self.consumer.reference]
                 take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
-                stack.callback(side.watch(inner, take, lambda *_: None))
+                stack.callback(side.watch(consumer, take, lambda *_: None))
             leaves = [
                 side.tensor(as_float(one, double=self.double), gradient=self.backward)
                 for one in self.inputs[0]
             ]
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.calls[0].arguments, given)
-            watch = stack.enter_context(Watch.over(self.reference))
+            inner = {
+                path: one
+                for path, one in side.layers(self.reference)
+                if path and path in self.reference_judged
+            }
+            watch = stack.enter_context(Watch.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
-            outputs = take_out(result, side.is_tensor)[1]
+            outputs = self._ends(0, take_out(result, side.is_tensor)[1])
             gradients: dict[str, Array] = {}
             if self.backward:
                 gradients = self._true_gradients(outputs, leaves)
@@ -263,8 +272,15 @@ class Piece:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
         return Truth(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=consumed, gradients=gradients,
-            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants,
+            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants, steps=tuple(watch.steps),
+            values=tuple(watch.values),
         )  # fmt: skip
+
+    def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
+        """Return the outputs that both sides have, in one order."""
+        chosen = self.ends or ()
+        fit = chosen and len(outputs) > max(each[number] for each in chosen)
+        return [outputs[each[number]] for each in chosen] if fit else outputs
 
     def _drop_unnamed(self) -> None:
         """Forget the gradients of parameters that the port has under another name, or not at all."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
-from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
@@ -80,31 +80,46 @@ class PairJudge:
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
     compare: Comparer = field(init=False)
+    outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
+        ours, theirs = self.runs
+        self.outputs = tuple(
+            self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names)
+        )
         self._code = CodeAtFault(
             models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
-            exact=self.exact, compare=self.compare, noise=self.noise,
+            exact=self.exact, compare=self.compare, noise=self.noise, outputs=self.outputs,
         )  # fmt: skip
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
-    def judge(self) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
         self.noise.limit = AGREE if self.exact else COARSELY
+        near = max(self.outputs_apart(), default=inf) <= COARSELY
+        if hasty and not near:
+            raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and self._shared.alike(SAME)
+        self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
         clean = True
         for pair in self.matching.pairs:
             inputs, outputs = (
-                self.compare.links(pair.reference.inputs, pair.port.inputs),
-                self.compare.links(pair.reference.outputs, pair.port.outputs),
+                self.compare.inputs(pair),
+                self.compare.outputs(pair),
             )
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             # Tensors of other shapes show no difference where what is made of them is the same.
@@ -120,10 +135,12 @@ class PairJudge:
                 loose += judged
             forward.append(judged[0])
             backward += judged[1:]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self.noise.limit:
-            forward.append(self._code.at_end(apart))
+            forward.append(self._code.at_end(apart, self.outputs))
         elif clean and self.exact and not any(one.at_fault for one in backward):
             changed = self._code.changed_gradient(max(apart, default=0.0))
             changed = changed or self._code.used_elsewhere(
@@ -136,6 +153,15 @@ class PairJudge:
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
 
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = AGREE if self.exact else COARSELY
+        for pair in self.matching.pairs:
+            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+                return pair.port.number
+        return None
+
     @property
     def alike_outside(self) -> bool:
         """Whether the models' outputs agree in float64."""
@@ -146,11 +172,18 @@ class PairJudge:
         return 0.0 if self.alike_inside else self._shared.apart()
 
     def outputs_apart(self) -> tuple[float, ...]:
-        """Return how far the models' outputs are apart in float64, relative RMS."""
-        one, other = (run.trace.calls[0].outputs for run in self.runs)
-        return tuple(self.compare.between(a, b, None) for a, b in zip(one, other, strict=False)) + (
-            inf,
-        ) * abs(len(one) - len(other))
+        """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
+
+        Inf where another shape stands where the reference has one, and where both have some but none fits.
+        """
+        ours, theirs = self.runs
+        found = tuple(
+            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
+            for link in self.outputs
+        )
+        if ours.output_names == theirs.output_names:
+            return found + (inf,) * (len(ours.values) - len(found))
+        return found or (inf,) * bool(ours.values or theirs.values)
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -176,7 +209,7 @@ class PairJudge:
         apart = max(
             (
                 self.compare.gradients_apart(
-                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout
                 )
                 for link in outputs
             ),
@@ -291,7 +324,7 @@ class PairJudge:
 
     def _output_apart(self, fed: Fed, link: Link) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
-        return self.compare.between(ours, theirs, link.axes)
+        return self.compare.between(ours, theirs, link.layout)
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
@@ -311,10 +344,10 @@ class PairJudge:
             what = f"output {fed.pair.port.output_names[link.theirs]}"
             exact: Array | float | None
             if whole or replays.port64 is None:
-                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.axes)
+                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
                 exact = exact if whole and self.exact else None
             else:
-                exact = back(replays.port64.outputs[link.theirs], link.axes)
+                exact = link.layout.back(replays.port64.outputs[link.theirs])
             slow, fast = replays.reference32, replays.port32
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
@@ -323,7 +356,7 @@ class PairJudge:
             found.append(
                 measure(
                     what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else back(fast.outputs[link.theirs], link.axes), exact,
+                    None if fast is None else link.layout.back(fast.outputs[link.theirs]), exact,
                     None if moved is None else moved.outputs[link.ours],
                 )
             )  # fmt: skip
@@ -357,7 +390,8 @@ class PairJudge:
 
         def measured(one: PairReplays) -> list[Measured]:
             found = list(input_gradients(one, known=known, double=self.exact))
-            return [*found, *parameter_gradients(one, truths, known=known, double=self.exact)]
+            kept = self._shared.known_layouts(one.fed.pair)
+            return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
 
         found = measured(replays[0])
         return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
@@ -370,7 +404,7 @@ class PairJudge:
         None where that is more than code between the layers may make: then the layer must be run by itself to tell.
         """
         around = [
-            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
+            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout)
             for links, ours, theirs in (
                 (inputs, pair.reference.inputs, pair.port.inputs),
                 (outputs, pair.reference.outputs, pair.port.outputs),

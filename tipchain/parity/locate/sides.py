@@ -67,6 +67,13 @@ class LiveSide(Side, Protocol):
     def takes_gradient(self, tensor: Any) -> bool:
         """Tell whether something of the tensor can be differentiated."""
 
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+        """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
+
+        Returns:
+            What gives the copy its values back; none of its layers may be run before.
+        """
+
     def seed(self, seed: int) -> None:
         """Seed every generator."""
 
@@ -143,6 +150,22 @@ class TorchSide:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+        """Let the copy's parameters be the model's own tensors for a while."""
+        lent = [
+            (one, own.data, one.dtype)
+            for one, own in zip(made.parameters(), model.parameters(), strict=True)
+            if one.shape == own.shape
+        ]
+        for one, values, _ in lent:
+            one.data = values
+
+        def take_up() -> None:
+            for one, values, dtype in lent:
+                one.data = values.to(dtype, copy=True)
+
+        return take_up
+
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return ``torch.set_grad_enabled``."""
         context: AbstractContextManager[Any] = self.torch.set_grad_enabled(gradient)
@@ -164,8 +187,14 @@ class TorchSide:
         return values
 
     def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
-        """Run ``torch.autograd.backward``."""
-        self.torch.autograd.backward(list(outputs), list(cotangents))
+        """Run backward from the sum of the products: given cotangents, torch would import sympy, which takes a second."""
+        real, dots = self.torch.view_as_real, []
+        for one, given in zip(outputs, cotangents, strict=True):
+            both = (one, given.to(one.dtype).expand_as(one))
+            dots.append(
+                self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both))
+            )
+        sum(dots[1:], dots[0]).backward()
 
     def backward(self, loss: Any) -> None:
         """Run backward from a scalar."""
@@ -263,6 +292,10 @@ class PaddleSide:
     def parameters(self, layer: Any) -> list[tuple[str, Any]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:  # noqa: ARG002
+        """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
+        return lambda: None
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return ``paddle.set_grad_enabled``."""

@@ -178,7 +178,7 @@ class Tracer:
         call = Call(
             number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
             parent=None if parent is None else parent.number, arguments=arguments,
-            inputs=tuple(self._value(tensor) for tensor in tensors), input_names=tuple(names),
+            inputs=tuple(self.value(tensor) for tensor in tensors), input_names=tuple(names),
             masks=0 if self._masks is None else self._masks.count,
         )  # fmt: skip
         if parent is not None:
@@ -191,7 +191,7 @@ class Tracer:
             self._open.pop()
         call = self._open.pop()
         _, tensors, names = take_out(result, self._side.is_tensor)
-        given = tuple(self._value(tensor) for tensor in tensors)
+        given = tuple(self.value(tensor) for tensor in tensors)
         for value in given:
             if value.made_by is None and value not in call.inputs:
                 value.made_by = call.number
@@ -199,7 +199,7 @@ class Tracer:
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
 
-    def _value(self, tensor: Any) -> Value:
+    def value(self, tensor: Any) -> Value:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
         version = self._side.version(tensor)
         known = self._known.get(id(tensor))
