@@ -22,8 +22,8 @@ from tipchain.parity.pieces.data_constants import OPPOSITE, constants, name_both
 BYTE = 255.0
 REVERSED = "normalization-order"
 """The code of mean and std that stand in the opposite order of channels."""
-NEAR = 1e-2
-"""Part of a grey level by which float32 may be off a whole one: 2^-24 of a normalized value of 4 is a ten-thousandth."""
+NEAR = 1e-3
+"""Part of a grey level by which float32 may be off a whole one: 2^-24 of a normalized value of 4 is some hundred-thousandths."""
 TIGHT = 1e-3
 """Relative error up to which a fitted factor is a round one."""
 
