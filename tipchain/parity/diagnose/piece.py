@@ -17,8 +17,9 @@ from tipchain.conversion.paddle_side import torch_view
 from tipchain.errors import WeightsError
 from tipchain.parity.diagnose.outcomes import Consumer, Outcome, Truth
 from tipchain.parity.diagnose.program import LAYER, Act, HopelessError, Recorder, Tap, numpy_of
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import arrange, distance, relative, rms
+from tipchain.parity.locate.replay import drawn_again
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -72,7 +73,7 @@ class Piece:
     runs: int = 0
     truth: Truth = field(init=False)
     _tap: Tap | None = None
-    _masks: Masks | None = None
+    _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Any, ...] = ()
     _stop: int = -1
@@ -101,10 +102,10 @@ class Piece:
             warnings.simplefilter("ignore")  # what odd variants warn about is no news
             self.truth = self._run_reference()
             self._drop_unnamed()
-            self._masks = Masks(self.seed)
+            self._draws = drawn_again(self.calls[1], self.seed)
             side: Any = self.sides[1]
             stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.dropout(self._masks))
+            stack.enter_context(side.randomness(self._draws))
             stack.enter_context(side.recording(gradient=self.backward))
             layers = dict(side.layers(self.port))
             self._statistics = tuple(
@@ -127,11 +128,11 @@ class Piece:
             within: layers were changed, so that no call gives what it gave before.
         """
         assert self._tap is not None
-        assert self._masks is not None
+        assert self._draws is not None
         self.runs += 1
         side, edits = self.sides[1], edits or {}
         side.seed(self.seed)
-        self._masks.count = 0
+        self._draws.rewind()
         leaves = [
             side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]
         ]
@@ -186,7 +187,7 @@ class Piece:
 
     def _unrepeatable(self, recorder: Recorder) -> bool:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
-        drawn = self._masks is not None and self._masks.count > 0
+        drawn = self._draws is not None and bool(self._draws.made)
         return self.backward or recorder.writes or drawn
 
     def _restore(self) -> None:
@@ -243,7 +244,7 @@ class Piece:
         seen: list[list[Array]] = []
         with ExitStack() as stack:
             stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.dropout(Masks(self.seed)))
+            stack.enter_context(side.randomness(drawn_again(self.calls[0], self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
                 consumer = dict(side.layers(self.reference))[self.consumer.reference]

@@ -115,7 +115,7 @@ class PairJudge:
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
-        clean = True
+        clean = same_numbers(self.runs)
         for pair in self.matching.pairs:
             inputs, outputs = (
                 self.compare.inputs(pair),
@@ -128,9 +128,10 @@ class PairJudge:
                 forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
-            judged = self._judge_pair(pair, inputs, outputs, inherited)
-            if pair.whole:
-                judged = [_less_inside(one, (*forward, *backward)) for one in judged]
+            judged = [
+                self._weighed(pair, one, (*forward, *backward))
+                for one in self._judge_pair(pair, inputs, outputs, inherited)
+            ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
             forward.append(judged[0])
@@ -184,6 +185,13 @@ class PairJudge:
         if ours.output_names == theirs.output_names:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
+
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
+        draws = self.runs[1].draws
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        verdict = verdict if alike else _random(verdict)
+        return _less_inside(verdict, others) if pair.whole else verdict
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -271,9 +279,8 @@ class PairJudge:
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
-                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
-                masks=call.masks,
-            )  # fmt: skip
+                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed
+            )
         except NotReplayed:
             return False
         return all(
@@ -422,6 +429,20 @@ class PairJudge:
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
+
+
+def same_numbers(runs: tuple[Run, Run]) -> bool:
+    """Tell whether what two runs drew at random is the same."""
+    ours, theirs = (run.draws for run in runs)
+    return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _random(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
+    if not verdict.at_fault:
+        return verdict
+    reason = "random, not comparable: its random numbers cannot be made those of the reference"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
