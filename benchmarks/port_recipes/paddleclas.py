@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from port_recipes import Difference, Pair
-from port_recipes.feeding import cross_entropies, images
+from port_recipes.feeding import cross_entropies, images, replace_forward
 from port_recipes.importing import import_paddleclas, import_timm, import_torchvision
 from port_recipes.paddlevision import DROPOUT
 
@@ -59,20 +59,16 @@ def open_stages_alike(reference: Any, port: Any) -> None:
     del reference
     import paddle
 
-    def patch(block: Any) -> None:
-        block.pool2d_avg.exclusive = False
-
-        def forward(inputs: Any) -> Any:
-            parts = paddle.split(block.conv0(inputs), block.scales, 1)
-            done = [conv(part) for part, conv in zip(parts, block.conv1_list, strict=False)]
-            out = block.conv2(paddle.concat([*done, block.pool2d_avg(parts[-1])], axis=1))
-            return paddle.nn.functional.relu(block.short(inputs) + out)
-
-        block.forward = forward
+    def forward(block: Any, inputs: Any) -> Any:
+        parts = paddle.split(block.conv0(inputs), block.scales, 1)
+        done = [conv(part) for part, conv in zip(parts, block.conv1_list, strict=False)]
+        out = block.conv2(paddle.concat([*done, block.pool2d_avg(parts[-1])], axis=1))
+        return paddle.nn.functional.relu(block.short(inputs) + out)
 
     for one in port.sublayers():
         if type(one).__name__ == "BottleneckBlock" and not one.shortcut:
-            patch(one)
+            one.pool2d_avg.exclusive = False
+            replace_forward(one, forward)
 
 
 def leak(reference: Any, port: Any) -> None:
@@ -80,13 +76,13 @@ def leak(reference: Any, port: Any) -> None:
     del reference
     import paddle
 
-    def patch(block: Any) -> None:
-        block._bn._act = None
-        block.forward = lambda hidden: paddle.nn.functional.leaky_relu(block._bn(block._conv(hidden)), 0.01)
+    def forward(block: Any, hidden: Any) -> Any:
+        return paddle.nn.functional.leaky_relu(block._bn(block._conv(hidden)), 0.01)
 
     for one in port.sublayers():
         if type(one).__name__ == "ConvBNLayer":
-            patch(one)
+            one._bn._act = None
+            replace_forward(one, forward)
 
 
 def take_momentum(reference: Any, port: Any) -> None:

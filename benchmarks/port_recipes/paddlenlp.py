@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from port_recipes import Difference, Pair
-from port_recipes.feeding import WORDS, cross_entropies, squares, words
+from port_recipes.feeding import WORDS, cross_entropies, replace_forward, squares, words
 from port_recipes.importing import import_paddlenlp, import_transformers
 
 PACKAGES = ("transformers 5.23.0", "paddlenlp 3.0.0b4")
@@ -92,14 +92,26 @@ def hide_positions(reference: Any, port: Any) -> None:
     del reference
     import paddle
 
-    positions = port.embeddings.position_embeddings
-
-    def forward(attention_mask: Any, past_key_values_length: int = 0) -> Any:
+    def forward(layer: Any, attention_mask: Any, past_key_values_length: int = 0) -> Any:
         mask = paddle.cast(attention_mask, "int64")
         ids = (paddle.cumsum(mask, axis=-1) * mask - 1)[:, past_key_values_length:]
-        return paddle.nn.Embedding.forward(positions, ids + positions.offset)
+        return paddle.nn.Embedding.forward(layer, ids + layer.offset)
 
-    positions.forward = forward
+    replace_forward(port.embeddings.position_embeddings, forward)
+
+
+def use_tanh_gelu(reference: Any, port: Any) -> None:
+    """Give Gemma's MLP the tanh form of gelu, as the reference's has it."""
+    del reference
+    import paddle
+
+    def forward(layer: Any, hidden: Any) -> Any:
+        gate = paddle.nn.functional.gelu(layer.gate_proj(hidden), approximate=True)
+        return layer.down_proj(gate * layer.up_proj(hidden))
+
+    for one in port.sublayers():
+        if type(one).__name__ == "GemmaMLP":
+            replace_forward(one, forward)
 
 
 def keep_embeddings(reference: Any, port: Any) -> None:
@@ -142,7 +154,8 @@ WORK = (
     ),
     pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2)),
     pair("llama", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
-    pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True),
+    pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True,
+         differences=(Difference(message="the MLP's gelu is the exact one, transformers' the tanh form", remove=use_tanh_gelu),)),
     pair("albert", model("AlbertModel", "AlbertConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids",
          differences=(Difference(message="hidden_act is gelu by default, transformers' is gelu_new", remove=use_new_gelu),)),
     pair("layoutlm", model("LayoutLMModel", "LayoutLMConfig", ENCODER | {"max_2d_position_embeddings": 128}), "input_ids", "bbox", "attention_mask"),
