@@ -356,7 +356,10 @@ class _Work:
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
-        calls = () if located is None else located.matching.pairs
+        found = () if located is None else located.matching.pairs
+        folded = {pair.port.path for pair in found if pair.folded}
+        calls = [pair for pair in found if not pair.folded]
+        pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
         built: tuple[Any, Any] | None = None
         schedules: tuple[Any, Any] | None = None
         models = self.models

@@ -11,19 +11,18 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import joined, of_one_size, settled
+from tipchain.parity.locate.agreement import continued, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
@@ -47,6 +46,8 @@ AGREE = 2.0**-23
 float32, as code with a cast does, that is what it makes."""
 COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
+CLOSER = 0.5
+"""Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
 SPREAD = 100.0
@@ -109,7 +110,7 @@ class PairJudge:
         near = max(self.outputs_apart(), default=inf) <= COARSELY
         if hasty and not near:
             raise NotHeld
-        pairs = self.matching.pairs if self.exact else ()
+        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
         self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
@@ -130,7 +131,7 @@ class PairJudge:
                 clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
-                for one in self._judge_pair(pair, inputs, outputs, inherited)
+                for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
@@ -158,8 +159,10 @@ class PairJudge:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = AGREE if self.exact else COARSELY
         for pair in self.matching.pairs:
-            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
-            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+            if (
+                self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
+                > limit
+            ):
                 return pair.port.number
         return None
 
@@ -186,6 +189,27 @@ class PairJudge:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
 
+    def _judge_jointly(
+        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        judged = self._judge_pair(pair, inputs, outputs, inherited)
+        differs = any(one.at_fault for one in judged) or not outputs
+        sides = self.models[0].side, self.models[1].side
+        traces = self.runs[0].trace, self.runs[1].trace
+        joint = (
+            continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
+        )
+        for one in joint:
+            again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
+            told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
+            if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
+                (step,) = (*one.then[0], *one.then[1])
+                whose = "the reference's" if one.then[0] else "its"
+                reason = f"with {whose} {step.name} after it: "
+                return [replace(each, reason=reason + each.reason) for each in again]
+        return judged
+
     def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
         """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
         draws = self.runs[1].draws
@@ -205,11 +229,6 @@ class PairJudge:
             )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        if not pair.whole and inherited <= self.noise.limit and not self._agree(pair, outputs):
-            call = joined(self.matching, pair, self._outputs_apart, self.noise.limit)
-            if call is not None:
-                reason = f"does by itself what {call.path} does after its counterpart"
-                return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -279,8 +298,9 @@ class PairJudge:
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
-                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed
-            )
+                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
+                then=pair_steps(models, layers, pair.then[number]),
+            )  # fmt: skip
         except NotReplayed:
             return False
         return all(
@@ -340,9 +360,6 @@ class PairJudge:
             for call in (pair.reference, pair.port)
         )
 
-    def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
-        return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
-
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
         found, fed = [], replays.fed
@@ -397,6 +414,8 @@ class PairJudge:
 
         def measured(one: PairReplays) -> list[Measured]:
             found = list(input_gradients(one, known=known, double=self.exact))
+            if one.fed.pair.folded:
+                return found
             kept = self._shared.known_layouts(one.fed.pair)
             return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
@@ -208,7 +209,9 @@ class Locator:
         if losses[0] is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
             (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
-        matching = match_calls(reference.trace, port.trace, layers, self._close)
+        matching = match_calls(
+            reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides)
+        )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
             exact=theirs.double is not None,

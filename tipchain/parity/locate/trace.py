@@ -130,6 +130,12 @@ class Trace:
     calls: tuple[Call, ...]
     paths: Mapping[str, Any]
 
+    def around(self, call: Call) -> Iterator[Call]:
+        """Yield the calls inside which a call happened, the innermost first."""
+        while call.parent is not None:
+            call = self.calls[call.parent]
+            yield call
+
     def leaves(self) -> Iterator[Call]:
         """Yield the calls that called no other layer."""
         return (call for call in self.calls if not call.children)
