@@ -518,7 +518,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
     if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"
