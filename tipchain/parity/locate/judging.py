@@ -27,6 +27,7 @@ from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
+    FINE,
     Closeness,
     Direction,
     LayerVerdict,
@@ -289,7 +290,12 @@ class PairJudge:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
-            return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
+            found = self._agreeing_pairs.measure(fed, *gradients)
+            if found is None:
+                found = self._in_full(fed, inherited)
+                if all(classify(one)[0] in FINE for one in found if one):
+                    self._agreeing_pairs.note(fed.pair)
+            return found
         except NotHeld:
             return self._agreeing_pairs.in_double(fed, *gradients)
 

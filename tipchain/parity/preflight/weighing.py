@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tipchain.parity.findings import Finding
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
-FINE = (Closeness.BITWISE, Closeness.ROUNDING)
 
 
 def weigh(findings: Iterable[Finding], verdicts: Iterable[LayerVerdict]) -> list[Finding]:
