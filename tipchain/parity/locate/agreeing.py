@@ -53,10 +53,9 @@ class Agreeing:
         kind = self._kinds(pair)
         if kind in self._seen:
             return self.in_double(fed, gradients, parameters)
-        if pair.whole or not self._large(pair.port):
+        permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
+        if pair.whole or not self._large(pair.port) or not permuted:  # one sample is laid out otherwise
             return None
-        if not all(link.layout.permutes for link in (*fed.inputs, *fed.outputs)):
-            return None  # one sample is laid out otherwise
         replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
         try:
             slow, fast = replays.reference32, replays.port32

@@ -107,8 +107,9 @@ class PairJudge:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
         self.noise.limit = AGREE if self.exact else COARSELY
-        near = max(self.outputs_apart(), default=inf) <= COARSELY
-        if hasty and not near:
+        apart = max(self.outputs_apart(), default=inf)
+        near = apart <= COARSELY
+        if hasty and apart > self.noise.limit:
             raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
@@ -295,9 +296,9 @@ class PairJudge:
                 found = self._in_full(fed, inherited)
                 if all(classify(one)[0] in FINE for one in found if one):
                     self._agreeing_pairs.note(fed.pair)
-            return found
         except NotHeld:
-            return self._agreeing_pairs.in_double(fed, *gradients)
+            found = self._agreeing_pairs.in_double(fed, *gradients)
+        return found
 
     def _in_full(self, fed: Fed, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
