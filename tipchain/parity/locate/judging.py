@@ -107,9 +107,9 @@ class PairJudge:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
         self.noise.limit = AGREE if self.exact else COARSELY
-        apart = max(self.outputs_apart(), default=inf)
-        near = apart <= COARSELY
-        if hasty and apart > self.noise.limit:
+        furthest = max(self.outputs_apart(), default=inf)
+        near = furthest <= COARSELY
+        if hasty and furthest > self.noise.limit:
             raise NotHeld
         pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs)
