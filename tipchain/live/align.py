@@ -23,6 +23,7 @@ from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
@@ -47,6 +48,8 @@ STAGES = (
     "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
+RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
+"""What is said of results that depend on them."""
 SHOWN_OUTPUTS = 4
 """Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 UNTOLD = 1e-6
@@ -228,9 +231,9 @@ class _Work:
         if self.schedulers is not None:
             self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
         if self.loss is not None and located is not None:
-            self._stage("train", self._train, pairs, self.loss)
+            self._stage("train", self._train, pairs, located, self.loss)
         if self.step is not None:
-            self._stage(STEP, self._check_steps, pairs, self.step)
+            self._stage(STEP, self._check_steps, pairs, located, self.step)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
@@ -337,8 +340,10 @@ class _Work:
         if not compared and not located.alike:
             return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
         untold = _untold(located, direction, some_left=bool(left))
-        if untold:
+        if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if untold:
+            rest = f"{rest}; the results as a whole are {RANDOM}"
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         if compared:
@@ -351,7 +356,10 @@ class _Work:
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
-        calls = () if located is None else located.matching.pairs
+        found = () if located is None else located.matching.pairs
+        folded = {pair.port.path for pair in found if pair.folded}
+        calls = [pair for pair in found if not pair.folded]
+        pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
         built: tuple[Any, Any] | None = None
         schedules: tuple[Any, Any] | None = None
         models = self.models
@@ -436,28 +444,37 @@ class _Work:
         found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
         self._take("schedule", found)
 
-    def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
+    def _train(self, pairs: list[LayerPair], located: Located, losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
+        if not located.comparable:
+            self._end("train", Outcome.SKIP, RANDOM)
+            return
         done = train_both(
-            self._recipe(pairs, losses),
+            self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
         )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
 
-    def _check_steps(self, pairs: list[LayerPair], steps: tuple[Step, Step]) -> None:
+    def _check_steps(self, pairs: list[LayerPair], located: Located | None, steps: tuple[Step, Step]) -> None:
         """Run the users' own training steps on copies of both models."""
-        loops = Loops(recipe=self._recipe(pairs, None), steps=steps, names=self.names)
+        if located is not None and not located.comparable:
+            self._end(STEP, Outcome.SKIP, RANDOM)
+            return
+        loops = Loops(recipe=self._recipe(pairs, located, None), steps=steps, names=self.names)
         done = compare_loops(loops, same=self.stages.get("forward") is Outcome.PASS)
         self.curves.update(done.curves)
         self._end(STEP, done.outcome, done.reason)
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
             self.diagnoses += loop_causes(loops, done.step)
 
-    def _recipe(self, pairs: list[LayerPair], losses: tuple[Loss, Loss] | None) -> Recipe:
+    def _recipe(
+        self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None
+    ) -> Recipe:
+        draws = Draws(self.seed) if located is None else located.port.draws
         return Recipe(
             sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips, draws=draws,
         )  # fmt: skip
 
     def _copies(self) -> tuple[Any, Any]:
@@ -501,7 +518,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
     if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"

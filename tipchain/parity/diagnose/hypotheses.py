@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf, isfinite, sqrt
 from typing import Any
@@ -33,6 +33,7 @@ class Hypothesis:
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
         cost: how many things are changed, or how odd the change is.
+        edits_made: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
     """
 
@@ -44,7 +45,26 @@ class Hypothesis:
     within: Callable[[], AbstractContextManager[None]] | None = None
     confirmed: bool = False
     cost: float = 1.0
+    edits_made: int = 1
     evidence: str = ""
+
+
+def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+    """Return several changes made at once."""
+    within = [one.within for one in hypotheses if one.within is not None]
+
+    @contextmanager
+    def every() -> Iterator[None]:
+        with ExitStack() as stack:
+            for enter in within:
+                stack.enter_context(enter())
+            yield
+
+    return Hypothesis(
+        code=hypotheses[0].code, message="; ".join(one.message for one in hypotheses), fix="; ".join(one.fix for one in hypotheses),
+        acts={number: act for one in hypotheses for number, act in one.acts.items()}, within=every if within else None,
+        confirmed=all(one.confirmed for one in hypotheses), edits_made=len(hypotheses), cost=float(len(hypotheses)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +104,7 @@ class Trials:
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
+        self.reserve: Sequence[Hypothesis] = ()
         self.failed = 0
 
     @property
@@ -114,6 +135,17 @@ class Trials:
                         number=len(self.trials),
                     )
                 )
+
+    def explains(self, one: Hypothesis) -> bool:
+        """Tell whether a hypothesis explains the error, without keeping it."""
+        outcome = self._outcome(one)
+        if outcome is None or not outcome.outputs:
+            return False
+        after = self.piece.error(outcome)
+        return any(
+            before > FLOOR and explained(before, left) >= EXPLAINED
+            for before, left in zip(self.before, after, strict=True)
+        )
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""

@@ -54,7 +54,9 @@ class Agreeing:
         if kind in self._seen:
             return self.in_double(fed, gradients, parameters)
         permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
-        if pair.whole or not self._large(pair.port) or not permuted:  # one sample is laid out otherwise
+        if (
+            pair.whole or any(pair.then) or not self._large(pair.port) or not permuted
+        ):  # one sample is laid out otherwise
             return None
         replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
         try:
@@ -84,7 +86,7 @@ class Agreeing:
 
     def _kinds(self, pair: CallPair) -> Hashable | None:
         kinds = self._kind(pair.reference), self._kind(pair.port)
-        return None if pair.whole or None in kinds else kinds
+        return None if pair.whole or any(pair.then) or None in kinds else kinds
 
     def in_double(self, fed: Fed, gradients: float, parameters: float | None) -> Found:
         """Return what the float64 runs tell about a pair; see `measure`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
+from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import PairJudge
+from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Doubles, Models
@@ -49,6 +52,7 @@ class Located:
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
         links: which outputs belong together: what ``outputs`` begins with is about them.
+        noise: how far outputs may be apart in float64 by what kernels compute in float32 whatever they are given.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         doubles: whether each ran in float64.
@@ -62,6 +66,7 @@ class Located:
     port: Run
     outputs: tuple[float, ...]
     links: tuple[Link, ...]
+    noise: float
     gradients: float
     alike: bool
     doubles: tuple[bool, bool]
@@ -82,6 +87,11 @@ class Located:
     def losses(self) -> bool:
         """Whether backward started from losses."""
         return self.reference.loss is not None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both models were given the same random numbers."""
+        return same_numbers((self.reference, self.port))
 
     @property
     def exact(self) -> bool:
@@ -107,6 +117,7 @@ class Locator:
     backward: bool = True
     training: bool | None = None
     _sketches: dict[int, Sketch] = field(default_factory=dict)
+    _small: bool = False
 
     def locate(
         self, reference: Any, port: Any, inputs: Inputs, losses: Losses = (None, None),
@@ -165,18 +176,43 @@ class Locator:
         gc.collect()
         return None
 
-    def _judge(self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
+    def _judge(self, inputs: Inputs, *asked: Any) -> PairJudge:
+        """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
+
+        Raises:
+            NotHeld: too little of their tensors is held.
+        """
+        judge = self._run_and_match(inputs, *asked)
+        drawn = judge.runs[1].draws
+        if self._small or not drawn.mixed(range(len(drawn.made))):
+            return judge
+        apart = max(judge.outputs_apart(), default=0.0)
+        if apart <= COARSELY:
+            return judge
+        self._small = True
+        self._sketches.clear()
+        other = self._run_and_match(inputs, *asked)
+        if max(other.outputs_apart(), default=0.0) < apart:
+            return other
+        self._small = False
+        return judge
+
+    def _run_and_match(
+        self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> PairJudge:
         """Run both, match their calls, and return what judges them with what the store holds of their tensors.
 
         Raises:
             NotHeld: that is too little.
         """
-        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses)
+        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses, layers)
         alone = [one for number, one in enumerate(reference.values) if number not in both]
         if losses[0] is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
-            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, both)
-        matching = match_calls(reference.trace, port.trace, layers, self._close)
+            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
+        matching = match_calls(
+            reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides)
+        )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
             exact=theirs.double is not None,
@@ -193,11 +229,13 @@ class Locator:
         return False
 
     def _run_both(
-        self, models: Pair, inputs: Inputs, losses: Losses, only: Collection[int] | None = None
+        self, models: Pair, inputs: Inputs, losses: Losses, layers: Sequence[LayerPair],
+        only: Collection[int] | None = None,
     ) -> tuple[tuple[Models, Run], tuple[Models, Run], set[int]]:  # fmt: skip
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], start)
+        drawn = Draws(self.seed, small=self._small)
+        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start)
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -214,17 +252,29 @@ class Locator:
 
         known = Twins(reference.trace, self.store)
         double = ours.double is not None
-        theirs, port = self._run(self.sides[1], models[1], inputs, losses[1], likewise, known, double=double)
+
+        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, Run]:
+            both.clear()
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
+            return self._run(
+                self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double
+            )
+
+        theirs, port = run_port()
+        if not port.draws.in_order():
+            partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
+            if partners != port.draws.partners:
+                theirs, port = run_port(partners)
         return (ours, reference), (theirs, port), both
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, start: Start,
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, draws: Draws, start: Start,
         known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {
-            "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start,
+            "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
         }  # fmt: skip
         if double:
             made = side.copied(model, double=True, training=self.training)
@@ -235,6 +285,7 @@ class Locator:
             except (NotHeld, UsageError):
                 raise
             except Exception:
+                draws.rewind()
                 if side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
@@ -306,8 +357,22 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair)
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
         reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
-        learns=learns, gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
+        learns=learns, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
+        alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
+
+
+def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
+    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
+    places: dict[int, list[str]] = defaultdict(list)
+    for call in run.trace.calls:
+        if call.path in names:
+            places[call.drawn.start].append(names[call.path])
+    found: list[Draw | str] = []
+    for at, draw in enumerate(run.draws.made):
+        found += [*places[at], draw]
+    return [*found, *places[len(run.draws.made)]]
 
 
 def samples_of(inputs: Inputs) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back, take_out
@@ -110,6 +110,7 @@ class Run:
         output_names: where they stood in the output.
         structure: the output with `Hole` in place of tensors.
         loss: the loss; None without one.
+        draws: the random numbers that it drew.
     """
 
     trace: Trace
@@ -118,11 +119,12 @@ class Run:
     output_names: tuple[str, ...]
     structure: Any
     loss: float | None
+    draws: Draws
 
 
 def run_model(
     side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
-    backward: bool = True, known: Known | None = None, start: Start | None = None,
+    draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None,
 ) -> Run:  # fmt: skip
     """Run a model forward and backward, and record every call.
 
@@ -133,16 +135,16 @@ def run_model(
         store: where values go.
         double: whether floats are given in float64; the model must be in it too.
         loss: ``(output, labels) -> scalar``.
-        seed: of every random number.
+        seed: of what starts backward, and of numbers that ``draws`` does not reach.
+        draws: random numbers.
         backward: whether to run backward.
         known: what the other model's run holds, if that was before.
         start: what backward starts from without a loss; random numbers of unit variance for every output if None.
     """
     bound = bind(model, inputs)
     side.seed(seed)
-    masks = Masks(seed)
-    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store, known, masks)
+    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
+        tracer = Tracer(side, model, store, known, draws)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
@@ -158,7 +160,7 @@ def run_model(
         return Run(
             trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), values=values,
             output_names=tuple(names), structure=structure,
-            loss=None if value is None else float(side.array(value).reshape(())),
+            loss=None if value is None else float(side.array(value).reshape(())), draws=draws,
         )  # fmt: skip
 
 

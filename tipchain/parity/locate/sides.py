@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.parity.frameworks.base import Framework
-from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.frameworks.torch_ import TorchFramework
 from tipchain.parity.locate.trace import After, Before, Side
 
@@ -31,7 +31,7 @@ class LiveSide(Side, Protocol):
         """Return a copy of the model with the same weights, in float64 if ``double``.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
-        Dropout inside of layers that draw their own numbers (recurrent ones, attention kernels) is off in the copy.
+        Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
 
         Raises:
             Exception: whatever copying the user's model raises.
@@ -77,8 +77,8 @@ class LiveSide(Side, Protocol):
     def seed(self, seed: int) -> None:
         """Seed every generator."""
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside, with their names."""
@@ -88,6 +88,12 @@ class LiveSide(Side, Protocol):
 
     def learning_rate(self, optimizer: Any) -> float:
         """Return the rate that the optimizer's next update uses; the first group's."""
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``nn.functional``."""
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
 
 class TorchSide:
@@ -131,9 +137,8 @@ class TorchSide:
         made = copy.deepcopy(model)
         if training is not None and made.training != training:
             made.train(training)
-        drawing = self.torch.nn.RNNBase, self.torch.nn.MultiheadAttention
         for module in made.modules():
-            if isinstance(module, drawing):
+            if isinstance(module, self.torch.nn.RNNBase):
                 module.dropout = 0.0
         return made.double() if double else made
 
@@ -207,9 +212,9 @@ class TorchSide:
         """Seed torch's, numpy's and Python's generators."""
         self.framework.seed(seed)
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
-        return self.framework.dropout(masks)
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the modules directly inside."""
@@ -223,6 +228,19 @@ class TorchSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``torch.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(running_var + eps)``."""
+        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 class PaddleSide:
@@ -275,8 +293,6 @@ class PaddleSide:
         for layer in made.sublayers(include_self=True):
             if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
                 layer.training, layer.dropout = True, 0.0
-            elif isinstance(layer, self.paddle.nn.MultiHeadAttention):
-                layer.dropout = 0.0
         return _doubled(made) if double else made
 
     def precision(self, *, double: bool) -> AbstractContextManager[None]:
@@ -335,9 +351,9 @@ class PaddleSide:
         """Seed paddle's, numpy's and Python's generators."""
         self.framework.seed(seed)
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
-        return self.framework.dropout(masks)
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside."""
@@ -350,6 +366,19 @@ class PaddleSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``paddle.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(_variance + _epsilon)``."""
+        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
+        if not isinstance(layer, kinds) or layer.training:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 def name_alike(layer: Any, made: Any) -> None:

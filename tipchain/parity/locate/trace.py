@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.structures import take_out
 
 Array = npt.NDArray[Any]
 Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
-After = Callable[[Any, Any], None]
+After = Callable[[Any, Any], Any]
 
 
 class Side(Protocol):
@@ -29,7 +29,10 @@ class Side(Protocol):
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
 
     def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of ``layer``; return what ends this."""
+        """Call the two around each forward of ``layer``; return what ends this.
+
+        What the second returns, if that is anything, stands in place of the layer's result.
+        """
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a tensor."""
@@ -102,7 +105,8 @@ class Call:
         output_names: where each stood.
         children: the numbers of the calls inside it.
         ended: how many calls had ended before this one did; -1 if it raised.
-        masks: how many masks of dropout had been drawn before it.
+        draws: the random numbers of its run.
+        drawn: which of them it drew, with the calls inside it.
     """
 
     number: int
@@ -118,7 +122,8 @@ class Call:
     output_names: tuple[str, ...] = ()
     children: list[int] = field(default_factory=list)
     ended: int = -1
-    masks: int = 0
+    draws: Draws | None = None
+    drawn: range = range(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,6 +131,12 @@ class Trace:
     """All calls of one forward, in the order in which they began; the first is the model's own."""
 
     calls: tuple[Call, ...]
+
+    def around(self, call: Call) -> Iterator[Call]:
+        """Yield the calls inside which a call happened, the innermost first."""
+        while call.parent is not None:
+            call = self.calls[call.parent]
+            yield call
 
     def leaves(self) -> Iterator[Call]:
         """Yield the calls that called no other layer."""
@@ -140,13 +151,13 @@ class Tracer:
         model: the model.
         store: where values go.
         known: the other model's, if that ran before.
-        masks: where dropout takes its masks from.
+        draws: the random numbers of the run.
     """
 
     def __init__(
-        self, side: Side, model: Any, store: Store, known: Known | None = None, masks: Masks | None = None
+        self, side: Side, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None
     ) -> None:
-        self._side, self._store, self._other, self._masks = side, store, known, masks
+        self._side, self._store, self._other, self._draws = side, store, known, draws
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
         self._calls: list[Call] = []
@@ -177,8 +188,8 @@ class Tracer:
         call = Call(
             number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
             parent=None if parent is None else parent.number, arguments=arguments,
-            inputs=tuple(self.value(tensor) for tensor in tensors), input_names=tuple(names),
-            masks=0 if self._masks is None else self._masks.count,
+            inputs=tuple(self.value(tensor) for tensor in tensors), input_names=tuple(names), draws=self._draws,
+            drawn=range(self._drawn(), self._drawn()),
         )  # fmt: skip
         if parent is not None:
             parent.children.append(call.number)
@@ -197,6 +208,10 @@ class Tracer:
         call.outputs = given
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
+        call.drawn = range(call.drawn.start, self._drawn())
+
+    def _drawn(self) -> int:
+        return 0 if self._draws is None else self._draws.number
 
     def value(self, tensor: Any) -> Value:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
