@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in (
         ("data", "data: data sets, loaders or iterables, or what returns them"),
         ("metrics", "metrics, called with outputs and labels"),
+        ("predict", "deployment codes, called with model and raw sample"),
     ):
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--samples",
         type=Path,
         metavar="FILE",
-        help=".npz of raw samples; --data then names transforms of one",
+        help=".npz of raw samples; --data then names transforms of one, --predict is given them",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
 
@@ -47,12 +48,17 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         "--inputs",
         type=Path,
         metavar="FILE",
-        help=".npz of arrays by argument of forward (args_0, ...; labels)",
+        help=".npz of arrays by argument of forward (args_0, ...; labels, labels_0, ... or labels.KEY)",
     )
     for name, what in (
         ("loss", "losses, called with output and labels"),
         ("optimizers", "builders of optimizers"),
-        ("schedulers", "builders of schedules"),
+        ("schedulers", "builders of schedules (none: that side has none)"),
+        ("clip", "loops' clipping of gradients, called with the parameters (none: that side has none)"),
+        (
+            "step",
+            "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something",
+        ),
     ):
         parser.add_argument(
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
@@ -148,7 +154,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     if args.case is not None:
         case = str(from_root(args.case))
         return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
-    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers")}
+    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
         "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
         "names": names, "options": {**options, "seed": args.seed},
@@ -157,12 +163,12 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
 
 def _read_feeding(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the command was told of data and metrics; `tipchain certify` is told nothing of them."""
-    found = {name: getattr(args, name, None) for name in ("data", "metrics", "samples")}
+    found = {name: getattr(args, name, None) for name in ("data", "metrics", "predict", "samples")}
     given = [f"--{name}" for name, value in found.items() if value is not None]
     if given and args.case is not None:
         raise UsageError(f"{', '.join(given)}: a case names its own data and metrics")
-    if found["samples"] is not None and found["data"] is None:
-        raise UsageError("--samples goes with --data: two transforms")
+    if found["samples"] is not None and found["data"] is None and found["predict"] is None:
+        raise UsageError("--samples goes with --data: two transforms, or with --predict")
     return {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
 

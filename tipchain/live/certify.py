@@ -119,7 +119,7 @@ def certify(
         return Certificate(report=report, planted=(), possible=0)
     faults = faults_of(
         port, loss=options.get("loss") is not None, optimizer=_built(reference, port, options),
-        schedule=options.get("schedulers") is not None,
+        schedule=(options.get("schedulers") or (None, None))[1] is not None,
     )  # fmt: skip
     planted: list[Planted] = []
     for fault in choose(faults, most):

@@ -20,7 +20,7 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
         return
     for name in ("reference", "port", "inputs"):
         yield from (f"--{name}", asked[name])
-    for name in ("loss", "optimizers", "schedulers", "data", "metrics"):
+    for name in ("loss", "optimizers", "schedulers", "clip", "step", "data", "metrics", "predict"):
         if asked.get(name):
             yield from (f"--{name}", *asked[name])
     if asked.get("samples"):

@@ -1,4 +1,4 @@
-"""The stages of data and metrics of `tipchain.align`: what a user gives, checked, and what is looked at."""
+"""The stages of `tipchain.align` around the models: data, metrics and deployment code, as a user gives them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tipchain.errors import UsageError
+from tipchain.live.arguments import check_pair
+from tipchain.live.predictions import PREDICT, check_predictions
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.data import check_data
@@ -20,20 +22,25 @@ METRIC_STAGE = "metric"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What surrounds the models: data and metrics.
+    """What surrounds the models: data, metrics, deployment code.
 
     Attributes:
         data: the reference's and the port's source by stage.
         samples: raw samples, where sources are transforms.
         metrics: the reference's and the port's; None without any.
+        predict: deployment code of both; None without any.
     """
 
     data: Mapping[str, DataPair] = field(default_factory=dict)
     samples: Sequence[Any] | None = None
     metrics: DataPair | None = None
+    predict: DataPair | None = None
 
     @classmethod
-    def of(cls, data: DataPair | Mapping[str, DataPair] | None, samples: Sequence[Any] | None, metrics: DataPair | None) -> Fed:  # fmt: skip
+    def of(
+        cls, data: DataPair | Mapping[str, DataPair] | None, samples: Sequence[Any] | None, metrics: DataPair | None,
+        predict: DataPair | None = None,
+    ) -> Fed:  # fmt: skip
         """Return what was given.
 
         Raises:
@@ -49,13 +56,14 @@ class Fed:
             if not isinstance(found, tuple | list) or len(found) != 2:
                 what = "metrics" if name == METRIC_STAGE else "data"
                 raise UsageError(f"{what} is a {type(found).__name__}\n  expected: a pair (reference, port)")
-        if samples is not None and not given:
+        check_pair(PREDICT, predict)
+        if samples is not None and not given and predict is None:
             raise UsageError(
-                "samples were given without data\n  expected: data=(reference_transform, port_transform)"
+                "samples were given without data\n  expected: data=(reference_transform, port_transform), or predict="
             )
         if samples is not None and len(samples) == 0:
             raise UsageError("samples are empty: nothing to give the transforms")
-        return cls(data=given, samples=samples, metrics=metrics)
+        return cls(data=given, samples=samples, metrics=metrics, predict=predict)
 
     def check_data(self, sides: tuple[LiveSide, LiveSide], seed: int) -> Iterator[tuple[str, PieceCheck]]:
         """Yield the stages of data with what they came to."""
@@ -73,4 +81,19 @@ class Fed:
         usable = None if labels is None else outputs
         return check_metrics(
             sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None
+        )
+
+    def check_predictions(
+        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Mapping[str, Any], seed: int, *, causes: bool,
+    ) -> PieceCheck:  # fmt: skip
+        """Return what deployment code came to, given the raw samples, or the inputs where there are none.
+
+        Raises:
+            UsageError: there is no such code.
+        """
+        if self.predict is None:
+            raise UsageError("no deployment code was given")
+        raws: Sequence[Any] = [dict(inputs)] if self.samples is None else self.samples
+        return check_predictions(
+            sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes
         )

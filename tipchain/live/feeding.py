@@ -62,10 +62,10 @@ def feed_case(
 
 
 def feed_callables(asked: Mapping[str, Any]) -> Arguments:
-    """Return ``data``, ``samples`` and ``metrics`` of `tipchain.align` for what the command line names.
+    """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` for what the command line names.
 
     Args:
-        asked: ``data`` and ``metrics``, each two ``module:callable`` or nothing; ``samples``, a ``.npz`` file of raw samples,
+        asked: ``data``, ``metrics`` and ``predict``, each two ``module:callable`` or nothing; ``samples``, a ``.npz`` file of raw samples,
             with which the data's callables are transforms (a class is made an object first).
 
     Raises:
@@ -75,7 +75,7 @@ def feed_callables(asked: Mapping[str, Any]) -> Arguments:
     root = Path.cwd()
     found: Arguments = {}
     samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
-    for name in ("data", "metrics"):
+    for name in ("data", "metrics", "predict"):
         if asked.get(name):
             pair: list[Any] = [resolve(spec, root) for spec in asked[name]]
             if name == "data" and samples is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from tipchain.live.histograms import Histogram
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.parity.findings import Diagnosis, Finding
-from tipchain.parity.locate.verdicts import LayerVerdict
+from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 LINES = 20
 """Lines that the text of a report has at most."""
@@ -128,7 +128,13 @@ class AlignmentReport:
 
 
 def _headline(report: AlignmentReport) -> str:
-    layers = len({(one.reference_path, one.turn) for one in report.layers})
+    layers = len(
+        {
+            (one.reference_path, one.turn)
+            for one in report.layers
+            if one.closeness is not Closeness.NOT_COMPARABLE
+        }
+    )
     words = "the port is the reference" if report.passed else "the port is not the reference"
     if report.passed is False and not any(one is Outcome.FAIL for one in report.stages.values()):
         words = (

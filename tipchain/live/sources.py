@@ -11,6 +11,7 @@ import numpy as np
 from tipchain.conversion.convert import to_paddle
 from tipchain.conversion.given_names import NameMap
 from tipchain.errors import CaseError, UsageError
+from tipchain.live.arguments import check_models
 from tipchain.modes import parse_mode
 from tipchain.parity.builders import resolve
 from tipchain.parity.case import SIDES, load_case
@@ -19,10 +20,13 @@ from tipchain.parity.fake_inputs import make_inputs
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.locate.runs import ARGS, LABELS
 from tipchain.parity.optimizers import make_optimizer
 from tipchain.parity.weights import data_roots, prepare_weights
 
 Arguments = dict[str, Any]
+NONE = "none"
+"""What stands on the command line where one side has no such callable."""
 
 
 def open_case(
@@ -91,7 +95,7 @@ def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[A
 def open_callables(
     reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
     optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
-    names: NameMap | None = None,
+    clip: tuple[str, str] | None = None, step: tuple[str, str] | None = None, names: NameMap | None = None,
 ) -> Arguments:  # fmt: skip
     """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
 
@@ -99,10 +103,12 @@ def open_callables(
         reference: makes the torch module, without arguments.
         port: makes the Paddle layer.
         inputs: a ``.npz`` file of arrays by the name of forward's argument, ``args`` or ``args_0``, ``args_1`` for
-            positional ones, and ``labels``.
+            positional ones, and ``labels`` (``labels_0``, … for a tuple of them, ``labels.KEY`` for a mapping).
         loss: torch's and Paddle's ``module:callable``, called as ``(output, labels)``; a class is made an object first.
         optimizers: builders.
-        schedulers: builders.
+        clip: what each side's loop does to gradients before an update.
+        step: each side's training step.
+        schedulers: builders; ``none`` in place of one: that side has no schedule of its own.
         names: which layers belong together.
 
     Raises:
@@ -114,6 +120,7 @@ def open_callables(
     found: Arguments = {
         "inputs": _read(inputs), "reference": resolve(reference, root)(), "port": resolve(port, root)(),
     }  # fmt: skip
+    check_models(found["reference"], found["port"])
     if names is not None:
         names.check(found["reference"], found["port"])
         found["names"] = dict(names.names)
@@ -121,9 +128,14 @@ def open_callables(
         found["loss"] = tuple(
             one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)
         )
-    for name, specs in (("optimizers", optimizers), ("schedulers", schedulers)):
+    for name, specs in (
+        ("optimizers", optimizers),
+        ("schedulers", schedulers),
+        ("clip", clip),
+        ("step", step),
+    ):
         if specs is not None:
-            found[name] = tuple(resolve(spec, root) for spec in specs)
+            found[name] = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
     return found
 
 
@@ -133,13 +145,25 @@ def _read(path: Path) -> dict[str, Any]:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError) as error:
         raise UsageError(f"{path}: cannot be read as .npz of arrays: {error}") from error
-    numbered = sorted(
-        (name for name in arrays if name.startswith("args_")),
-        key=lambda name: int(name.removeprefix("args_")),
-    )
+    found: dict[str, Any] = dict(arrays)
+    for name in (ARGS, LABELS):
+        _gather(found, name, path)
+    return found
+
+
+def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
+    """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
+    numbered = {int(one.removeprefix(f"{name}_")): one for one in arrays
+                if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()}  # fmt: skip
+    named = [one for one in arrays if name == LABELS and one.startswith(f"{name}.")]
+    ways = [bool(numbered), bool(named), name in arrays]
+    if sum(ways) > 1:
+        raise UsageError(f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
+                         + (f", or {name}.KEY" if name == LABELS else ""))  # fmt: skip
     if numbered:
-        arrays["args"] = tuple(arrays.pop(name) for name in numbered)
-    return arrays
+        arrays[name] = tuple(arrays.pop(numbered[number]) for number in sorted(numbered))
+    elif named:
+        arrays[name] = {one.removeprefix(f"{name}."): arrays.pop(one) for one in named}
 
 
 def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:

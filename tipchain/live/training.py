@@ -16,6 +16,7 @@ from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.pieces.opening import Clips, clipping
 from tipchain.parity.pieces.schedulers import stepper
 from tipchain.parity.pieces.trained import any_precision
 
@@ -76,21 +77,23 @@ class Recipe:
         sides: torch's and Paddle's.
         copies: returns fresh float64 copies of both models.
         inputs: what the models are called with.
-        losses: of both.
+        losses: of both; None where the user's own loops compute them.
         build: returns each side's optimizer and schedule (or None), given both models.
         pairs: the layers with parameters.
         iterations: updates.
         seed: of random numbers.
+        clips: what each side's loop does to the gradients before an update.
     """
 
     sides: tuple[LiveSide, LiveSide]
     copies: Callable[[], tuple[Any, Any]]
     inputs: Inputs
-    losses: tuple[Loss, Loss]
+    losses: tuple[Loss, Loss] | None
     build: Callable[[tuple[Any, Any]], tuple[Built, Built]]
     pairs: Sequence[LayerPair]
     iterations: int
     seed: int
+    clips: Clips = (None, None)
 
 
 def train_both(recipe: Recipe, *, same: bool) -> Training:
@@ -108,12 +111,12 @@ def train_both(recipe: Recipe, *, same: bool) -> Training:
         port = _train(recipe, 1, models[1], built[1])
         share = SHAKE
         if same:
-            _shake(recipe.sides[0], others[0], SHAKE, recipe.seed)
+            shake(recipe.sides[0], others[0], SHAKE, recipe.seed)
             first = abs(_first_loss(recipe, others[0]) - reference.losses[0])
             wanted = abs(port.losses[0] - reference.losses[0])
             share = min(SHAKE * max(wanted / first, 1.0), MOST_SHAKE) if first else SHAKE
             others = recipe.copies()
-        _shake(recipe.sides[0], others[0], share, recipe.seed)
+        shake(recipe.sides[0], others[0], share, recipe.seed)
         moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     largest = np.maximum.accumulate(np.asarray(allowed) + [1e-10 * abs(one) for one in reference.losses])
@@ -172,12 +175,12 @@ def _judge_state(
 
 def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 1.0) -> Trained:
     """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``."""
-    side, loss, (optimizer, scheduler) = recipe.sides[number], recipe.losses[number], built
+    side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
-    start = _state(recipe, number, model)
+    start = state_of(recipe, number, model)
     losses, rates = [], []
     inputs = bind(model, recipe.inputs)
-    advance = stepper(scheduler)
+    advance, clip = stepper(scheduler), clipping(recipe.clips[number], model, optimizer)
     for step in range(recipe.iterations):
         side.seed(recipe.seed + step)
         with side.dropout(Masks(recipe.seed, step)), side.recording(gradient=True):
@@ -185,11 +188,19 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
             losses.append(float(side.array(value).reshape(())))
             rates.append(side.learning_rate(optimizer))
             side.backward(value)
+        if clip is not None:
+            clip()
         with _rates_times(optimizer, rate), any_precision(side.framework.paddle) if number else nullcontext():  # type: ignore[attr-defined]
             optimizer.step()
         side.clear_gradients(model)
         advance(step + 1)
-    return Trained(losses=losses, rates=rates, state=_state(recipe, number, model), start=start)
+    return Trained(losses=losses, rates=rates, state=state_of(recipe, number, model), start=start)
+
+
+def _loss(recipe: Recipe, number: int) -> Loss:
+    if recipe.losses is None:
+        raise ValueError("no losses were given")
+    return recipe.losses[number]
 
 
 def _first_loss(recipe: Recipe, model: Any) -> float:
@@ -197,7 +208,7 @@ def _first_loss(recipe: Recipe, model: Any) -> float:
     side = recipe.sides[0]
     side.seed(recipe.seed)
     with side.dropout(Masks(recipe.seed, 0)), side.recording(gradient=False):
-        loss = recipe.losses[0](*_outputs_and_labels(side, model, bind(model, recipe.inputs)))
+        loss = _loss(recipe, 0)(*_outputs_and_labels(side, model, bind(model, recipe.inputs)))
         return float(side.array(loss).reshape(()))
 
 
@@ -219,7 +230,8 @@ def _outputs_and_labels(side: LiveSide, model: Any, inputs: Inputs) -> tuple[Any
     return call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True)
 
 
-def _shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
+def shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
+    """Move each value of the parameters up or down by a share of itself."""
     generator = np.random.default_rng([seed, 2])
     for _, parameter in side.parameters(model):
         values = side.array(parameter)
@@ -227,7 +239,7 @@ def _shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
         side.assign(parameter, values * (1 + share * coins))
 
 
-def _state(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
+def state_of(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
     """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name."""
     side = recipe.sides[number]
     layers = dict(side.layers(model))

@@ -18,7 +18,7 @@ def main(request: str) -> int:
     """Align what the JSON file ``request`` asks for, and write the report where it says.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
-    ``optimizers``, ``schedulers``, ``data``, ``samples`` and ``metrics``; ``only``, the stages of data and metrics that are
+    ``optimizers``, ``schedulers``, ``clip``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of data and metrics that are
     wanted of a case; ``names``, a YAML file of names; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
     `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
@@ -50,7 +50,7 @@ def main(request: str) -> int:
     else:
         pairs: dict[str, Any] = {
             name: tuple(asked[name]) if asked.get(name) else None
-            for name in ("loss", "optimizers", "schedulers")
+            for name in ("loss", "optimizers", "schedulers", "clip", "step")
         }
         given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), names=names, **pairs)
         given |= feed_callables(asked)

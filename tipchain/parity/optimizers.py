@@ -1,4 +1,4 @@
-"""How an optimizer's builder is called: with the model, if it asks for it."""
+"""How an optimizer's builder is called, and the factor of the rate that each parameter has in Paddle's."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def make_optimizer(
     """
     asks = "model" in inspect.signature(builder).parameters
     return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))
+
+
+def rate_factor(optimizer: Any, parameter: Any) -> float:
+    """Return the factor of the learning rate that a parameter has in a Paddle optimizer: its own, and AdamW's ``lr_ratio``."""
+    own = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    return own if ratio is None else own * float(ratio(parameter))

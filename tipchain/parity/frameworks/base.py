@@ -113,6 +113,9 @@ class Framework(Protocol):
     def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield the gradients that exist, named as the parameters are."""
 
+    def gradient(self, parameter: Any) -> Any:
+        """Return a parameter's gradient as a dense tensor; None where there is none."""
+
     def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
 

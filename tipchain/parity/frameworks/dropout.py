@@ -28,10 +28,15 @@ SATURATION = -1.7580993408473766
 
 
 class Masks:
-    """A sequence of masks: the n-th is the same whoever asks, given the seed, the shape and the probability."""
+    """A sequence of masks: the n-th is the same whoever asks, given the seed, the shape and the probability.
 
-    def __init__(self, *seed: int) -> None:
-        self.seed, self.count = seed, 0
+    Args:
+        seed: the seed, and numbers that tell one sequence of it from another.
+        start: the number of the first mask.
+    """
+
+    def __init__(self, *seed: int, start: int = 0) -> None:
+        self.seed, self.count = seed, start
 
     def next(self, shape: Sequence[int], probability: float) -> Array:
         """Return float32 ones where a value is kept, zeros where it is dropped."""

@@ -203,7 +203,7 @@ class PaddleFramework:
         """
         read = self.view if shared else self.array
         for slot in self._slots(model, names, "parameter"):
-            found = [part.tensor.grad for part in slot.parts]
+            found = [self.gradient(part.tensor) for part in slot.parts]
             if any(one is not None for one in found):
                 zeros = self.paddle.zeros_like
                 yield (
@@ -217,6 +217,15 @@ class PaddleFramework:
                         read,
                     ),
                 )
+
+    def gradient(self, parameter: Any) -> Any:
+        """Return a parameter's gradient, dense; None where there is none."""
+        found = parameter.grad
+        if found is None or not found.is_selected_rows():
+            return found
+        dense = np.zeros(parameter.shape, found.numpy().dtype)
+        np.add.at(dense, found.rows(), found.numpy())  # a row that was taken twice is listed twice
+        return self.tensor(dense)
 
     def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer."""

@@ -10,7 +10,7 @@ from paddle import nn
 from tipchain.conversion.layouts import assemble, divide
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.parity.frameworks.base import Array, Builder
-from tipchain.parity.optimizers import make_optimizer
+from tipchain.parity.optimizers import make_optimizer, rate_factor
 
 
 class Layers(nn.Layer):  # type: ignore[misc]
@@ -77,10 +77,10 @@ def open_updates(
 
 
 def parameter_rates(trainer: Any, model: nn.Layer, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate of every parameter: the optimizer's times the parameter's own multiplier."""
+    """Return the rate of every parameter: the optimizer's times the parameter's factor."""
     rate = float(trainer.optimizer.get_lr())
     return {
-        slot.name: rate * float(slot.parts[0].tensor.optimize_attr.get("learning_rate", 1.0))
+        slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor)
         for slot in torch_view(model, names)
         if slot.kind == "parameter"
     }

@@ -184,8 +184,14 @@ class TorchFramework:
     def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
         """Yield the gradient of every parameter that has one."""
         for name, parameter in model.named_parameters():
-            if parameter.grad is not None:
-                yield name, self.array(parameter.grad)
+            gradient = self.gradient(parameter)
+            if gradient is not None:
+                yield name, self.array(gradient)
+
+    def gradient(self, parameter: Any) -> Any:
+        """Return a parameter's gradient, dense; None where there is none."""
+        found = parameter.grad
+        return found.to_dense() if found is not None and found.is_sparse else found
 
     def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
         """Yield every persistent buffer but ``num_batches_tracked``, which Paddle does not have."""

@@ -27,9 +27,10 @@ class Parameter:
 
 def parameters_of(side: LiveSide, model: Any) -> list[Parameter]:
     """Return the parameters of a model that take gradients, each once."""
+    found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
     return [
-        Parameter(side.view(one), None if one.grad is None else side.view(one.grad))
-        for _, one in side.parameters(model)
+        Parameter(side.view(one), None if gradient is None else side.view(gradient))
+        for one, gradient in found
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -13,6 +14,7 @@ from tipchain.parity.locate.gradient_glue import first_changed
 from tipchain.parity.locate.gradient_measures import cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.replay import NotReplayed
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import Shared
 from tipchain.parity.locate.store import Store
@@ -144,9 +146,10 @@ class CodeAtFault:
             if not outputs or not fed.comparable or not fed.backward:
                 continue
             replays = PairReplays(self.models, fed, self.seed)
-            differs = classify(input_gradients(replays, known=None, double=True))[0] is Closeness.DIFFERS
-            if differs or cut_off(replays):
-                return pair.reference, pair.port
+            with suppress(NotReplayed):
+                gradients = input_gradients(replays, known=None, double=True)
+                if classify(gradients)[0] is Closeness.DIFFERS or cut_off(replays):
+                    return pair.reference, pair.port
         return None
 
     def _wrappers(self) -> Iterator[CallPair]:

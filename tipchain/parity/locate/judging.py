@@ -14,10 +14,12 @@ from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import joined, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
@@ -37,6 +39,9 @@ from tipchain.parity.locate.verdicts import (
 )
 
 Array = npt.NDArray[Any]
+STATE = (
+    "it gives something else when it is run again on what it was given: it keeps something from call to call"
+)
 AGREE = 2.0**-23
 """Relative difference of tensors of two float64 runs that code between the layers may make: where it computes in
 float32, as code with a cast does, that is what it makes."""
@@ -102,7 +107,9 @@ class PairJudge:
                 self.compare.links(pair.reference.outputs, pair.port.outputs),
             )
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-            if clean and inherited > self.noise.limit and not self._code.made_up_for(pair):
+            # Tensors of other shapes show no difference where what is made of them is the same.
+            other = inputs or not self._agree(pair, outputs)
+            if clean and other and inherited > self.noise.limit and not self._code.made_up_for(pair):
                 forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
@@ -133,6 +140,10 @@ class PairJudge:
     def alike_outside(self) -> bool:
         """Whether the models' outputs agree in float64."""
         return self.exact and max(self.outputs_apart(), default=inf) <= SAME
+
+    def gradients_apart(self) -> float:
+        """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
+        return 0.0 if self.alike_inside else self._shared.apart()
 
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS."""
@@ -171,13 +182,71 @@ class PairJudge:
             ),
             default=0.0,
         )
-        found = self._measured(fed, inherited)
+        try:
+            found = self._measured(fed, inherited)
+        except NotReplayed as error:
+            return self._not_replayed(fed, inherited, apart, error)
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
-        return [
+        decided = [
             self._decide(pair, direction, before, measured)
             for (direction, before), measured in zip(directions, found, strict=True)
             if measured or direction == "forward"
         ]
+        shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
+        if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
+            return decided
+        return [replace(one, closeness=Closeness.NOT_COMPARABLE, reason=STATE) for one in decided]
+
+    def _not_replayed(
+        self, fed: Fed, inherited: float, apart: float, error: NotReplayed
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a layer that raises when it is run by itself: what the models' runs tell of it."""
+        reason = f"it cannot be run by itself: {error}"
+        unknown = Closeness.NOT_COMPARABLE
+        if fed.backward:
+            try:
+                measured = self._measured(replace(fed, forward=True), inherited)[0]
+            except NotReplayed as first:
+                return [
+                    *self._not_replayed(replace(fed, forward=True), inherited, apart, first),
+                    self._verdict(fed.pair, "backward", apart, unknown, None, reason),
+                ]
+            return [
+                self._decide(fed.pair, "forward", inherited, measured),
+                self._verdict(fed.pair, "backward", apart, unknown, None, reason),
+            ]
+        given_alike = inherited <= self.noise.limit
+        if given_alike and not self._agree(fed.pair, fed.outputs):
+            name, far = max(
+                ((fed.pair.port.output_names[link.theirs], self._output_apart(fed, link)) for link in fed.outputs),
+                key=lambda one: one[1],
+            )  # fmt: skip
+            found = only(f"output {name}", far)
+            return [self._decide(fed.pair, "forward", inherited, [found])]
+        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
+
+    def _repeats(self, fed: Fed) -> bool:
+        """Tell whether both layers give again what they gave in the models' runs, when they are given that again.
+
+        A layer that keeps something from call to call does not, and a replay says nothing of it.
+        """
+        return all(self._repeats_itself(fed.pair, number) for number in (0, 1))
+
+    def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+        models, call = self.models[number], (pair.reference, pair.port)[number]
+        layers = models.double or models.single
+        given = [self.store.get(value.stored) for value in call.inputs]
+        try:
+            again = replay(
+                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
+                masks=call.masks,
+            )  # fmt: skip
+        except NotReplayed:
+            return False
+        return all(
+            one.shape == value.shape and relative(self.store.get(value.stored), one) <= COARSELY
+            for one, value in zip(again.outputs, call.outputs, strict=False)
+        )
 
     def _measured(self, fed: Fed, inherited: float) -> Found:
         """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
@@ -219,6 +288,10 @@ class PairJudge:
 
     def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
+
+    def _output_apart(self, fed: Fed, link: Link) -> float:
+        ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
+        return self.compare.between(ours, theirs, link.axes)
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""

@@ -35,6 +35,7 @@ class Located:
         reference: the reference's run in float64.
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
+        gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         models: copies of both models' layers; none in float64 where a model does not run so.
     """
@@ -45,6 +46,7 @@ class Located:
     reference: Run
     port: Run
     outputs: tuple[float, ...]
+    gradients: float
     alike: bool
     models: tuple[Models, Models]
 
@@ -134,7 +136,7 @@ class Locator:
         return Located(
             matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
             reference=reference, port=port, outputs=judge.outputs_apart(), models=(ours, theirs),
-            alike=judge.alike_outside and judge.alike_inside,
+            gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
         )  # fmt: skip
 
     def _run(

@@ -101,6 +101,7 @@ class PairReplays:
             self._cotangents[number],
             double=double,
             seed=self._seed,
+            masks=self.fed.pair.reference.masks,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tipchain.errors import class_and_line
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
@@ -15,6 +16,10 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call
 
 Array = npt.NDArray[Any]
+
+
+class NotReplayed(Exception):  # noqa: N818  (it is no error: the layer cannot be compared by itself)
+    """A layer raised when it was run apart from its model; the message has the error's class and first line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +39,7 @@ class Replayed:
 
 def replay(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
-    double: bool, seed: int,
+    double: bool, seed: int, masks: int,
 ) -> Replayed:  # fmt: skip
     """Call a layer as ``call`` did, with other tensors.
 
@@ -46,10 +51,24 @@ def replay(
         cotangents: for each output, what backward starts from; None or nothing: not from that one.
         double: whether ``layer`` is in float64.
         seed: of random numbers and dropout's masks.
+        masks: the number of the first mask.
+
+    Raises:
+        NotReplayed: the layer does not run apart from its model.
     """
+    try:
+        return _replayed(side, layer, call, inputs, cotangents, double=double, masks=Masks(seed, start=masks))
+    except Exception as error:  # a user's layer may raise anything
+        raise NotReplayed(class_and_line(error)) from error
+
+
+def _replayed(
+    side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None], *,
+    double: bool, masks: Masks,
+) -> Replayed:  # fmt: skip
     backward = any(one is not None for one in cotangents)
-    side.seed(seed)
-    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
+    side.seed(masks.seed[0])
+    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
         leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
         # A layer may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]

@@ -14,7 +14,7 @@ from tipchain.errors import UsageError
 from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.structures import take_out
+from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Known, Trace, Tracer
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ class Inputs:
     Attributes:
         args: arrays for the positional arguments of forward.
         kwargs: arrays for those given by name.
-        labels: what the loss is given beside the output, or None.
+        labels: what the loss is given beside the output: an array, arrays in tuples, lists and mappings, or None.
     """
 
     args: tuple[Array, ...]
@@ -39,6 +39,8 @@ class Inputs:
 
 def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
     """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
+
+    Labels may be several: a tuple, list or mapping of arrays, which a loss is given as it is.
 
     Raises:
         UsageError: nothing to call the models with, or something that is no array.
@@ -52,12 +54,35 @@ def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
     for name, value in named.items():
         if not isinstance(value, np.ndarray | np.generic | int | float):
             raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array")
-    labels = inputs.get(LABELS)
     return Inputs(
         args=tuple(np.asarray(one) for one in args),
         kwargs={name: np.asarray(value) for name, value in kwargs.items()},
-        labels=None if labels is None else np.asarray(labels),
+        labels=_read_labels(inputs.get(LABELS), LABELS),
     )
+
+
+def _read_labels(labels: Any, name: str) -> Any:
+    """Return labels with an array in place of whatever makes one; nested numbers are one array."""
+    if labels is None:
+        return None
+    if isinstance(labels, Mapping):
+        return {key: _read_labels(one, f"{name}.{key}") for key, one in labels.items()}
+    if isinstance(labels, tuple | list) and not _is_numbers(labels):
+        read = [_read_labels(one, f"{name}.{key}") for key, one in enumerate(labels)]
+        return tuple(read) if isinstance(labels, tuple) else read
+    array = np.asarray(labels)
+    if array.dtype.kind not in "biufc":
+        raise UsageError(
+            f"inputs: {name} is a {type(labels).__name__}, expected a numpy array of numbers, or several"
+        )
+    return array
+
+
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        sizes = {len(one) if isinstance(one, tuple | list) else -1 for one in value}
+        return bool(value) and len(sizes) == 1 and all(map(_is_numbers, value))
+    return isinstance(value, int | float | np.generic)
 
 
 def bind(model: Any, inputs: Inputs) -> Inputs:
@@ -109,8 +134,9 @@ def run_model(
     """
     bound = bind(model, inputs)
     side.seed(seed)
-    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store, known)
+    masks = Masks(seed)
+    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
+        tracer = Tracer(side, model, store, known, masks)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
@@ -135,10 +161,9 @@ def call_model(side: LiveSide, model: Any, inputs: Inputs, *, double: bool) -> A
 
 
 def labels_of(side: LiveSide, inputs: Inputs, *, double: bool) -> Any:
-    """Return the labels as a tensor, None without any."""
-    if inputs.labels is None:
-        return None
-    return side.tensor(as_float(inputs.labels, double=double), gradient=False)
+    """Return the labels with tensors in place of arrays, None without any."""
+    structure, arrays, _ = take_out(inputs.labels, lambda one: isinstance(one, np.ndarray))
+    return put_back(structure, [side.tensor(as_float(one, double=double), gradient=False) for one in arrays])
 
 
 def as_float(array: Array, *, double: bool) -> Array:

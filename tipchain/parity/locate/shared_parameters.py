@@ -52,6 +52,12 @@ class SharedParameters:
         least = NOTHING * max((one.size for one in self._found), default=0.0)
         return [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
 
+    def apart(self) -> float:
+        """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""
+        least = NOTHING * max((one.size for one in self._found), default=0.0)
+        sizes = [(one.apart, max(one.size, least)) for one in self._found]
+        return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
+
     def alike(self, tolerance: float) -> bool:
         """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them."""
         if self._found and not self.beyond(tolerance):

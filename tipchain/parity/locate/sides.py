@@ -154,7 +154,8 @@ class TorchSide:
 
     def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
         """Return the gradients that there are, not copied."""
-        return {name: self.view(one.grad) for name, one in layer.named_parameters() if one.grad is not None}
+        found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
+        return {name: self.view(gradient) for name, gradient in found if gradient is not None}
 
     def view(self, tensor: Any) -> Array:
         """Return a tensor's values without copying them; bfloat16 becomes float32."""

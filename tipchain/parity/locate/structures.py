@@ -60,6 +60,6 @@ def _join(path: str, key: object) -> str:
 
 def _like(sequence: Any, values: list[Any]) -> Any:
     kind: Any = type(sequence)
-    if hasattr(kind, "_fields"):
-        return kind(*values)
+    if hasattr(kind, "_fields"):  # a constructor of its own, as torch's PackedSequence has, takes no holes
+        return tuple.__new__(kind, values)
     return tuple(values) if isinstance(sequence, tuple) else values

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.structures import take_out
 
@@ -101,6 +102,7 @@ class Call:
         output_names: where each stood.
         children: the numbers of the calls inside it.
         ended: how many calls had ended before this one did; -1 if it raised.
+        masks: how many masks of dropout had been drawn before it.
     """
 
     number: int
@@ -116,6 +118,7 @@ class Call:
     output_names: tuple[str, ...] = ()
     children: list[int] = field(default_factory=list)
     ended: int = -1
+    masks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,10 +141,13 @@ class Tracer:
         model: the model.
         store: where values go.
         known: the other model's, if that ran before.
+        masks: where dropout takes its masks from.
     """
 
-    def __init__(self, side: Side, model: Any, store: Store, known: Known | None = None) -> None:
-        self._side, self._store, self._other = side, store, known
+    def __init__(
+        self, side: Side, model: Any, store: Store, known: Known | None = None, masks: Masks | None = None
+    ) -> None:
+        self._side, self._store, self._other, self._masks = side, store, known, masks
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
         self._calls: list[Call] = []
@@ -173,6 +179,7 @@ class Tracer:
             number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
             parent=None if parent is None else parent.number, arguments=arguments,
             inputs=tuple(self._value(tensor) for tensor in tensors), input_names=tuple(names),
+            masks=0 if self._masks is None else self._masks.count,
         )  # fmt: skip
         if parent is not None:
             parent.children.append(call.number)

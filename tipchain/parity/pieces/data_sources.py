@@ -267,10 +267,11 @@ def transformed(
 
     A transform that does not take arrays is given Pillow's images, where they are installed.
     """
-    return Source([_call(transform, raw) for raw in raws], tensors, side, batched=False)
+    return Source([call_with_raw(transform, raw) for raw in raws], tensors, side, batched=False)
 
 
-def _call(transform: Callable[[Any], Any], raw: Any) -> Any:
+def call_with_raw(transform: Callable[[Any], Any], raw: Any) -> Any:
+    """Return what a transform makes of a copy of a raw sample, or of Pillow's image where it takes no array."""
     try:
         return transform(raw.copy() if hasattr(raw, "copy") else raw)
     except Exception:

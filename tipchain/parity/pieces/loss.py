@@ -130,7 +130,7 @@ def evaluate(
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
         shape, targets, _ = take_out(labels, _is_array)
         tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
-        value = loss(_open(put_back(structure, given)), _open(put_back(shape, tensors)))
+        value = loss(open_fields(put_back(structure, given)), open_fields(put_back(shape, tensors)))
         if not side.is_tensor(value):
             raise UsageError(
                 f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor"
@@ -153,14 +153,14 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def _open(structure: Any) -> Any:
+def open_fields(structure: Any) -> Any:
     """Return a structure whose mappings have attributes."""
     if isinstance(structure, Mapping):
-        return Fields({key: _open(one) for key, one in structure.items()})
+        return Fields({key: open_fields(one) for key, one in structure.items()})
     if is_dataclass(structure) and not isinstance(structure, type):
-        return Fields({one.name: _open(getattr(structure, one.name)) for one in fields(structure)})
+        return Fields({one.name: open_fields(getattr(structure, one.name)) for one in fields(structure)})
     if isinstance(structure, list) or type(structure) is tuple:
-        return type(structure)(_open(one) for one in structure)
+        return type(structure)(open_fields(one) for one in structure)
     return structure
 
 

@@ -94,7 +94,8 @@ def _named(known: _Known) -> str:
 
 
 def _recognized(problem: Problem, loss: Evaluated) -> Iterator[_Known]:
-    for family in _families(problem.outputs, problem.labels):
+    targets = problem.targets
+    for family in _families(problem.outputs, targets[0] if len(targets) == 1 else None):
         for reduction in REDUCTIONS:
             for knob in _knobs(problem, family, reduction, loss.value):
                 found = _evaluated(problem, family, reduction, knob)
@@ -138,7 +139,8 @@ def _evaluated(problem: Problem, family: Family, reduction: str, knob: float) ->
     import torch
 
     given = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in problem.outputs]
-    labels = torch.as_tensor(np.ascontiguousarray(problem.labels)) if problem.labels is not None else None
+    targets = problem.targets
+    labels = torch.as_tensor(np.ascontiguousarray(targets[0])) if len(targets) == 1 else None
     if labels is not None and labels.is_floating_point():
         labels = labels.double()
     try:
@@ -161,13 +163,12 @@ _SMOOTH = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1.0, 100.0)
 _focal_name, _probability_name = "the focal cross entropy", "the negative probability of the label"
 
 
-def _families(outputs: Sequence[Array], labels: Any) -> Iterator[Family]:
+def _families(outputs: Sequence[Array], array: Array | None) -> Iterator[Family]:
     """Yield what outputs and labels of such numbers, shapes and kinds may be given to."""
     first = outputs[0]
     alike = all(one.shape == first.shape and one.dtype.kind == "f" for one in outputs)
     if not alike or not first.ndim:
         return
-    array = labels if isinstance(labels, np.ndarray) else None
     if len(outputs) == 3 and first.ndim == 2:
         yield from _triplets()
     elif len(outputs) == 2 and array is not None and set(np.unique(array)) <= {-1, 1}:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.locate.structures import put_back, take_out
+
 Array = npt.NDArray[Any]
 
 
@@ -55,7 +57,7 @@ class Problem:
         expected: the reference's.
         actual: the port's.
         outputs: what both were given.
-        labels: likewise.
+        labels: likewise: an array, or arrays in tuples, lists and mappings.
         run: ``(side, outputs, labels)`` returns a loss of others, None where it raises; side 0 is the reference.
     """
 
@@ -64,6 +66,17 @@ class Problem:
     outputs: tuple[Array, ...]
     labels: Any
     run: Callable[[int, Sequence[Array], Any], Evaluated | None]
+
+    @property
+    def targets(self) -> list[Array]:
+        """The arrays of the labels: one, or several."""
+        arrays: list[Array] = take_out(self.labels, _is_array)[1]
+        return arrays
+
+    def relabelled(self, number: int, array: Array) -> Any:
+        """Return the labels with another array in place of one."""
+        structure, arrays, _ = take_out(self.labels, _is_array)
+        return put_back(structure, [*arrays[:number], array, *arrays[number + 1 :]])
 
     def explained(self, guess: Guess) -> float:
         """Return the share of the difference that a hypothesis takes away, in value or gradient, where that is less."""
@@ -87,6 +100,10 @@ class Problem:
             )
         )
         return 1 - max(shares) if np.isfinite(shares).all() else -1e9
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
 
 
 def _left(residual: float, apart: float, size: float) -> float:

@@ -112,47 +112,49 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _labels(problem: Problem) -> Iterator[Guess]:
-    labels = problem.labels
-    if not isinstance(labels, np.ndarray):
-        return
-    changes: list[tuple[str, str, str, Array]] = []
+    """Yield labels that one side changes, one array of them at a time; by sample where they are of as many samples."""
+    targets = problem.targets
+    for number, labels in enumerate(targets):
+        which = f" (array {number} of the labels)" if len(targets) > 1 else ""
+        for code, words, fix, changed in _changed(problem, labels):
+            given = problem.relabelled(number, np.ascontiguousarray(changed))
+            for side in (1, 0):
+                found = problem.run(1 - side, problem.outputs, given)
+                if found is not None:
+                    yield Guess(code=code, message=f"the {WHO[side]}'s loss {words}{which}", fix=fix, side=side, found=found,
+                                evidence=f"the {WHO[1 - side]}'s loss of such labels is the {WHO[side]}'s")  # fmt: skip
+
+
+def _changed(problem: Problem, labels: Array) -> Iterator[tuple[str, str, str, Array]]:
+    """Yield what may be done to labels: a slug, words, the fix, and the labels so changed."""
     if labels.dtype.kind in "iu":
         top = max((one.shape[1] for one in problem.outputs if one.ndim > 1), default=int(labels.max()) + 1)
-        changes += [
-            (
-                "label-shift",
-                f"takes labels {step:+d}: they are off by one",
-                "count labels as the reference does",
-                shifted,
-            )
-            for step in (1, -1)
-            for shifted in (labels + step, np.clip(labels + step, 0, top - 1), (labels + step) % top)
-        ]
+        for step in (1, -1):
+            for shifted in (labels + step, np.clip(labels + step, 0, top - 1), (labels + step) % top):
+                yield (
+                    "label-shift",
+                    f"takes labels {step:+d}: they are off by one",
+                    "count labels as the reference does",
+                    shifted,
+                )
     if labels.ndim and len(labels) > 1:
-        changes += [
-            ("label-order", "pairs samples with the labels of others: they are reversed", "keep the samples' order", labels[::-1]),
-            ("label-order", "pairs samples with the labels of the sample before", "keep the samples' order", np.roll(labels, 1, axis=0)),
-            ("label-order", "pairs samples with the labels of the sample after", "keep the samples' order", np.roll(labels, -1, axis=0)),
-        ]  # fmt: skip
+        for words, moved in (
+            ("the labels of others: they are reversed", labels[::-1]),
+            ("the labels of the sample before", np.roll(labels, 1, axis=0)),
+            ("the labels of the sample after", np.roll(labels, -1, axis=0)),
+        ):
+            yield "label-order", f"pairs samples with {words}", "keep the samples' order", moved
     if labels.ndim > 1 and labels.shape[-1] == labels.shape[-2]:
-        changes.append(
-            (
-                "label-axes",
-                "takes labels with two axes exchanged",
-                "do not transpose the labels",
-                labels.swapaxes(-1, -2),
-            )
+        yield (
+            "label-axes",
+            "takes labels with two axes exchanged",
+            "do not transpose the labels",
+            labels.swapaxes(-1, -2),
         )
     if labels.dtype.kind == "f":
-        changes.append(("label-form", "takes the most probable label in place of soft labels", "pass soft_label=True",
-                        _hardened(labels)))  # fmt: skip
-        changes += _transformed(labels)
-    for code, words, fix, changed in changes:
-        for side in (1, 0):
-            found = problem.run(1 - side, problem.outputs, np.ascontiguousarray(changed))
-            if found is not None:
-                yield Guess(code=code, message=f"the {WHO[side]}'s loss {words}", fix=fix, side=side, found=found,
-                            evidence=f"the {WHO[1 - side]}'s loss of such labels is the {WHO[side]}'s")  # fmt: skip
+        words = "takes the most probable label in place of soft labels"
+        yield "label-form", words, "pass soft_label=True", _hardened(labels)
+        yield from _transformed(labels)
 
 
 def _hardened(labels: Array) -> Array:

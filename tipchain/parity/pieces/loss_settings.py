@@ -27,19 +27,18 @@ FIXES: Mapping[str, str] = {
 
 
 def settings(problem: Problem) -> Iterator[Guess]:
-    """Yield the setting of a usual loss that differs, for each output."""
-    if not isinstance(problem.labels, np.ndarray):
-        return
+    """Yield the setting of a usual loss that differs, for each output with each array of labels."""
     for number, output in enumerate(problem.outputs):
         one, other = problem.expected.gradients[number], problem.actual.gradients[number]
         if not output.ndim or output.dtype.kind != "f" or not one.any() or not other.any():
             continue
         given = output.astype(np.float64)
-        for ours in _recognized(problem.expected, given, problem.labels, one):
-            for theirs in _recognized(problem.actual, given, problem.labels, other):
-                guess = _guess(problem, number, ours, theirs)
-                if guess is not None:
-                    yield guess
+        for labels in problem.targets:
+            for ours in _recognized(problem.expected, given, labels, one):
+                for theirs in _recognized(problem.actual, given, labels, other):
+                    guess = _guess(problem, number, ours, theirs)
+                    if guess is not None:
+                        yield guess
 
 
 def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) -> list[Recognized]:

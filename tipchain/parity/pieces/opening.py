@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tipchain.parity.pieces.trained import PaddleTrained, TorchTrained, Trained,
 Array = npt.NDArray[Any]
 RATE = 0.01
 """The learning rate that builders are given which ask for one."""
+Clips = tuple[Builder | None, Builder | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +80,12 @@ def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tupl
 def open_both(
     sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None] | None, names: Mapping[str, str] | None,
-    *, double: bool = True, whole: bool = True,
+    *, double: bool = True, whole: bool = True, clips: Clips = (None, None),
 ) -> Opened:  # fmt: skip
     """Copy both models, in float64 if ``double``, build the optimizers over the copies, and give both the reference's parameters.
 
-    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built.
+    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built. ``clips`` are
+    what each side's training loop does to gradients before an update.
 
     Raises:
         UsageError: no parameter of both could be matched, or a builder whose optimizer holds none of those that it
@@ -94,15 +97,17 @@ def open_both(
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
     ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
     _check_held(ours, theirs, reference, slots)
-    one = TorchTrained(sides[0], reference, ours)
+    bound = [
+        clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)
+    ]
+    one = TorchTrained(sides[0], reference, ours, bound[0])
     given = ""
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
-    if schedule is not None or _scheduled(theirs):
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
     kept = slots if whole else shrink(one.parameters, ours, slots, sides[1].framework.paddle)  # type: ignore[attr-defined]
-    other = PaddleTrained(sides[1], theirs, kept)
+    other = PaddleTrained(sides[1], theirs, kept, bound[1])
     if given:
         _same_rate(one, other)
     for name in slots:
@@ -118,9 +123,10 @@ def build_both(
     sides: tuple[LiveSide, LiveSide], builders: tuple[Builder, Builder], models: tuple[Any, Any],
     schedulers: tuple[Builder | None, Builder | None] | None,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return torch's optimizer, Paddle's, and Paddle's schedule, None without one.
+    """Return torch's optimizer, Paddle's, and the schedule that Paddle's follows, None without one.
 
-    A builder that must have a learning rate is given the other side's, or `RATE` where both must.
+    A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
+    its schedule itself.
     """
     scheduler = schedulers[1] if schedulers else None
     if _must_have_rate(builders[0]) and not _must_have_rate(builders[1]):
@@ -129,6 +135,17 @@ def build_both(
     ours = _build_torch(builders[0], models[0], RATE)
     rate = float(ours.param_groups[0]["lr"])
     return ours, *_build_paddle(sides[1], builders[1], models[1], scheduler, rate)
+
+
+def clipping(clip: Builder | None, model: Any, optimizer: Any) -> Callable[[], Any] | None:
+    """Return what clips the gradients of a model's parameters, None without any.
+
+    ``clip`` is called as builders are: with the parameters, or ``model`` or ``optimizer`` where it asks for them.
+    """
+    if clip is None:
+        return None
+    offers = {"parameters": list(model.parameters()), "model": model, "optimizer": optimizer}
+    return partial(call_builder, clip, offers, ("parameters", "model"))
 
 
 def _must_have_rate(builder: Builder) -> bool:
@@ -163,11 +180,13 @@ def _build_paddle(
     optimizer = call_builder(builder, {**offers, **_rate(builder, given, always=schedule is not None)}, first)
     if scheduler is not None and schedule is None:
         schedule = _schedule(side, scheduler, optimizer, float(optimizer.get_lr()))
-    return optimizer, schedule
+    return optimizer, schedule or (optimizer._learning_rate if _scheduled(optimizer) else None)  # noqa: SLF001
 
 
-def build_torch_schedule(builder: Builder, optimizer: Any) -> Any:
-    """Return torch's schedule over an optimizer."""
+def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
+    """Return torch's schedule over an optimizer, None without a builder."""
+    if builder is None:
+        return None
     rate = float(optimizer.param_groups[0]["lr"])
     return call_builder(
         builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate")

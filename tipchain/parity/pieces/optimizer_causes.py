@@ -19,6 +19,22 @@ from tipchain.parity.pieces.trained import Trained
 OPTIMIZER = "optimizer"
 FORMULA = ("place", "rate_inside", "first")
 """Knobs that a framework's own formula fixes: no argument sets them."""
+SAID = frozenset(
+    (
+        "lr",
+        "decay",
+        "momentum",
+        "nesterov",
+        "beta1",
+        "beta2",
+        "epsilon",
+        "amsgrad",
+        "centered",
+        "clip",
+        "limit",
+    )
+)
+"""Knobs that Paddle's optimizers keep as attributes."""
 GIVE_UP = 3
 """Parameters without a cause after which no other is looked at."""
 LOOKED_AT = 24
@@ -159,8 +175,22 @@ def _diagnosis(
     return Diagnosis(
         code=CODES[told.knob], port_path=OPTIMIZER, message=f"{message_of(told.knob, told.expected, told.actual, told.form)}{where}",
         evidence=f"{evidence}; updates are apart by up to {effect:.2g} of their size", explained=together,
-        fix=fix_of(told.knob, told.expected),
+        fix=_fix(told.knob, found[names[0]].reference, paddle_formula(sides[1], names[0])),
     )  # fmt: skip
+
+
+def _fix(knob: str, reference: Formula, said: Formula | None) -> str:
+    """Return what to write in the port; of a knob that its optimizer has as the reference already, where to look."""
+    knobs = ("clip", "limit") if knob in ("clip", "limit") else (knob,)
+    if (
+        knob in SAID
+        and said is not None
+        and all(getattr(said, one) == getattr(reference, one) for one in knobs)
+    ):
+        return (
+            f"the port's optimizer says that it has this {knob} already: look at what its step() makes of it"
+        )
+    return fix_of(knob, reference)
 
 
 def _explained(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tipchain.parity.pieces.formulas import Formula
+
 CODES: Mapping[str, str] = {
     "lr": "learning-rate", "decay": "weight-decay", "form": "weight-decay-form", "momentum": "momentum",
     "dampening": "dampening", "first": "momentum-start", "nesterov": "nesterov", "rate_inside": "rate-inside-momentum",
@@ -68,7 +70,6 @@ FIXES: Mapping[str, str] = {
     "form": "use AdamW for decoupled decay, Adam with weight_decay for coupled, L1Decay only where the reference has it",
     "nesterov": "pass use_nesterov={}",
     "place": "take torch's formula (tipchain.pairs.paddle_optimizers has it), or accept the difference knowingly",
-    "clip": "pass the same clipping as grad_clip=, or clip on the reference's side in a step pre-hook",
     "algorithm": "use the optimizer of the reference: {}",
     "frozen": "set stop_gradient of these parameters as the reference sets requires_grad, and hand the others to the optimizer",
     "maximize": "let steps go the way that the reference's go",
@@ -107,6 +108,20 @@ def _cleared(steps: int) -> str:
     return {0: "never", 1: "after each step"}.get(steps, f"every {steps} steps")
 
 
-def fix_of(knob: str, expected: Any) -> str:
-    """Return what to write in the port."""
-    return FIXES.get("clip" if knob == "limit" else knob, f"pass {knob}={expected}").format(expected)
+CLIPPED: Mapping[str, str] = {
+    "value": "pass grad_clip=paddle.nn.ClipGradByValue({:.6g})",
+    "norm": "pass grad_clip=paddle.nn.ClipGradByNorm({:.6g})",
+    "global": "pass grad_clip=paddle.nn.ClipGradByGlobalNorm({:.6g}), to an optimizer without parameter groups",
+    "group": "pass grad_clip=paddle.nn.ClipGradByGlobalNorm({:.6g}) in each parameter group",
+    "": "leave grad_clip out; if the reference clips in its training loop, tell it: clip=",
+}
+"""What to write by the reference's clipping."""
+
+
+def fix_of(knob: str, reference: Formula) -> str:
+    """Return what to write in the port, given what the reference does."""
+    if knob in ("clip", "limit"):
+        return CLIPPED[reference.clip].format(reference.limit)
+    expected = getattr(reference, knob)
+    shown = expected if not isinstance(expected, float) else float(f"{expected:.5g}")
+    return FIXES.get(knob, f"pass {knob}={shown}").format(shown)

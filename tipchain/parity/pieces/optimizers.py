@@ -17,7 +17,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.builders import Builder
 from tipchain.parity.pieces.check import PieceCheck, failed_to_run
 from tipchain.parity.pieces.formulas import Course
-from tipchain.parity.pieces.opening import Opened, open_both
+from tipchain.parity.pieces.opening import Clips, Opened, open_both
 from tipchain.parity.pieces.optimizer_causes import causes
 from tipchain.parity.pieces.settings import groups_of
 from tipchain.parity.pieces.trained import Trained
@@ -84,6 +84,7 @@ def check_optimizers(
     sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
     iterations: int = 5, names: Mapping[str, str] | None = None, seed: int = 0,
     schedulers: tuple[Builder | None, Builder | None] | None = None, gradients: Mapping[str, Array] | None = None,
+    clips: Clips = (None, None),
 ) -> PieceCheck:  # fmt: skip
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
 
@@ -91,7 +92,7 @@ def check_optimizers(
     (see `tipchain.parity.pieces.shrinking`). Builders are called with what their parameters' names ask for: a list of
     parameters (or the first that has no telling name), ``model``, and a learning rate where they must have one. With
     schedules, or where Paddle's optimizer holds one, both sides have the reference's rate: `check_schedulers` compares
-    what becomes of it. Clipping in the reference's training loop is not seen, only what its optimizer does.
+    what becomes of it. Clipping in a training loop is seen only where ``clips`` tell it.
 
     Args:
         sides: torch's and Paddle's.
@@ -103,6 +104,7 @@ def check_optimizers(
         seed: of the gradients.
         schedulers: the builders of schedules, where Paddle's optimizer is given one.
         gradients: gradients by torch's name, from which every other update is made; random ones without.
+        clips: what each side's loop does to the gradients before an update, called as builders are.
 
     Returns:
         FAIL with both updates of the first that differs; ERROR where a builder or a step raises, no parameter could be
@@ -110,7 +112,9 @@ def check_optimizers(
     """
 
     def run(*, double: bool, whole: bool) -> _Ran:
-        opened = open_both(sides, (reference, port), builders, schedulers, names, double=double, whole=whole)
+        opened = open_both(
+            sides, (reference, port), builders, schedulers, names, double=double, whole=whole, clips=clips
+        )
         least = len(SIZES) if opened.elements <= LARGE else FEW
         watched, norms = _run(opened, max(iterations, least), seed, gradients or {}, double=double)
         return _Ran(opened, watched, norms, double)

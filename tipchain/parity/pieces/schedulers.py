@@ -90,14 +90,12 @@ def _open(
     models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
     slots, _ = slots_of(models[0], models[1], names)
     optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
-    schedule = None if schedulers[0] is None else build_torch_schedule(schedulers[0], optimizer)
+    schedule = build_torch_schedule(schedulers[0], optimizer)
     if paddles is not None:
         other.set_lr_scheduler(paddles)
-    held = getattr(other, "_learning_rate", None)
-    theirs = paddles if paddles is not None or isinstance(held, float) else held
     return (TorchTrained(sides[0], models[0], optimizer), schedule), (
         PaddleTrained(sides[1], other, slots),
-        theirs,
+        paddles,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot, assemble, divide
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.optimizers import rate_factor
 
 Array = npt.NDArray[Any]
 
@@ -42,10 +43,12 @@ class Trained(Protocol):
 
 
 class TorchTrained:
-    """A torch optimizer over a copy of a module."""
+    """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 
-    def __init__(self, side: LiveSide, model: Any, optimizer: Any) -> None:
-        self.side, self.optimizer = side, optimizer
+    def __init__(
+        self, side: LiveSide, model: Any, optimizer: Any, clip: Callable[[], Any] | None = None
+    ) -> None:
+        self.side, self.optimizer, self.clip = side, optimizer, clip
         self.parameters = dict(model.named_parameters())
         self.first = [group["lr"] for group in optimizer.param_groups]
 
@@ -66,6 +69,8 @@ class TorchTrained:
 
     def step(self) -> None:
         """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -87,10 +92,12 @@ class TorchTrained:
 
 
 class PaddleTrained:
-    """A Paddle optimizer over a copy of a layer."""
+    """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
 
-    def __init__(self, side: LiveSide, optimizer: Any, slots: Mapping[str, Slot]) -> None:
-        self.side, self.optimizer, self.slots = side, optimizer, slots
+    def __init__(
+        self, side: LiveSide, optimizer: Any, slots: Mapping[str, Slot], clip: Callable[[], Any] | None = None
+    ) -> None:
+        self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
         self.first = float(optimizer.get_lr())
         self._share = 1.0
         self._schedule: Any = None
@@ -117,6 +124,8 @@ class PaddleTrained:
 
     def step(self) -> None:
         """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
         with any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
             self.optimizer.step()
         self.optimizer.clear_grad()
@@ -133,7 +142,7 @@ class PaddleTrained:
 
     def factor(self, name: str) -> float:
         """Return the factor of the learning rate that a parameter has."""
-        return float(self.tensor(name).optimize_attr.get("learning_rate", 1.0))
+        return rate_factor(self.optimizer, self.tensor(name))
 
     def hold_rate(self, rate: float) -> None:
         """Replace the schedule by one that stays at a rate."""

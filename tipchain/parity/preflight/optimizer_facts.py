@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tipchain.parity.optimizers import rate_factor
 from tipchain.parity.preflight.table import plain
 
 Decay = tuple[tuple[str, float], ...]
@@ -151,11 +152,7 @@ def _kept(optimizer: Any, group: Mapping[str, Any], attribute: str, absent: Any)
 
 
 def _paddle_rate(optimizer: Any, parameter: Any) -> float:
-    """Return the rate of a parameter: the optimizer's times the parameter's and, of AdamW, ``lr_ratio``."""
-    attributes = getattr(parameter, "optimize_attr", None) or {}
-    ratio = getattr(optimizer, "_lr_ratio", None)
-    rate = float(optimizer.get_lr()) * float(plain(attributes.get("learning_rate", 1.0)))
-    return rate * float(ratio(parameter)) if ratio is not None else rate
+    return float(optimizer.get_lr()) * rate_factor(optimizer, parameter)
 
 
 def _paddle_decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Decay:

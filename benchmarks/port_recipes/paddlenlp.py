@@ -1,0 +1,177 @@
+"""Hugging Face's transformers against paddlenlp, tiny configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from port_recipes import Difference, Pair
+from port_recipes.feeding import WORDS, cross_entropies, squares, words
+from port_recipes.importing import import_paddlenlp, import_transformers
+
+PACKAGES = ("transformers 5.23.0", "paddlenlp 3.0.0b4")
+ENCODER = {
+    "vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 40, "type_vocab_size": 2, "pad_token_id": 0,
+}  # fmt: skip
+DECODER = {
+    "vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 40, "pad_token_id": 0,
+}  # fmt: skip
+SEQUENCES = {
+    "vocab_size": WORDS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 40,
+}  # fmt: skip
+
+
+def model(
+    name: str, config: str, both: Mapping[str, Any], ours: Mapping[str, Any] = {}, theirs: Mapping[str, Any] = {}, port: str = "",
+    port_config: str = "",
+) -> Callable[[], tuple[Any, Any]]:  # fmt: skip
+    """Return a builder of a class of transformers and of paddlenlp, from configurations that say the same."""
+
+    def build() -> tuple[Any, Any]:
+        transformers, paddlenlp = import_transformers(), import_paddlenlp()
+        reference = getattr(transformers, name)(getattr(transformers, config)(**both, **ours))
+        made = getattr(paddlenlp, port_config or config)(**both, **theirs)
+        return reference, getattr(paddlenlp, port or name)(made)
+
+    return build
+
+
+def own_map(reference: Any, port: Any) -> dict[str, str]:
+    """Return torch's name by Paddle's, as paddlenlp's own converter has them; empty where it has none for the model."""
+    port.config.architectures = [type(reference).__name__]
+    try:
+        maps = type(port)._get_name_mappings(port.config)
+    except NotImplementedError:
+        return {}
+    return {one.target_name: one.source_name for one in maps if one.target_name and one.source_name}
+
+
+def pair(
+    name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: bool = False, **more: Any
+) -> Pair:
+    """Return a pair of language models: a squared error of what they return, or the cross entropy of tokens."""
+    shape = more.pop("labels", (2, 12, 32))
+    return Pair(
+        name=name, packages=PACKAGES, build=build, inputs=words(*(fed or ("input_ids", "attention_mask")), labels=() if tokens else shape),
+        losses=cross_entropies if tokens else squares, truth=own_map, **more,
+    )  # fmt: skip
+
+
+TEXT = {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 40, "eos_token_id": 98, "bos_token_id": 97}  # fmt: skip
+VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32, "patch_size": 8}  # fmt: skip
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def transform_samples(reference: Any, port: Any) -> None:
+    """Let FNet transform tokens and features of each sample, as the reference does."""
+    del reference
+    import paddle
+
+    for one in port.sublayers():
+        if type(one).__name__ == "FNetBasicFourierTransform":
+            one.fourier_transform = lambda hidden: paddle.fft.fftn(hidden, axes=(1, 2))
+
+
+def use_new_gelu(reference: Any, port: Any) -> None:
+    """Give ALBERT's layers the tanh form of gelu that transformers has by default."""
+    del reference
+    import_paddlenlp()
+    from paddlenlp.transformers.activations import NewGELUActivation
+
+    for one in port.sublayers():
+        if type(one).__name__ == "AlbertLayer":
+            one.activation = NewGELUActivation()
+
+
+def hide_positions(reference: Any, port: Any) -> None:
+    """Give OPT's hidden tokens the position 1, as the reference does."""
+    del reference
+    import paddle
+
+    positions = port.embeddings.position_embeddings
+
+    def forward(attention_mask: Any, past_key_values_length: int = 0) -> Any:
+        mask = paddle.cast(attention_mask, "int64")
+        ids = (paddle.cumsum(mask, axis=-1) * mask - 1)[:, past_key_values_length:]
+        return paddle.nn.Embedding.forward(positions, ids + positions.offset)
+
+    positions.forward = forward
+
+
+WORK = (
+    pair("bert", model("BertModel", "BertConfig", ENCODER | STILL), "input_ids", "attention_mask", "token_type_ids"),
+    pair("bert_dropout", model("BertModel", "BertConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids"),
+    pair("roberta", model("RobertaModel", "RobertaConfig", ENCODER | {"layer_norm_eps": 1e-5, "pad_token_id": 1})),
+    pair("bart", model("BartModel", "BartConfig", SEQUENCES), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair(
+        "opt",
+        model(
+            "OPTModel", "OPTConfig",
+            {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 40, "word_embed_proj_dim": 32},
+            {"ffn_dim": 64}, {"intermediate_size": 64},
+        ),
+        differences=(Difference(message="hidden tokens count as positions", remove=hide_positions),),
+    ),
+    pair(
+        "t5",
+        model("T5Model", "T5Config", {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}),
+        "input_ids", "decoder_input_ids", "attention_mask",
+    ),
+    pair(
+        "gpt2",
+        model(
+            "GPT2Model", "GPT2Config", {"vocab_size": WORDS},
+            {"n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4},
+            {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 40},
+            "GPTModel", "GPTConfig",
+        ),
+        "input_ids",
+    ),
+    pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2)),
+    pair("llama", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
+    pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True),
+    pair("albert", model("AlbertModel", "AlbertConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids",
+         differences=(Difference(message="hidden_act is gelu by default, transformers' is gelu_new", remove=use_new_gelu),)),
+    pair("layoutlm", model("LayoutLMModel", "LayoutLMConfig", ENCODER | {"max_2d_position_embeddings": 128}), "input_ids", "bbox", "attention_mask"),
+    pair("fnet", model("FNetModel", "FNetConfig", {key: value for key, value in ENCODER.items() if key != "num_attention_heads"}), "input_ids", "token_type_ids",
+         differences=(Difference(message="the Fourier transform goes over the batch, too", remove=transform_samples),)),
+)  # fmt: skip
+BLENDERBOT = {
+    key: value for key, value in SEQUENCES.items() if key not in ("encoder_layers", "decoder_layers")
+}
+GPTS = {"vocab_size": WORDS, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+CHECK = (
+    pair("electra", model("ElectraModel", "ElectraConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("ernie", model("ErnieModel", "ErnieConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids"),
+    pair("xlnet", model("XLNetModel", "XLNetConfig", {"vocab_size": WORDS, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64}), "input_ids", "attention_mask"),
+    pair("deberta", model("DebertaModel", "DebertaConfig", ENCODER | {"relative_attention": True, "type_vocab_size": 0, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "max_relative_positions": 40})),
+    pair("deberta_v2", model("DebertaV2Model", "DebertaV2Config", ENCODER | {"relative_attention": True, "type_vocab_size": 0, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "max_relative_positions": 40}, {"share_att_key": True, "position_buckets": 16}, {"share_att_key": True, "position_buckets": 16})),
+    pair("mbart", model("MBartModel", "MBartConfig", SEQUENCES), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("pegasus", model("PegasusModel", "PegasusConfig", SEQUENCES), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("blenderbot", model("BlenderbotModel", "BlenderbotConfig", BLENDERBOT, {"encoder_layers": 2, "decoder_layers": 2}, {"num_encoder_layers": 2, "num_decoder_layers": 2}), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("blenderbot_small", model("BlenderbotSmallModel", "BlenderbotSmallConfig", BLENDERBOT, {"encoder_layers": 2, "decoder_layers": 2}, {"num_encoder_layers": 2, "num_decoder_layers": 2}), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("mamba", model("MambaModel", "MambaConfig", {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}), "input_ids"),
+    pair("qwen2", model("Qwen2ForCausalLM", "Qwen2Config", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
+    pair("mistral", model("MistralForCausalLM", "MistralConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
+    pair("convbert", model("ConvBertModel", "ConvBertConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("mpnet", model("MPNetModel", "MPNetConfig", {key: value for key, value in ENCODER.items() if key not in ("type_vocab_size", "pad_token_id")})),
+    pair("roformer", model("RoFormerModel", "RoFormerConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("rembert", model("RemBertModel", "RemBertConfig", ENCODER | {"input_embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("mobilebert", model("MobileBertModel", "MobileBertConfig", ENCODER | {"embedding_size": 16, "intra_bottleneck_size": 16}, theirs={"true_hidden_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("squeezebert", model("SqueezeBertModel", "SqueezeBertConfig", ENCODER | {"embedding_size": 32}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("distilbert", model("DistilBertModel", "DistilBertConfig", {"vocab_size": WORDS, "max_position_embeddings": 40}, {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}, {key: value for key, value in ENCODER.items() if key.startswith(("hidden", "num", "inter"))})),
+    pair("nystromformer", model("NystromformerModel", "NystromformerConfig", ENCODER | {"segment_means_seq_len": 12, "num_landmarks": 12}), "input_ids", "attention_mask", "token_type_ids"),
+    pair("codegen", model("CodeGenModel", "CodeGenConfig", GPTS | {"n_ctx": 40}), "input_ids"),
+    pair("gptj", model("GPTJModel", "GPTJConfig", GPTS), "input_ids", "attention_mask"),
+    pair("bloom", model("BloomModel", "BloomConfig", {"vocab_size": WORDS, "hidden_size": 32, "n_layer": 2, "n_head": 4}), "input_ids"),
+    pair("ctrl", model("CTRLModel", "CTRLConfig", {"vocab_size": WORDS, "n_positions": 40, "n_embd": 32, "dff": 64, "n_layer": 2, "n_head": 4}), "input_ids"),
+    pair("xlm", model("XLMModel", "XLMConfig", {"vocab_size": WORDS, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 40}), "input_ids"),
+    pair("xlm_roberta", model("XLMRobertaModel", "XLMRobertaConfig", ENCODER | {"layer_norm_eps": 1e-5, "pad_token_id": 1})),
+    pair("megatron_bert", model("MegatronBertModel", "MegatronBertConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids"),
+    pair("prophetnet", model("ProphetNetModel", "ProphetNetConfig", {"vocab_size": WORDS, "hidden_size": 32, "max_position_embeddings": 40, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_encoder_layers": 2, "num_decoder_layers": 2, "num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4}), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("mt5", model("MT5Model", "MT5Config", {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}), "input_ids", "decoder_input_ids", "attention_mask"),
+    pair("dpt", model("DPTModel", "DPTConfig", VISION), "pixel_values", labels=(2, 17, 32)),
+)  # fmt: skip

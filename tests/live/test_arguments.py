@@ -1,0 +1,170 @@
+"""What `tipchain.align` takes and refuses: labels of several arrays, pairs, swapped models, a schedule on one side."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.cli import main  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.live.sources import open_callables  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((6, 5)).astype(np.float32)
+CLASSES, BOXES = RANDOM.integers(0, 4, 6), RANDOM.standard_normal((6, 4)).astype(np.float32)
+TF, PF = torch.nn.functional, paddle.nn.functional
+
+
+def pair():
+    reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
+    tipchain.copy_weights(reference, port)
+    return reference, port
+
+
+def torch_loss(output, labels):
+    return TF.cross_entropy(output, labels["class"]) + TF.smooth_l1_loss(output, labels["box"])
+
+
+def paddle_loss(output, labels, smoothing=0.0):
+    entropy = PF.cross_entropy(output, labels["class"], label_smoothing=smoothing)
+    return entropy + PF.smooth_l1_loss(output, labels["box"])
+
+
+SGD = (
+    lambda parameters: torch.optim.SGD(parameters, 0.1),
+    lambda parameters, learning_rate: paddle.optimizer.SGD(learning_rate, parameters=parameters),
+)
+
+
+def test_a_mapping_of_labels_is_handed_to_both_losses_and_trained_with():
+    labels = {"class": CLASSES, "box": BOXES}
+    report = tipchain.align(
+        *pair(), {"args": X, "labels": labels}, loss=(torch_loss, paddle_loss), optimizers=SGD
+    )
+    assert report.passed, str(report)
+    assert report.stages["loss"] is report.stages["train"] is Outcome.PASS
+
+
+def test_a_tuple_of_labels_stays_a_tuple_and_a_list_of_numbers_is_an_array():
+    seen = []
+
+    def loss(output, labels):
+        seen.append(labels)
+        return TF.cross_entropy(output, labels[0]) + output.mean() * labels[1]
+
+    other = lambda output, labels: PF.cross_entropy(output, labels[0]) + output.mean() * labels[1]  # noqa: E731
+    report = tipchain.align(*pair(), {"args": X, "labels": (CLASSES, np.float32(0.5))}, loss=(loss, other))
+    assert report.stages["loss"] is Outcome.PASS, str(report)
+    assert isinstance(seen[0], tuple)
+    listed = {"args": X, "labels": CLASSES.tolist()}
+    report = tipchain.align(*pair(), listed, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()))
+    assert report.passed, str(report)
+
+
+def test_the_cause_is_found_of_one_array_of_several_labels():
+    def shifted(output, labels):
+        return PF.cross_entropy(output, (labels[0] + 1) % 4) + (output - labels[1]).square().mean()
+
+    plain = lambda output, labels: TF.cross_entropy(output, labels[0]) + (output - labels[1]).square().mean()  # noqa: E731
+    report = tipchain.align(*pair(), {"args": X, "labels": (CLASSES, BOXES)}, loss=(plain, shifted))
+    assert report.diagnoses[0].code == "label-shift"
+    assert "array 0 of the labels" in report.diagnoses[0].message
+
+
+def test_labels_that_are_no_arrays_are_refused():
+    with pytest.raises(UsageError, match=r"labels\.box is a str, expected a numpy array"):
+        tipchain.align(*pair(), {"args": X, "labels": {"box": "left"}}, loss=(torch_loss, paddle_loss))
+
+
+def test_the_file_of_inputs_holds_several_labels(tmp_path):
+    (tmp_path / "sides_of_labels.py").write_text(
+        "import torch, paddle\ndef ours():\n    return torch.nn.Linear(5, 4)\n"
+        "def theirs():\n    return paddle.nn.Linear(5, 4)\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    file = tmp_path / "inputs.npz"
+    models = "sides_of_labels:ours", "sides_of_labels:theirs"
+    np.savez(file, args=X, **{"labels.class": CLASSES, "labels.box": BOXES})
+    read = open_callables(*models, file)["inputs"]["labels"]
+    assert sorted(read) == ["box", "class"]
+    assert np.array_equal(read["class"], CLASSES)
+    np.savez(file, args=X, labels_1=BOXES, labels_0=CLASSES)
+    first, second = open_callables(*models, file)["inputs"]["labels"]
+    assert np.array_equal(first, CLASSES)
+    assert np.array_equal(second, BOXES)
+    np.savez(file, args=X, labels_0=CLASSES, labels=CLASSES)
+    with pytest.raises(UsageError, match="labels in several forms"):
+        open_callables(*models, file)
+    sys.path.remove(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"loss": torch_loss}, r"loss is one function\n  expected: a pair, loss=\(torch's, Paddle's\)"),
+        ({"loss": (torch_loss,)}, "loss is 1 things"),
+        ({"loss": (paddle.nn.MSELoss(), torch.nn.MSELoss())}, "is the pair swapped"),
+        (
+            {"optimizers": (torch.optim.SGD([torch.zeros(1)], 0.1), SGD[1])},
+            "optimizers: the reference's is a SGD",
+        ),
+        ({"optimizers": (SGD[0], None)}, "optimizers: the port's is a NoneType"),
+        ({"schedulers": (None, None)}, "schedulers: the reference's is a NoneType"),
+        ({"schedulers": torch_loss}, "schedulers is one function"),
+    ],
+)
+def test_what_is_no_pair_is_refused_in_one_sentence(given, words):
+    with pytest.raises(UsageError, match=words):
+        tipchain.align(*pair(), {"args": X, "labels": CLASSES}, **given)
+
+
+def test_swapped_models_are_refused():
+    reference, port = pair()
+    with pytest.raises(UsageError, match="the models are swapped: the reference"):
+        tipchain.align(port, reference, {"args": X})
+    with pytest.raises(UsageError, match=r"the reference is a function\n  expected: a torch.nn.Module"):
+        tipchain.align(torch_loss, port, {"args": X})
+
+
+def test_the_command_refuses_swapped_models(tmp_path, monkeypatch, capsys):
+    (tmp_path / "swapped_sides.py").write_text(
+        "def ours():\n    import torch\n    return torch.nn.Linear(5, 4)\n"
+        "def theirs():\n    import paddle\n    return paddle.nn.Linear(5, 4)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    np.savez("inputs.npz", args=X)
+    arguments = [
+        "--reference",
+        "swapped_sides:theirs",
+        "--port",
+        "swapped_sides:ours",
+        "--inputs",
+        "inputs.npz",
+    ]
+    assert main(["diagnose", *arguments]) == 2
+    assert "the models are swapped" in capsys.readouterr().err
+
+
+def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():
+    def step_decay(parameters):
+        return paddle.optimizer.SGD(paddle.optimizer.lr.StepDecay(0.1, 2, 0.5), parameters=parameters)
+
+    step_lr = lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)  # noqa: E731
+    losses = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
+    inputs = {"args": X, "labels": CLASSES}
+    report = tipchain.align(
+        *pair(), inputs, loss=losses, optimizers=(SGD[0], step_decay), schedulers=(step_lr, None)
+    )
+    assert report.stages["schedule"] is report.stages["train"] is Outcome.PASS, str(report)
+    report = tipchain.align(*pair(), inputs, loss=losses, optimizers=SGD, schedulers=(step_lr, None))
+    assert report.stages["schedule"] is Outcome.FAIL
+    assert report.stages["train"] is Outcome.FAIL
+    assert report.diagnoses[0].code == "missing-schedule"

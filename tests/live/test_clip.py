@@ -1,0 +1,57 @@
+"""Clipping in a training loop, which `tipchain.align` is told of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+INPUTS = {"args": 4 * RANDOM.standard_normal((6, 5)).astype(np.float32), "labels": RANDOM.integers(0, 4, 6)}
+NORM = paddle.nn.ClipGradByGlobalNorm(0.05)
+
+
+def align(clip, grad_clip):
+    reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
+    tipchain.copy_weights(reference, port)
+    optimizers = (
+        lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
+        lambda parameters: paddle.optimizer.Momentum(0.1, 0.9, parameters, grad_clip=grad_clip),
+    )
+    losses = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
+    return tipchain.align(reference, port, INPUTS, loss=losses, optimizers=optimizers, clip=clip)
+
+
+def by_norm(parameters):
+    torch.nn.utils.clip_grad_norm_(parameters, 0.05)
+
+
+def test_the_references_loop_clips_as_the_ports_optimizer_does():
+    report = align(by_norm, NORM)
+    assert report.passed, str(report)
+    report = align(None, NORM)
+    assert report.stages["optimizer"] is report.stages["train"] is Outcome.FAIL, (
+        "the loop's clipping was not told"
+    )
+    assert "clip=" in report.diagnoses[0].fix
+
+
+def test_clipping_that_the_port_lacks_is_named_with_what_to_pass():
+    report = align(lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05), None)
+    assert report.stages["optimizer"] is Outcome.FAIL
+    assert report.diagnoses[0].code == "gradient-clipping"
+    assert "paddle.nn.ClipGradByGlobalNorm(0.05)" in report.diagnoses[0].fix
+
+
+def test_both_loops_may_clip():
+    both = by_norm, lambda parameters: paddle.nn.utils.clip_grad_norm_(parameters, 0.05)
+    assert align(both, None).passed
+    other = by_norm, lambda parameters: paddle.nn.utils.clip_grad_value_(parameters, 0.05)
+    report = align(other, None)
+    assert report.diagnoses[0].code == "gradient-clipping"

@@ -1,0 +1,132 @@
+"""`tipchain.align(..., predict=...)`: deployment code around the models, and where results part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+RAWS = [RANDOM.integers(0, 256, (12, 12, 3)).astype(np.uint8) for _ in range(4)]
+INPUTS = {"args": RANDOM.standard_normal((2, 3, 8, 8)).astype(np.float32)}
+NAMES = "cat", "dog", "fox", "owl"
+
+
+def prepare(raw, scale=255.0, bgr=False):
+    image = raw[2:10, 2:10, ::-1] if bgr else raw[2:10, 2:10]
+    return ((image / scale - 0.5) / 0.5).transpose(2, 0, 1)[None].astype(np.float32)
+
+
+def finish(scores, names=NAMES, most=3, softmax=True):
+    shares = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum() if softmax else scores
+    best = np.argsort(-shares)[:most]
+    return {"name": names[int(best[0])], "classes": best, "scores": shares[best], "all": shares}
+
+
+def torch_predict(model, raw):
+    with torch.no_grad():
+        return finish(model(torch.from_numpy(prepare(raw)))[0].numpy())
+
+
+def paddle_predict(prepared=None, **after):
+    return lambda model, raw: finish(
+        model(paddle.to_tensor(prepare(raw, **(prepared or {}))))[0].numpy(), **after
+    )
+
+
+def align(port, *, samples=RAWS, off=0.0, ours=torch_predict):
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 4)
+    )
+    other = paddle.nn.Sequential(
+        paddle.nn.Conv2D(3, 4, 3), paddle.nn.ReLU(), paddle.nn.Flatten(), paddle.nn.Linear(144, 4)
+    )
+    tipchain.copy_weights(reference, other)
+    if off:
+        other[3].bias.set_value(other[3].bias + paddle.to_tensor([off, -off, 0.0, off]))
+    return tipchain.align(reference, other, INPUTS, predict=(ours, port), samples=samples)
+
+
+def test_equal_deployment_code_passes():
+    report = align(paddle_predict())
+    assert report.passed, str(report)
+    assert report.stages["predict"] is Outcome.PASS
+    assert "4 raw samples give equal results (4 entries each)" in report.reasons["predict"]
+
+
+@pytest.mark.parametrize(("prepared", "code"), [({"bgr": True}, "channel-order"), ({"scale": 1.0}, "scale")])
+def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, code):
+    report = align(paddle_predict(prepared))
+    assert report.stages["forward"] is Outcome.PASS
+    assert report.stages["predict"] is Outcome.FAIL
+    assert "the models are given other inputs: it is around the model" in report.reasons["predict"]
+    assert "done after" not in report.reasons["predict"]
+    assert [(one.port_path, one.code) for one in report.diagnoses] == [("predict", code)]
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "entry"),
+    [
+        ({"softmax": False}, "missing-softmax", "all"),
+        ({"names": ("dog", "cat", "fox", "owl")}, "class-order", "name"),
+        ({"most": 2}, "result-count", "classes"),
+    ],
+)
+def test_what_is_done_after_the_model_is_told_with_the_references_outputs(after, code, entry):
+    report = align(paddle_predict(None, **after))
+    assert report.stages["predict"] is Outcome.FAIL
+    assert "in what is done after it" in report.reasons["predict"]
+    assert "done before" not in report.reasons["predict"]
+    assert (code, True) in [(one.code, entry in one.message) for one in report.diagnoses], report.diagnoses
+
+
+def test_both_sides_of_the_model_may_be_at_fault():
+    report = align(paddle_predict({"bgr": True}, softmax=False))
+    assert "done before" in report.reasons["predict"]
+    assert "done after" in report.reasons["predict"]
+    assert {"channel-order", "missing-softmax"} <= {one.code for one in report.diagnoses}
+
+
+def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
+    report = align(paddle_predict(), off=0.3)
+    assert report.stages["predict"] is Outcome.FAIL
+    assert "it is in the model" in report.reasons["predict"]
+    assert not [one for one in report.diagnoses if one.port_path == "predict"]
+
+
+def test_boxes_in_another_form_are_named():
+    def detect(model, raw):
+        shares = model(torch.from_numpy(prepare(raw)))[0].detach().numpy().astype(np.float64)
+        return [{"boxes": np.stack([shares, shares + 1, shares + 5, shares + 8], -1)}]
+
+    def port(model, raw):
+        shares = model(paddle.to_tensor(prepare(raw)))[0].numpy().astype(np.float64)
+        return [{"boxes": np.stack([shares, shares + 1, 5 + 0 * shares, 7 + 0 * shares], -1)}]
+
+    report = align(port, ours=detect)
+    assert report.diagnoses[0].code == "box-form"
+    assert "x y w h, the reference's x1 y1 x2 y2" in report.diagnoses[0].message
+
+
+def test_other_entries_an_exception_and_no_samples():
+    report = align(lambda model, raw: finish(model(paddle.to_tensor(prepare(raw)))[0].numpy()) | {"more": 1})
+    assert "'more' only in the port's" in report.reasons["predict"]
+    report = align(lambda model, raw: 1 / 0)
+    assert report.stages["predict"] is Outcome.ERROR
+    assert "the port's prediction raised ZeroDivisionError" in report.reasons["predict"]
+    whole = lambda inputs, call: np.asarray(call(inputs["args"]))  # noqa: E731
+    report = align(
+        lambda model, raw: whole(raw, lambda x: model(paddle.to_tensor(x)).numpy()), samples=None,
+        ours=lambda model: lambda raw: whole(raw, lambda x: model(torch.from_numpy(x)).detach().numpy()),
+    )  # fmt: skip
+    assert report.passed, str(report)
+    with pytest.raises(UsageError, match="predict is one function"):
+        tipchain.align(torch.nn.Linear(1, 1), paddle.nn.Linear(1, 1), INPUTS, predict=torch_predict)

@@ -1,0 +1,25 @@
+"""What is printed to be done about an optimizer: never what the port has already."""
+
+from __future__ import annotations
+
+from tipchain.outcome import Outcome
+
+
+def test_a_knob_that_the_port_has_already_is_not_told_to_be_passed(pieces, kits):
+    class Forgetful(kits.theirs.Momentum):
+        """Says that its momentum is 0.9, and moves as without any."""
+
+        def step(self):
+            for one in self._parameter_list:
+                if one.grad is not None:
+                    one.set_value(one - self.get_lr() * one.grad)
+
+    def ours(parameters):
+        return kits.ours.SGD(parameters, lr=0.1, momentum=0.9)
+
+    found = pieces.optimizers(ours, lambda parameters: Forgetful(0.1, 0.9, parameters))
+    assert found.outcome is Outcome.FAIL
+    assert found.diagnoses[0].code == "momentum"
+    assert "says that it has this momentum already" in found.diagnoses[0].fix
+    plain = pieces.optimizers(ours, lambda parameters: kits.theirs.Momentum(0.1, 0.5, parameters))
+    assert plain.diagnoses[0].fix == "pass momentum=0.9"

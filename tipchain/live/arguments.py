@@ -1,0 +1,77 @@
+"""What `tipchain.align` is given, checked before anything runs: models and pairs of callables, each on its side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tipchain.errors import UsageError
+
+FRAMEWORKS = "torch", "paddle"
+WHOSE = "the reference's", "the port's"
+
+
+def check_models(reference: Any, port: Any) -> None:
+    """Refuse models that are swapped, or none.
+
+    Raises:
+        UsageError: the reference is no ``torch.nn.Module``, or the port no ``paddle.nn.Layer``.
+    """
+    import paddle
+    import torch
+
+    kinds: tuple[tuple[Any, str], ...] = (
+        (torch.nn.Module, "torch.nn.Module"),
+        (paddle.nn.Layer, "paddle.nn.Layer"),
+    )
+    if isinstance(reference, kinds[1][0]) and isinstance(port, kinds[0][0]):
+        raise UsageError(
+            "the models are swapped: the reference is a paddle.nn.Layer, the port a torch.nn.Module\n"
+            "  expected: the torch module first, then the Paddle layer"
+        )
+    for where, model, (kind, name) in zip(("reference", "port"), (reference, port), kinds, strict=True):
+        if not isinstance(model, kind):
+            raise UsageError(f"the {where} is a {_kind(model)}\n  expected: a {name}")
+
+
+def check_pair(name: str, given: Any, *, lacking: bool = False) -> None:
+    """Refuse what is no pair of callables, torch's first.
+
+    Args:
+        name: the argument.
+        given: what it was given; None is nothing.
+        lacking: whether one of the two may be None.
+
+    Raises:
+        UsageError: one callable in place of two, something that cannot be called, or a pair that is swapped.
+    """
+    if given is None:
+        return
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        what = f"{len(given)} things" if isinstance(given, tuple | list) else f"one {_kind(given)}"
+        raise UsageError(f"{name} is {what}\n  expected: a pair, {name}=(torch's, Paddle's)")
+    for number, one in enumerate(given):
+        if one is None and lacking and any(other is not None for other in given):
+            continue
+        if not callable(one):
+            raise UsageError(
+                f"{name}: {WHOSE[number]} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
+            )
+    found = [framework_of(one) for one in given]
+    if found[0] == FRAMEWORKS[1] or found[1] == FRAMEWORKS[0]:
+        raise UsageError(
+            f"{name}: {WHOSE[found[1] == FRAMEWORKS[0]]} is {found[found[1] == FRAMEWORKS[0]]}'s: is the pair swapped?\n"
+            f"  expected: {name}=(torch's, Paddle's)"
+        )
+
+
+def framework_of(value: Any) -> str:
+    """Return of which framework an object, a class or a function is, or ""."""
+    inner = getattr(value, "func", value)
+    kinds = inner.__mro__ if isinstance(inner, type) else type(inner).__mro__
+    names = [getattr(inner, "__module__", None), *(one.__module__ for one in kinds)]
+    roots = [str(one).partition(".")[0] for one in names]
+    return next((one for one in roots if one in FRAMEWORKS), "")
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__

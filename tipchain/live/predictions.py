@@ -1,0 +1,313 @@
+"""Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
+
+What each model is called with and what it returns is watched. So a fault before the model shows in what it is given; and one
+after it when the port's code is run once more with the reference's outputs in place of its own model's.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError, class_and_line
+from tipchain.live.prediction_causes import explain_results
+from tipchain.live.training import FACTOR, shake
+from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.pieces.check import PieceCheck
+from tipchain.parity.pieces.data import check_data
+from tipchain.parity.pieces.data_arrays import NOISE
+from tipchain.parity.pieces.data_compare import same_array
+from tipchain.parity.pieces.data_sources import call_with_raw
+from tipchain.parity.pieces.loss import open_fields
+
+Array = npt.NDArray[Any]
+Predict = Callable[..., Any]
+PREDICT = "predict"
+UNIT = 2.0**-24
+"""Rounding of float32: the reference's parameters are moved by as much, to see what rounding makes of a result."""
+WHO = ("reference", "port")
+Leaf = Any
+"""An array, a number, a string or None in a result."""
+
+
+class _Reached(BaseException):
+    """Raised out of a prediction when the model is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """One side's prediction for one raw sample.
+
+    Attributes:
+        result: its leaves by path.
+        given: the arrays that each call of the model was given, by path.
+        returned: the structure and the arrays that each call returned.
+    """
+
+    result: dict[str, Leaf]
+    given: list[dict[str, Array]]
+    returned: list[tuple[Any, list[Array]]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Deployed:
+    """One side's deployment code with its copy of the model."""
+
+    side: LiveSide
+    predict: Predict
+    model: Any
+    seed: int
+
+    def run(
+        self, raw: Any, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False
+    ) -> Predicted:
+        """Predict for a raw sample; the model's outputs are ``replaced``, call by call, where they are given."""
+        given: list[dict[str, Array]] = []
+        returned: list[tuple[Any, list[Array]]] = []
+
+        def before(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            _, tensors, names = take_out({"args": list(args), **kwargs}, self.side.is_tensor)
+            given.append({name: self.side.array(one) for name, one in zip(names, tensors, strict=True)})
+            if halt:
+                raise _Reached
+
+        def after(_: Any, output: Any) -> Any:
+            structure, tensors, _names = take_out(output, self.side.is_tensor)
+            number = len(returned)
+            returned.append((structure, [self.side.array(one) for one in tensors]))
+            if replaced is None:
+                return None
+            made = [self.side.tensor(one, gradient=False).astype(two.dtype) if self.side.name == "paddle"
+                    else self.side.tensor(one, gradient=False).to(two.dtype)
+                    for one, two in zip(replaced[number], tensors, strict=True)]  # fmt: skip
+            return open_fields(put_back(structure, made))
+
+        self.side.seed(self.seed)
+        with self.side.recording(gradient=False):
+            remove = self.side.watch(self.model, before, after)
+            try:
+                body = self._open()
+                result = call_with_raw(body, raw)
+            except _Reached:
+                result = None
+            finally:
+                remove()
+        return Predicted(result=dict(_leaves(self.side, result, "")), given=given, returned=returned)
+
+    def _open(self) -> Callable[[Any], Any]:
+        """Return what is called with a raw sample: ``predict(model, raw)``, or what ``predict(model)`` returns."""
+        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        asked = inspect.signature(self.predict).parameters.values()
+        wanted = [one for one in asked if one.kind in plain and one.default is one.empty]
+        if len(wanted) == 1:
+            made = self.predict(self.model)
+            if not callable(made):
+                raise UsageError(
+                    f"predict(model) returned a {type(made).__name__}, expected a callable of a raw sample"
+                )
+            return made  # type: ignore[no-any-return]
+        return lambda raw: self.predict(self.model, raw)
+
+
+def check_predictions(
+    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], predicts: tuple[Predict, Predict], raws: Sequence[Any],
+    *, seed: int = 0, causes: bool = True,
+) -> PieceCheck:  # fmt: skip
+    """Give both deployment codes the same raw samples, and compare what they return.
+
+    Args:
+        sides: torch's and Paddle's.
+        models: both, which are copied and put into eval mode.
+        predicts: ``(model, raw) -> result`` of each, or ``(model)`` that returns a callable of a raw sample. A result is an
+            array, a tensor, a number, a string, or such in tuples, lists and mappings.
+        raws: raw samples: images, texts, whatever the codes take.
+        seed: of all random numbers.
+        causes: whether to look for what makes results differ.
+
+    Returns:
+        FAIL with the first sample and entry that differ, and whether that is before, in or after the model.
+    """
+    ours, theirs, moved = (
+        _Deployed(side=sides[at], predict=predicts[at], model=sides[at].copied(models[at], double=False, training=False), seed=seed)
+        for at in (0, 1, 0)
+    )  # fmt: skip
+    shake(sides[0], moved.model, UNIT, seed)
+    found: list[tuple[Predicted, Predicted]] = []
+    first: tuple[int, str, str] | None = None
+    for number, raw in enumerate(raws):
+        pair = []
+        for who, one in zip(WHO, (ours, theirs), strict=True):
+            try:
+                pair.append(one.run(copy.deepcopy(raw)))
+            except Exception as error:  # noqa: BLE001, PERF203  (user code)
+                reason = f"sample {number}: the {who}'s prediction raised {class_and_line(error)}"
+                return PieceCheck(outcome=Outcome.ERROR, reason=reason)
+        found.append((pair[0], pair[1]))
+        drift = moved.run(copy.deepcopy(raw))
+        apart = _first_apart(pair[0].result, pair[1].result, drift.result)
+        if apart is not None and first is None:
+            first = (number, *apart)
+    if not any(one.result for pair in found for one in pair):
+        return PieceCheck(
+            outcome=Outcome.ERROR, reason="nothing was compared: the predictions returned nothing"
+        )
+    if first is None:
+        entries = len(found[0][0].result)
+        reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
+        return PieceCheck(outcome=Outcome.PASS, reason=reason)
+    where, diagnoses = _where(sides, ours, theirs, raws, found, first, causes=causes)
+    return PieceCheck(
+        outcome=Outcome.FAIL, reason=f"sample {first[0]}: {first[2]}; {where}", diagnoses=tuple(diagnoses)
+    )
+
+
+def _where(
+    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[Any],
+    found: Sequence[tuple[Predicted, Predicted]], first: tuple[int, str, str], *, causes: bool,
+) -> tuple[str, list[Diagnosis]]:  # fmt: skip
+    """Say whether results part before, in or after the model, with the causes."""
+    one, other = found[first[0]]
+    said, diagnoses = [], []
+    if not one.given or not other.given:
+        who = " and ".join(who for who, side in zip(WHO, (one, other), strict=True) if not side.given)
+        return f"the {who}'s code does not call the model itself: where they part cannot be told", []
+    alike = _alike(one.given, other.given)
+    if not alike:
+        said.append("the models are given other inputs: it is around the model, in what is done before it")
+        diagnoses += _before(sides, ours, theirs, raws) if causes else []
+    after = _after(theirs, raws, found)
+    if after is not None and any(_first_apart(a, b, a) is not None for a, b in after):
+        said.append(
+            "given the reference's outputs the port's code makes something else of them: it is around the model, in what is done after it"
+        )
+        if causes:
+            diagnoses += explain_results([pair[0].result for pair in found], [b for _, b in after], PREDICT)
+    if not said:
+        said.append(
+            "both models are given the same, and the same is made of their outputs: it is in the model, as the other stages tell"
+        )
+    return "; ".join(said), diagnoses
+
+
+def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Array]]) -> bool:
+    """Tell whether all calls of the models were given the same arrays."""
+    return len(ours) == len(theirs) and all(
+        len(a) == len(b) and all(same_array(x, y) for x, y in zip(a.values(), b.values(), strict=True))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _before(
+    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[Any]
+) -> list[Diagnosis]:
+    """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
+
+    def transform(deployed: _Deployed) -> Callable[[Any], Any]:
+        def run(raw: Any) -> Any:
+            arrays = next(iter(deployed.run(raw, halt=True).given), {})
+            single = [array[0] if array.ndim > 1 and len(array) == 1 else array for array in arrays.values()]
+            return tuple(single) if len(single) != 1 else single[0]
+
+        return run
+
+    found = check_data(
+        sides, (transform(ours), transform(theirs)), samples=raws, seed=ours.seed, path=PREDICT
+    )
+    return list(found.diagnoses)
+
+
+def _after(
+    theirs: _Deployed, raws: Sequence[Any], found: Sequence[tuple[Predicted, Predicted]]
+) -> list[tuple[dict[str, Leaf], dict[str, Leaf]]] | None:
+    """Return the reference's results with what the port's code makes of the reference's outputs; None where it takes none."""
+    results = []
+    for raw, (one, other) in zip(raws, found, strict=True):
+        outputs = [arrays for _, arrays in one.returned]
+        shapes = [[[array.shape for array in arrays] for _, arrays in side.returned] for side in (one, other)]
+        if shapes[0] != shapes[1]:
+            return None
+        try:
+            results.append((one.result, theirs.run(copy.deepcopy(raw), outputs).result))
+        except Exception:  # noqa: BLE001  (the port's code may look at more of its model than its output)
+            return None
+    return results
+
+
+def _leaves(side: LiveSide, value: Any, path: str) -> Any:
+    """Yield the leaves of a result with their paths."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _leaves(side, one, f"{path}.{key}".lstrip("."))
+    elif isinstance(value, tuple | list) and not _numbers(value):
+        for key, one in enumerate(value):
+            yield from _leaves(side, one, f"{path}[{key}]")
+    elif side.is_tensor(value):
+        yield path, side.array(value)
+    elif isinstance(value, tuple | list | np.ndarray | np.generic | int | float):
+        yield path, np.asarray(value)
+    elif value is not None:
+        yield path, value if isinstance(value, str) else str(value)
+
+
+def _numbers(value: Sequence[Any]) -> bool:
+    return bool(value) and all(isinstance(one, int | float | np.generic) for one in value)
+
+
+def _first_apart(
+    ours: Mapping[str, Leaf], theirs: Mapping[str, Leaf], drift: Mapping[str, Leaf]
+) -> tuple[str, str] | None:
+    """Return the first entry of two results that differs, with both values; None where none does."""
+    only = [path for path in ours if path not in theirs], [path for path in theirs if path not in ours]
+    if any(only):
+        said = [
+            f"{', '.join(map(repr, names[:3]))} only in the {who}'s"
+            for who, names in zip(WHO, only, strict=True)
+            if names
+        ]
+        return "", f"the results have other entries: {'; '.join(said)}"
+    for path, one in ours.items():
+        other, near = theirs[path], drift.get(path)
+        name = path or "the result"
+        if isinstance(one, str) or isinstance(other, str):
+            if one != other and one == near:
+                return path, f"{name} differs: expected {one!r:.60}, actual {other!r:.60}"
+            continue
+        if one.shape != other.shape and not one.size == other.size == 1:
+            return path, f"{name} has another shape: {one.shape} expected, {other.shape} actual"
+        other = other.reshape(one.shape)
+        if not _close(one, other, near if isinstance(near, np.ndarray) and near.shape == one.shape else one):
+            return path, f"{name} differs: {_values(one, other)}"
+    return None
+
+
+def _close(one: Array, other: Array, near: Array) -> bool:
+    """Tell whether two arrays are as close as rounding of the reference's parameters allows."""
+    if one.dtype.kind not in "fc" and other.dtype.kind not in "fc":
+        return bool(np.array_equal(one, other)) or not np.array_equal(one, near)
+    e, a, n = (
+        array.astype(np.complex128 if "c" in (one.dtype.kind, other.dtype.kind) else np.float64)
+        for array in (one, other, near)
+    )
+    usual = np.isfinite(e)
+    if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
+        return False
+    return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + NOISE * rms(e[usual]))
+
+
+def _values(one: Array, other: Array) -> str:
+    if one.size == 1:
+        return f"expected {one.reshape(()):.6g}, actual {other.reshape(()):.6g}"
+    e, a = one.astype(np.float64), other.astype(np.float64)
+    off = np.nan_to_num(np.abs(e - a), nan=np.inf)
+    worst = tuple(int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
+    return f"{int((off > NOISE * rms(e)).sum())} of {e.size} values, most at {list(worst)}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
