@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tipchain.conversion.layouts import Target
-from tipchain.conversion.paddle_side import NOT_IN_TORCH, paddle_layers
+from tipchain.conversion.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
+from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.torch_side import torch_layers
 from tipchain.errors import InputError, UsageError
 from tipchain.layer_types import join
@@ -132,6 +132,32 @@ def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
     return found
 
 
+def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any) -> dict[str, str]:
+    """Return names, ``*`` replaced, that also say what only one of the models has.
+
+    Args:
+        names: Paddle's name by torch's.
+        ignore: layers or tensors of either model that the other one lacks; where both have it, it is neither's.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+
+    Raises:
+        UsageError: neither model has one of them.
+    """
+    found = expand_names(names, reference)
+    patterns = [re.compile(r"[^.]+".join(re.escape(part) for part in one.split("*"))) for one in ignore]
+    existing = (_torch_names(reference), _paddle_names(port)) if patterns else ({}, {})
+    for one, pattern in zip(ignore, patterns, strict=True):
+        ours, theirs = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
+        if not ours and not theirs:
+            near = _near(one, existing[0]) + _near(one, existing[1])
+            such = f", such as {', '.join(near)}" if near else ""
+            raise UsageError(f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}")
+        found.update(dict.fromkeys(ours, NOT_IN_PORT))
+        found.update((f"({name})", name) for name in theirs)
+    return found
+
+
 def _fill(pattern: str, parts: Sequence[str]) -> str:
     left = list(parts)
     return re.sub(r"\*", lambda star: left.pop(0) if left else star[0], pattern)
@@ -165,7 +191,7 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     found = []
     for key, value in expand_names(names, reference).items():
-        if key.startswith(NOT_IN_TORCH) or _both_hold_nothing(layers[0].get(key), layers[1].get(value)):
+        if key.startswith(NOT_IN_TORCH) or value == NOT_IN_PORT or _both_hold_nothing(layers[0].get(key), layers[1].get(value)):
             continue
         given = [(0, key), *((1, one) for one in Target.parse(value).names)]
         found += [

@@ -17,6 +17,10 @@ UNSUPPORTED = "not supported: "
 """How the kind of a Paddle layer begins whose type decides about its tensors in a way not known here."""
 
 
+NOT_IN_TORCH = "("
+"""How the left side of a name begins that says that torch has no such layer or tensor: ``(mask): mask``."""
+NOT_IN_PORT = "()"
+"""The right side of a name that says that the port has no such layer or tensor."""
 _TARGET = re.compile(r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*")
 
 

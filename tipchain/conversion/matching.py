@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tipchain.conversion.given_names import expand_names
-from tipchain.conversion.layouts import UNSUPPORTED, LayerTensors, Slot, Target
+from tipchain.conversion.given_names import with_ignored
+from tipchain.conversion.layouts import NOT_IN_PORT, NOT_IN_TORCH, UNSUPPORTED, LayerTensors, Slot, Target
 from tipchain.conversion.own_matrices import OwnMatrices
-from tipchain.conversion.paddle_side import NOT_IN_TORCH, paddle_layers
+from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.report import UnmatchedError, describe_match, kind_text, near_hint
-from tipchain.conversion.structure import Leaf, LeafPair, Structure, match_by_structure, squeezed
+from tipchain.conversion.structure import Leaf, LeafPair, Structure, match_by_structure, packed_candidates, squeezed
 from tipchain.conversion.torch_side import torch_layers
 from tipchain.layer_types import OWN_KIND, join
 
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
+Held = dict[Leaf, tuple[LayerTensors, Slot]]
+"""The leaves of a model, each with its layer and its slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +88,14 @@ class _Matching:
 
     def match(self) -> Match:
         """Return the match, by names alone if they leave nothing."""
+        self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
         layers = torch_layers(self.torch_model)
-        self.names = expand_names(self.given, self.torch_model)
-        _refuse(_bad_names(self.names, self.ignore, layers, self.paddle_model))
-        self.torch = self._without_ignored(layers)
-        self._ignore_in_port()
+        _refuse(_bad_names(self.names, layers, self.paddle_model))
+        self.torch = _without_left(layers, self.names)
+        here = {slot.name for layer in self.torch for slot in layer.slots}
+        self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
+        ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
+        self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
         _refuse(_unsupported(paddle))
         ties = _ties(self.torch_model)
@@ -104,16 +109,7 @@ class _Matching:
     def _paddle(self, names: Mapping[str, str], opened: frozenset[str] = frozenset()) -> list[LayerTensors]:
         """Return Paddle's layers, without what the port keeps for itself."""
         layers = paddle_layers(self.paddle_model, {**names, **{f"({one})": one for one in self.kept}}, opened)
-        return _without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
-
-    def _without_ignored(self, layers: Sequence[LayerTensors]) -> list[LayerTensors]:
-        ignored = {slot.name for layer in layers for slot in layer.slots if _is_below(slot.name, self.ignore)}
-        self.left = [name for name in self.torch_model.state_dict() if name in ignored]
-        return _without(layers, lambda slot: slot.name in ignored)
-
-    def _ignore_in_port(self) -> None:
-        state = self.paddle_model.state_dict()
-        self.kept = [name for name in state if _is_below(name, self.ignore)]
+        return _without_kept(layers)
 
     def _open_layouts(self, paddle: Sequence[LayerTensors]) -> Iterator[str]:
         """Yield the names of tensors whose layout names do not settle."""
@@ -140,7 +136,8 @@ class _Matching:
         self._set_constants_aside(found, ours, theirs)
         layouts = OwnMatrices(self.torch_model, self.paddle_model)
         targets: dict[str, Target] = {}
-        problems = []
+        problems: list[str] = []
+        likely: dict[str, tuple[str, tuple[str, ...]]] = {}
         for pair in (*settled, *found.pairs):
             mine, its = ours[pair.expected], theirs[pair.actual]
             told = _layout(mine, its, layouts, given=pair.evidence == "given")
@@ -149,10 +146,15 @@ class _Matching:
                     self.again.add(mine[1].name)
                 else:
                     problems.append(told)
+                    if len(set(squeezed(mine[1].shape))) == 1:
+                        plain = Target(names=(_own_name(*its),))
+                        likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
             else:
                 targets[mine[1].name] = told
+        problems += _torn([pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs)
         self.assumed += layouts.assumed
-        _refuse(problems, found)
+        if problems or found.doubts or found.unknown or found.missing:
+            raise self._refusal(problems, found, ours, theirs, taken, likely)
         pairs = [pair for pair in (*settled, *found.pairs) if ours[pair.expected][1].name in targets]
         resolved, moved = self._resolve(pairs, ours, theirs, targets)
         self.torch = _without(self.torch, lambda slot: slot.name in self.left)
@@ -161,10 +163,27 @@ class _Matching:
         self.names = resolved
         return self._result(again, ties, moved, tuple(found.by_order))
 
+    def _refusal(
+        self, problems: Sequence[str], found: Structure, ours: Held, theirs: Held, taken: Set[Leaf],
+        likely: dict[str, tuple[str, tuple[str, ...]]],
+    ) -> UnmatchedError:  # fmt: skip
+        """Return the refusal; its names to paste are those that are open if torch packs what it seems to pack."""
+        rest, packed = found, packed_candidates(found.unknown, found.missing)
+        if packed:
+            taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
+            rest = match_by_structure(
+                [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
+            )
+        for one, pieces, turned in packed:
+            names = tuple(_own_name(*theirs[piece]) for piece in pieces)
+            likely[ours[one][1].name] = str(Target(names=names, turned=turned)), ()
+        told = UnmatchedError((), structure=found).problems
+        skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
+        return UnmatchedError([*problems, *told], skeleton=skeleton)
+
     def _set_constants_aside(
-        self, found: Structure, ours: Mapping[Leaf, tuple[LayerTensors, Slot]],
-        theirs: Mapping[Leaf, tuple[LayerTensors, Slot]],
-    ) -> None:  # fmt: skip
+        self, found: Structure, ours: Held, theirs: Held
+    ) -> None:
         """Leave alone what is a constant of one side: buffers of the port's own classes, integers of torch's."""
         constant = [leaf for leaf in found.missing if leaf.kind == OWN_KIND and leaf.buffer]
         self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
@@ -174,9 +193,8 @@ class _Matching:
         found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _resolve(
-        self, pairs: Sequence[LeafPair], ours: Mapping[Leaf, tuple[LayerTensors, Slot]],
-        theirs: Mapping[Leaf, tuple[LayerTensors, Slot]], targets: Mapping[str, Target],
-    ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:  # fmt: skip
+        self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]
+    ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names that tell all pairs, of whole layers where they go as a whole; and those that differ."""
         by_layer: dict[str, list[LeafPair]] = defaultdict(list)
         for pair in pairs:
@@ -196,7 +214,13 @@ class _Matching:
                 continue
             for pair in own:
                 mine, its = ours[pair.expected][1], theirs[pair.actual][1]
-                resolved[mine.name] = str(targets[mine.name])
+                told = targets[mine.name]
+                if mine.name in self.names:
+                    given = Target.parse(self.names[mine.name])
+                    told = replace(given, turned=given.turned != told.turned, shape=told.shape or given.shape)
+                elif len(its.parts) > 1:
+                    told = Target(names=tuple(part.names[0] for part in its.parts))
+                resolved[mine.name] = str(told)
                 if pair.evidence != "given" and (mine.name != its.name or not targets[mine.name].plain):
                     moved.append((mine.name, str(targets[mine.name])))
         return resolved, tuple(moved)
@@ -215,7 +239,10 @@ class _Matching:
             zeros=tuple(
                 slot for layer in paddle for slot in layer.slots if slot.fixed and id(slot) not in used
             ),
-            names={**self.names, **odd, **{f"({one})": one for one in self.kept}},
+            names={
+                **self.names, **odd, **{f"({one})": one for one in self.kept},
+                **dict.fromkeys(self.left, NOT_IN_PORT),
+            },
             by_structure=moved, by_order=by_order, kept=tuple(self.kept), left=tuple(self.left),
             assumed=tuple(self.assumed),
         )  # fmt: skip
@@ -231,23 +258,54 @@ def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
     return kept
 
 
+def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
+    """Return torch's layers without what names say that only torch has."""
+    left = [name for name, target in names.items() if target == NOT_IN_PORT]
+    return _without(layers, lambda slot: _is_below(slot.name, left))
+
+
+def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
+    """Return Paddle's layers without what names say that only the port has."""
+    return _without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
+
+
+def matchable_layers(
+    torch_model: Any, paddle_model: Any, names: Mapping[str, str], opened: frozenset[str] = frozenset()
+) -> tuple[list[LayerTensors], list[LayerTensors]]:
+    """Return the layers of both models in one another's terms, without what names say that one of them lacks.
+
+    Args:
+        torch_model: a ``torch.nn.Module``.
+        paddle_model: a ``paddle.nn.Layer``.
+        names: Paddle's name by torch's.
+        opened: paths of packed layers of Paddle's to open besides those for which torch has single layers.
+    """
+    ours, theirs = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
+    also = to_open(ours, theirs)
+    if also:
+        theirs = paddle_layers(paddle_model, names, opened | also)
+    return _without_left(ours, names), _without_kept(theirs)
+
+
 def _is_below(name: str, paths: Iterable[str]) -> bool:
     return any(name == path or name.startswith(f"{path}.") for path in paths)
 
 
-def _refuse(problems: Sequence[str], found: Structure | None = None) -> None:
-    if problems or (found is not None and (found.doubts or found.unknown or found.missing)):
-        raise UnmatchedError(problems, structure=found)
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise UnmatchedError(problems)
 
 
 def _bad_names(
-    names: Mapping[str, str], ignore: Iterable[str], torch: Sequence[LayerTensors], paddle_model: Any
+    names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Any
 ) -> list[str]:
     """Say which given names lead from or to nothing, or several to one."""
     ours = [slot.name for layer in torch for slot in layer.slots]
     theirs = list(paddle_model.state_dict())
     found, seen = [], dict[str, str]()
     for old, new in names.items():
+        if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
+            continue
         if not any(name == old or name.startswith(f"{old}.") for name in ours) and old:
             found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, ours)}")
         targets = Target.parse(new).names
@@ -258,11 +316,7 @@ def _bad_names(
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
-    return found + [
-        f"ignore: neither model has {one}{near_hint(one, [*ours, *theirs])}"
-        for one in ignore
-        if not any(_is_below(name, (one,)) for name in (*ours, *theirs))
-    ]
+    return found
 
 
 def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
@@ -356,9 +410,6 @@ def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> fr
 # Leaves
 
 
-Held = dict[Leaf, tuple[LayerTensors, Slot]]
-
-
 def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
 ) -> Held:
@@ -374,11 +425,11 @@ def torch_leaves(
         Leaf(
             path=path, own_path=path, kind=layer.kind, shape=slot.shape, integer=_is_integer(slot),
             buffer=slot.kind == "buffer", again=ties.get(slot.name, slot.name) != slot.name,
-            scope=_scope(layer.path, names), text=tell(layer, slot),
+            scope=_scope(slot.name, names), text=tell(layer, slot),
         ): (layer, slot)
         for layer in layers
         for slot in layer.slots
-        for path in ((*_segments(layer.path), slot.leaf),)
+        for path in ((*_segments(layer.path), *slot.leaf.split(".")),)
     }  # fmt: skip
 
 
@@ -387,7 +438,8 @@ def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> H
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
         Leaf(
-            path=(*_segments(layer.torch_path), slot.leaf), own_path=(*_segments(layer.path), slot.leaf),
+            path=(*_segments(layer.torch_path), *slot.leaf.split(".")),
+            own_path=(*_segments(layer.path), *slot.leaf.split(".")),
             kind=layer.kind, shape=slot.shape, integer=_is_integer(slot), buffer=slot.kind == "buffer",
             again=slot.again, scope=targets.get(_scope(layer.path, targets), ""), text=tell(layer, slot),
         ): (layer, slot)
@@ -416,6 +468,20 @@ def _own_name(layer: LayerTensors, slot: Slot) -> str:
     return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
 
 
+def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
+    """Say which layers would exchange tensors: both have some in two of the port's layers, of which one has both's."""
+    images: dict[str, set[str]] = defaultdict(set)
+    for pair in pairs:
+        if not pair.expected.again and not pair.actual.again:
+            images[ours[pair.expected][0].path].add(theirs[pair.actual][0].path)
+    divided = {path: ports for path, ports in images.items() if len(ports) > 1}
+    for path, ports in divided.items():
+        for other, others in divided.items():
+            if other != path and ports & others:
+                yield f"ambiguous: {path} would be divided between {', '.join(sorted(ports))}, as {other} would"
+                break
+
+
 # Layouts
 
 
@@ -426,9 +492,9 @@ def _layout(
     (layer, slot), (port, its) = ours, theirs
     plain = Target(names=(_own_name(port, its),))
     if len(its.parts) > 1 or slot.shape == its.shape and (given or layer.kind == port.kind != OWN_KIND):
-        same = slot.shape == its.shape
-        target = plain if len(its.parts) == 1 else Target(names=tuple(part.names[0] for part in its.parts))
-        return target if same else f"shape: {slot.name} is {list(slot.shape)}, {target} {list(its.shape)} in torch's layout"
+        if slot.shape == its.shape:
+            return plain
+        return f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
     flat, other = squeezed(slot.shape), squeezed(its.shape)
     kinds = {layer.kind, port.kind} - {OWN_KIND}
     reshaped = replace(plain, shape=None if slot.shape == its.shape else slot.shape)
@@ -440,8 +506,7 @@ def _layout(
         if turned is None:
             return (
                 f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
-                f"{kind_text(port.kind)} in the port; whether it must be transposed cannot be told of a square one: say "
-                f"{slot.name}: {plain}  or  {slot.name}: T({plain})"
+                f"{kind_text(port.kind)} in the port; whether it must be transposed cannot be told of a square one"
             )
     elif flat == other:
         turned = False

@@ -6,15 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tipchain.conversion.layouts import UNSUPPORTED, LayerTensors, Part, Shape, Slot, Target, TensorKind, dtype_name
+from tipchain.conversion.layouts import (
+    NOT_IN_TORCH,
+    UNSUPPORTED,
+    LayerTensors,
+    Part,
+    Shape,
+    Slot,
+    Target,
+    TensorKind,
+    dtype_name,
+)
 from tipchain.conversion.packed import cell_tensors, packed_tensors
 from tipchain.conversion.reparametrized import magnitude_shape
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
-
-NOT_IN_TORCH = "("
-"""How the left side of a name begins that says that torch has no such layer or tensor: ``(mask): mask``."""
-
 
 def paddle_layers(
     model: Any, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ WIDTH = 80
 """Columns of a refusal, as a terminal has them."""
 LINES = 30
 """Lines of a refusal: what fits on a screen beside the command."""
+_NUMBER = re.compile(r"(?<![\w/-])\d+(?![\w/-])")
 SHOWN = 8
 """Lines of a refusal that say what is wrong; one a kind of problem, and there are fewer kinds."""
 
@@ -33,11 +35,11 @@ class UnmatchedError(WeightsError):
 
     def __init__(
         self, problems: Sequence[str], file: Path | None = None, structure: Structure | None = None,
-        skeleton: Sequence[str] = (),
+        skeleton: Sequence[str] = (), likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
     ) -> None:  # fmt: skip
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
-        self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure))
+        self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure, likely or {}))
         first = [line for text in _first_of_each(self.problems) for line in _wrapped(text, "    ")]
         hint = None
         if self.skeleton:
@@ -109,9 +111,9 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return lines
 
 
-def _skeleton(found: Structure) -> Iterator[str]:
+def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]]) -> Iterator[str]:
     """Yield YAML that settles what is open, as good as can be told: what order says, what has the same shape."""
-    entries: dict[str, tuple[str, tuple[str, ...]]] = {}
+    entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = port, tuple(one for one in doubt.actual if one != port)
@@ -131,15 +133,22 @@ def _skeleton(found: Structure) -> Iterator[str]:
         for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
             others = entries[members[0]][1]
             note = f"  # or {', '.join(others)}" if others and len(members) == 1 else "  # or another" if others else ""
-            line = f"    {pattern[0]}: {pattern[1]}"
+            line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
-                yield f"    {pattern[0]}:"
-                line = f"      {pattern[1]}"
+                yield f"    {_yaml(pattern[0])}:"
+                *before, line = _wrapped(_yaml(pattern[1]), "      ")
+                yield from before
             yield line + note if len(line + note) <= WIDTH else line
     if ignored:
         yield "  ignore:"
-        for pattern in dict.fromkeys(_pattern(name)[0] for name in ignored):
-            yield f"    - {pattern}"
+        counts = Counter(_pattern(name)[0] for name in ignored)
+        short = (pattern if counts[pattern := _pattern(name)[0]] > 1 and re.search(r"\w", pattern) else name for name in ignored)
+        yield from (f"    - {_yaml(name)}" for name in dict.fromkeys(short))
+
+
+def _yaml(name: str) -> str:
+    """Return a name as YAML reads it as text."""
+    return name if re.fullmatch(r"[A-Za-z_(][^:#]*", name) else f'"{name}"'
 
 
 def _whole_layers(leaves: Iterable[Leaf]) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -155,7 +164,7 @@ def _whole_layers(leaves: Iterable[Leaf]) -> dict[str, tuple[tuple[int, ...], ..
 
 def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
     """Return a name with ``*`` for the numbers that stand for layers, and these."""
-    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name), tuple(re.findall(r"(?<![^.])\d+(?![^.])", name))
+    return _NUMBER.sub("*", name), tuple(_NUMBER.findall(name))
 
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
@@ -163,7 +172,8 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
     found: dict[tuple[str, str], list[str]] = {}
     for name, port in pairs:
         (one, numbers), (other, others) = _pattern(name), _pattern(port)
-        key = (one, other) if numbers == others else (name, port)
+        repeated = numbers and others and others == numbers * (len(others) // len(numbers))
+        key = (one, other) if repeated or numbers == others else (name, port)
         found.setdefault(key, []).append(name)
     return {
         (key if len(names) > 1 else (names[0], _filled(key[1], _pattern(names[0])[1]))): names
@@ -172,8 +182,8 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
 
 
 def _filled(pattern: str, numbers: Sequence[str]) -> str:
-    left = list(numbers)
-    return re.sub(r"\*", lambda _: left.pop(0), pattern) if left else pattern
+    left = itertools.cycle(numbers)
+    return re.sub(r"\*", lambda _: next(left), pattern) if numbers else pattern
 
 
 def describe_match(match: Match) -> list[str]:

@@ -23,6 +23,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tipchain.layer_types import OWN_KIND
+
 Shape = tuple[int, ...]
 Path = tuple[str, ...]
 Key = Hashable
@@ -47,7 +49,7 @@ class Leaf:
 
     path: Path
     own_path: Path
-    kind: str = "own"
+    kind: str = OWN_KIND
     shape: Shape = ()
     integer: bool = False
     buffer: bool = False
@@ -134,6 +136,33 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     return found
 
 
+def packed_candidates(
+    unknown: Sequence[Leaf], missing: Sequence[Leaf]
+) -> list[tuple[Leaf, tuple[Leaf, Leaf, Leaf], bool]]:
+    """Return torch tensors that may be a query, a key and a value of the port's in one, in order of declaration.
+
+    Nothing tells whether they stand one after the other or take turns by heads: this is for a message. The flag says
+    that they are joined the other way round than torch's layers keep them.
+    """
+    groups: dict[tuple[Path, str], dict[str, Leaf]] = defaultdict(dict)
+    for leaf in missing:
+        words = _words(leaf.path[-2:-1])[0]
+        for letter in "qkv":
+            if words and any(word[0] == letter for word in words):
+                groups[leaf.path[:-2], leaf.path[-1]].setdefault(letter, leaf)
+    triples = [(group["q"], group["k"], group["v"]) for group in groups.values() if len(group) == 3]
+    found = []
+    for leaf in unknown:
+        for triple in triples:
+            first = triple[0].shape
+            joined = (3 * first[0], *first[1:])
+            if leaf.path[-1] == triple[0].path[-1] and leaf.shape in (joined, joined[::-1]):
+                found.append((leaf, triple, leaf.shape != joined))
+                triples.remove(triple)
+                break
+    return found
+
+
 def _above(path: Path) -> Iterator[str]:
     """Yield the names of a tensor and of all containers that it is in."""
     return (".".join(path[:stop]) for stop in range(len(path) + 1))
@@ -147,21 +176,24 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
+LEVELS = 4
+"""Levels of likeness."""
+
+
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
     """Return what two leaves that belong together have in common, the strictest first.
 
-    A user's own class on one side may be the framework's layer on the other; axes of 1 may differ, and the two axes of
-    a matrix may be exchanged.
+    A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
+    so may the order of a matrix's two axes, which is no evidence then.
     """
     flat = squeezed(leaf.shape)
     either = tuple(sorted(flat)) if len(flat) == 2 else flat
     own = leaf.path[-1]
     return (
         (leaf.kind, own, leaf.shape, leaf.integer),
-        ("named", own, flat, leaf.integer),
-        ("named either way", own, either, leaf.integer),
-        ("shaped", flat, leaf.integer, leaf.buffer),
-        ("shaped either way", either, leaf.integer, leaf.buffer),
+        (leaf.kind, own if leaf.kind != OWN_KIND else "", flat, leaf.integer, leaf.buffer),
+        ("named", own, either, leaf.integer),
+        ("shaped", either, leaf.integer, leaf.buffer),
     )
 
 
@@ -175,7 +207,7 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     rest = [list(torch), list(paddle)]
     for shared in (True, False):
         rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
-        for level in range(5):
+        for level in range(LEVELS):
             counts = [Counter(_likeness(leaf)[level] for leaf in side) for side in rest]
             even = {key for key, count in counts[0].items() if counts[1][key] == count}
             for side in rest:
@@ -323,6 +355,7 @@ class _Scope:
             partners = self._partners()
             rest = [part for ours, theirs in rest for part in self._together(ours, theirs, partners)]
             if rest and len(self.decided) == known:
+                rest.sort(key=lambda part: len(part[0]))
                 self._by_order(*rest.pop(0))
         self._refuse_torn()
 
@@ -466,6 +499,8 @@ class _Scope:
         """Say why alike nodes must not be matched in the order of their declaration; "" if nothing speaks against it."""
         if len(ours) != len(theirs):
             return f"torch has {len(ours)} of them, the port {len(theirs)}"
+        if len(ours) > 1 and self.doubts:
+            return f"nor is it certain of {self.doubts[0].expected[0]} beside it"
         if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):
             return reason
         for one, other in zip(ours, theirs, strict=True):
@@ -496,11 +531,20 @@ class _Scope:
             crosses = (one.start < near.start) != (other.start < image.start)
             if not crosses or near is one or (by == "kinds" and how == "order"):
                 continue
-            if {key for key, _ in near.content} == keys:
+            if {key for key, _ in near.content} == keys and not self._moves_with(one, other, near, image):
                 return near
             if by == "kinds" and not kinds.isdisjoint(leaf.kind for leaf in near.leaves):
                 return near
         return None
+
+    def _moves_with(self, one: _Node, other: _Node, near: _Node, image: _Node) -> bool:
+        """Tell whether another pair that names tell lies around ``near`` in both models as this pair does."""
+        places = one.start < near.start, other.start < image.start
+        return any(
+            (node.start < near.start, its.start < image.start) == places
+            for node, (its, how) in self.decided.items()
+            if how == "name" and node not in (one, near) and node.content != near.content
+        )
 
     def _refuse_moved(self) -> None:
         """Take back what content alone put together, where names or order say that leaves moved between containers."""
@@ -534,6 +578,11 @@ def _is_between(start: int, known: Sequence[tuple[int, int, _Node]], place: int)
 # Words in names
 
 
+LETTERS = frozenset("qkvo")
+"""Single letters that stand for a word: query, key, value and output, as "Attention Is All You Need" writes them.
+
+Others are as often mere marks: ``norm_a``, ``norm_b``.
+"""
 _PIECES = re.compile(r"\d+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -612,5 +661,7 @@ def _likeness_of_words(ours: Counter[str], theirs: Counter[str]) -> float:
 def _is_short_form(one: str, other: str) -> bool:
     """Tell whether one word begins as the other and has its letters in the other's order: ``attn``, ``attention``."""
     short, long = sorted((one, other), key=len)
+    if len(short) == 1 and short not in LETTERS:
+        return False
     letters = iter(long)
     return short[0] == long[0] and all(letter in letters for letter in short)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tipchain.conversion.given_names import check_names
+from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError, class_and_line
 from tipchain.live.arguments import check_models, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
@@ -64,6 +64,7 @@ def align(
     iterations: int = 5,
     training: bool = False,
     names: Mapping[str, str] | None = None,
+    ignore: Sequence[str] = (),
     seed: int = 0,
     causes: bool = True,
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
@@ -97,6 +98,7 @@ def align(
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
+        ignore: layers or tensors of either model that the other one lacks.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
         data: the reference's and the port's data, compared sample by sample: iterables of samples or batches, data sets,
@@ -134,7 +136,7 @@ def align(
     check_names(names or {}, reference, port)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
         causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
