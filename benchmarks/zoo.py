@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import tipchain  # noqa: E402
-from tipchain.parity.frameworks.dropout import Masks  # noqa: E402
+from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
 from tipchain.parity.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
 from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
 from tipchain.parity.locate.store import Store  # noqa: E402
@@ -171,7 +171,7 @@ def _losses(side: Any, pair: Any, number: int) -> list[float]:
     found = []
     for step in range(STEPS):
         side.seed(step)
-        with side.dropout(Masks(step)):
+        with side.randomness(Draws(step)):
             args = [side.tensor(as_float(one, double=False), gradient=False) for one in given.args]
             kwargs = {
                 name: side.tensor(as_float(one, double=False), gradient=False)

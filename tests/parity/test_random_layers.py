@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
-from tipchain.parity.frameworks.dropout import Masks  # noqa: E402
 from tipchain.parity.frameworks.paddle_ import PaddleFramework  # noqa: E402
+from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
 from tipchain.parity.frameworks.torch_ import TorchFramework  # noqa: E402
 from tipchain.parity.frameworks.torch_perturbation import perturb  # noqa: E402
 
@@ -25,8 +25,8 @@ LAYERS = {
 }
 
 
-def through(side, layer, values, masks):
-    with side.dropout(masks):
+def through(side, layer, values, draws):
+    with side.randomness(draws):
         return side.array(layer(side.tensor(values)))
 
 
@@ -36,19 +36,19 @@ def test_equal_masks_make_equal_values(kind, probability):
     *builders, values = LAYERS[kind]
     layers = [builder(probability) for builder in builders]
     expected, actual = (
-        through(side, layer, values, Masks(3)) for side, layer in zip(SIDES, layers, strict=True)
+        through(side, layer, values, Draws(3)) for side, layer in zip(SIDES, layers, strict=True)
     )
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
     assert np.array_equal(expected, values) is (probability == 0)
     if probability == 0.3:
-        assert not np.array_equal(expected, through(SIDES[0], layers[0], values, Masks(4)))
+        assert not np.array_equal(expected, through(SIDES[0], layers[0], values, Draws(4)))
 
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_masks_keep_mean_and_share_as_the_framework_does(side):
     values = np.full((200, 50), 2.0, np.float32)
     layer = (torch.nn.Dropout, paddle.nn.Dropout)[side](0.25)
-    found = through(SIDES[side], layer, values, Masks(0))
+    found = through(SIDES[side], layer, values, Draws(0))
     assert set(np.unique(found)) == {0.0, np.float32(2 / 0.75)}
     assert np.mean(found == 0) == pytest.approx(0.25, abs=0.02)
 
@@ -56,7 +56,7 @@ def test_masks_keep_mean_and_share_as_the_framework_does(side):
 @pytest.mark.parametrize("side", [0, 1])
 def test_whole_channels_are_dropped(side):
     layer = (torch.nn.Dropout2d, paddle.nn.Dropout2D)[side](0.5)
-    gone = through(SIDES[side], layer, IMAGES, Masks(1)) == 0
+    gone = through(SIDES[side], layer, IMAGES, Draws(1)) == 0
     assert gone.any()
     assert np.array_equal(gone.all(axis=(2, 3)), gone.any(axis=(2, 3)))
 
@@ -64,7 +64,7 @@ def test_whole_channels_are_dropped(side):
 def test_another_probability_shows():
     layers = torch.nn.Dropout(0.5), paddle.nn.Dropout(0.51)
     expected, actual = (
-        through(side, layer, IMAGES, Masks(3)) for side, layer in zip(SIDES, layers, strict=True)
+        through(side, layer, IMAGES, Draws(3)) for side, layer in zip(SIDES, layers, strict=True)
     )
     assert not np.allclose(expected, actual, rtol=1e-3)
 
@@ -72,7 +72,7 @@ def test_another_probability_shows():
 def test_gradients_flow_where_values_do():
     for side, layer in zip(SIDES, (torch.nn.Dropout(0.5), paddle.nn.Dropout(0.5)), strict=True):
         leaf = side.leaf(IMAGES)
-        with side.dropout(Masks(3)):
+        with side.randomness(Draws(3)):
             output = layer(leaf)
         output.sum().backward()
         assert np.array_equal(side.array(leaf.grad) != 0, side.array(output) != 0)
@@ -80,14 +80,14 @@ def test_gradients_flow_where_values_do():
 
 def test_paddles_own_options_keep_their_meaning():
     layer = paddle.nn.Dropout(0.5, mode="downscale_in_infer")
-    kept = through(SIDES[1], layer, IMAGES, Masks(3))
+    kept = through(SIDES[1], layer, IMAGES, Draws(3))
     assert set(np.unique(kept[kept != 0] / IMAGES[kept != 0])) == {1.0}, "nothing is scaled up in training"
-    rows = through(SIDES[1], paddle.nn.Dropout(0.5, axis=0), IMAGES, Masks(1))
+    rows = through(SIDES[1], paddle.nn.Dropout(0.5, axis=0), IMAGES, Draws(1))
     assert all((row == 0).all() or (row != 0).all() for row in rows)
     last = paddle.nn.Dropout2D(0.5, data_format="NHWC")
-    gone = through(SIDES[1], last, IMAGES, Masks(1)) == 0
+    gone = through(SIDES[1], last, IMAGES, Draws(1)) == 0
     assert np.array_equal(gone.all(axis=(1, 2)), gone.any(axis=(1, 2)))
-    with SIDES[1].dropout(Masks(3)):
+    with SIDES[1].randomness(Draws(3)):
         assert paddle.nn.functional.dropout(input=SIDES[1].tensor(IMAGES), p=0.5).shape == list(IMAGES.shape)
 
 
@@ -97,7 +97,7 @@ def test_no_masks_switch_dropout_off_and_the_functions_come_back(side):
     before = functional.dropout
     layer = (torch.nn.Dropout, paddle.nn.Dropout)[side](0.5)
     assert np.array_equal(through(SIDES[side], layer, IMAGES, None), IMAGES)
-    with pytest.raises(KeyError), SIDES[side].dropout(Masks(0)):
+    with pytest.raises(KeyError), SIDES[side].randomness(Draws(0)):
         raise KeyError
     assert functional.dropout is before
 

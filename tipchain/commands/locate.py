@@ -64,6 +64,12 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
             f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
         )
     parser.add_argument(
+        "--outputs",
+        nargs="+",
+        metavar="WHAT",
+        help="what of the outputs counts: a name, an index, some with commas, or module:callable; two: torch's, Paddle's",
+    )
+    parser.add_argument(
         "--names",
         type=Path,
         metavar="FILE",
@@ -151,13 +157,20 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
             read_names(args.names).file
         )  # a file that is no map of names needs no model to be refused
     feeding = _read_feeding(args)
+    outputs = getattr(args, "outputs", None)
+    if outputs is not None and len(outputs) > 2:
+        raise UsageError(
+            f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas"
+        )
     if args.case is not None:
         case = str(from_root(args.case))
+        if outputs is not None:
+            raise UsageError("--outputs goes with --reference and --port")
         return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
         "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
-        "names": names, "options": {**options, "seed": args.seed},
+        "outputs": outputs, "names": names, "options": {**options, "seed": args.seed},
     }  # fmt: skip
 
 

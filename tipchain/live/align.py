@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError, class_and_line
-from tipchain.live.arguments import check_models, check_pair
+from tipchain.live.arguments import check_models, check_outputs, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
@@ -23,6 +23,7 @@ from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
@@ -47,6 +48,10 @@ STAGES = (
     "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
 )  # fmt: skip
 """The stages in the order in which a report has them."""
+RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
+"""What is said of results that depend on them."""
+SHOWN_OUTPUTS = 4
+"""Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 UNTOLD = 1e-6
 """Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
@@ -63,6 +68,7 @@ def align(
     step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
+    outputs: Any = None,
     names: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     seed: int = 0,
@@ -97,6 +103,9 @@ def align(
             one step to the next: a counter, a scaler, an average (see ``docs/locate.md``). With ``optimizers``.
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
+        outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
+            output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
+            default all that both models return: by name, else by position, shape and values.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         ignore: layers or tensors of either model that the other one lacks.
         seed: of every random number.
@@ -115,7 +124,7 @@ def align(
 
     Raises:
         UsageError: models that are swapped, or none; inputs that are no arrays, or none; one callable in place of a pair;
-            an odd number of iterations; ``names`` that the models lack.
+            an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
@@ -134,6 +143,8 @@ def align(
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
+    given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
+    check_outputs(given.outputs)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
@@ -186,11 +197,9 @@ class _Work:
         """Go through the stages; one that raises is an ERROR, and the others go on without it."""
         pairs: list[LayerPair] = []
         located: Located | None = None
-        try:
+        with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
-        except Exception as error:  # noqa: BLE001  (a user's model may raise anything)
-            self._end("forward", Outcome.ERROR, class_and_line(error))
         self._stage("preflight", self._check_construction, pairs, located)
         if located is not None:
             if self.loss is not None:
@@ -224,9 +233,9 @@ class _Work:
         if self.schedulers is not None:
             self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
         if self.loss is not None and located is not None:
-            self._stage("train", self._train, pairs, self.loss)
+            self._stage("train", self._train, pairs, located, self.loss)
         if self.step is not None:
-            self._stage(STEP, self._check_steps, pairs, self.step)
+            self._stage(STEP, self._check_steps, pairs, located, self.step)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
@@ -259,6 +268,7 @@ class _Work:
             "metrics": self.fed.metrics,
             "predict": self.fed.predict,
             "names": self.names,
+            "outputs": any(one is not None for one in self.inputs.outputs),
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
@@ -269,9 +279,17 @@ class _Work:
 
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR."""
-        try:
+        with self._erring(stage):
             work(*args)
-        except Exception as error:  # noqa: BLE001  (a user's loss or optimizer may raise anything)
+
+    @contextmanager
+    def _erring(self, stage: str) -> Iterator[None]:
+        """Make what is raised inside the stage's ERROR; wrong use stays what it is."""
+        try:
+            yield
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a user's model, loss or optimizer may raise anything)
             self._end(stage, Outcome.ERROR, class_and_line(error))
 
     def _judge_forward(self, located: Located) -> None:
@@ -280,8 +298,15 @@ class _Work:
             "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
             "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
         }
-        for name, apart in zip(located.port.output_names, located.outputs, strict=False):
-            self.numbers[f"output {name}"] = apart
+        for link, apart in zip(located.links, located.outputs, strict=False):
+            self.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
+        alone = [
+            f"{name or 'the output'} ({side} only)"
+            for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+            for name in names
+        ]
+        if alone:
+            self.unmatched["outputs"] = alone
         forward = [one for one in located.verdicts if one.direction == "forward"]
         self.curves["depth/own"] = [one.own or 0.0 for one in forward]
         self.curves["depth/inherited"] = [one.inherited for one in forward]
@@ -317,8 +342,12 @@ class _Work:
         if not compared and not located.alike:
             return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
         untold = _untold(located, direction, some_left=bool(left))
-        if untold:
+        if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
+        if untold:
+            rest = f"{rest}; the results as a whole are {RANDOM}"
+        if direction == "forward" and any(located.one_sided):
+            rest += f"; {_tell_one_sided(located)}"
         if compared:
             return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
@@ -329,7 +358,10 @@ class _Work:
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
         """Compare what can be compared without running anything."""
-        calls = () if located is None else located.matching.pairs
+        found = () if located is None else located.matching.pairs
+        folded = {pair.port.path for pair in found if pair.folded}
+        calls = [pair for pair in found if not pair.folded]
+        pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
         built: tuple[Any, Any] | None = None
         schedules: tuple[Any, Any] | None = None
         models = self.models
@@ -414,28 +446,37 @@ class _Work:
         found = check_schedulers(self.sides, *self.models, builders, schedulers, self.iterations, self.names)
         self._take("schedule", found)
 
-    def _train(self, pairs: list[LayerPair], losses: tuple[Loss, Loss]) -> None:
+    def _train(self, pairs: list[LayerPair], located: Located, losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
+        if not located.comparable:
+            self._end("train", Outcome.SKIP, RANDOM)
+            return
         done = train_both(
-            self._recipe(pairs, losses),
+            self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
         )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
 
-    def _check_steps(self, pairs: list[LayerPair], steps: tuple[Step, Step]) -> None:
+    def _check_steps(self, pairs: list[LayerPair], located: Located | None, steps: tuple[Step, Step]) -> None:
         """Run the users' own training steps on copies of both models."""
-        loops = Loops(recipe=self._recipe(pairs, None), steps=steps, names=self.names)
+        if located is not None and not located.comparable:
+            self._end(STEP, Outcome.SKIP, RANDOM)
+            return
+        loops = Loops(recipe=self._recipe(pairs, located, None), steps=steps, names=self.names)
         done = compare_loops(loops, same=self.stages.get("forward") is Outcome.PASS)
         self.curves.update(done.curves)
         self._end(STEP, done.outcome, done.reason)
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
             self.diagnoses += loop_causes(loops, done.step)
 
-    def _recipe(self, pairs: list[LayerPair], losses: tuple[Loss, Loss] | None) -> Recipe:
+    def _recipe(
+        self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None
+    ) -> Recipe:
+        draws = Draws(self.seed) if located is None else located.port.draws
         return Recipe(
             sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips,
+            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips, draws=draws,
         )  # fmt: skip
 
     def _copies(self) -> tuple[Any, Any]:
@@ -457,6 +498,16 @@ class _Work:
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)
+
+
+def _tell_one_sided(located: Located) -> str:
+    """Return which outputs were not judged, since the other side has none like them."""
+    told = [
+        f"only the {side} returns {', '.join(names[:SHOWN_OUTPUTS])}{' and others' if len(names) > SHOWN_OUTPUTS else ''}"
+        for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+        if names
+    ]
+    return ", ".join(told)
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:

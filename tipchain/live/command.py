@@ -23,6 +23,8 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
     for name in ("loss", "optimizers", "schedulers", "clip", "step", "data", "metrics", "predict"):
         if asked.get(name):
             yield from (f"--{name}", *asked[name])
+    if asked.get("outputs"):
+        yield from ("--outputs", *asked["outputs"])
     if asked.get("samples"):
         yield from ("--samples", asked["samples"])
 

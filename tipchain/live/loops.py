@@ -16,7 +16,7 @@ from tipchain.conversion.layouts import Slot, assemble
 from tipchain.errors import UsageError
 from tipchain.live.training import CHAOS, CONSTANT, FACTOR, MOST_SHAKE, SHAKE, Recipe, shake, state_of
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.parity.locate.sides import LiveSide
@@ -46,11 +46,13 @@ class Loops:
         steps: each a function ``(model, optimizer, batch) -> loss``, or what makes a callable of a batch, given
             ``(model, optimizer)``, where something is kept from one step to the next.
         names: Paddle's path by torch's.
+        drawn: the random numbers of the reference's last run of each step.
     """
 
     recipe: Recipe
     steps: tuple[Step, Step]
     names: Mapping[str, str] = field(default_factory=dict)
+    drawn: dict[int, Draws] = field(default_factory=dict)
 
     def open(self, *, rate: float = 1.0) -> tuple[Loop, Loop]:
         """Return both loops over fresh copies of the models; the reference's learning rates times ``rate``."""
@@ -142,11 +144,16 @@ class Loop:
         return batch
 
     def _context(self, number: int, *, gradient: bool) -> Any:
-        """Return the context of a step: float64, its own seed and dropout masks, gradients recorded."""
+        """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.loops.recipe, ExitStack()
         stack.enter_context(self.side.precision(double=True))
         self.side.seed(recipe.seed + number)
-        stack.enter_context(self.side.dropout(Masks(recipe.seed, number)))
+        drawn = self.loops.drawn
+        follows = drawn.get(number) if self.number else None
+        draws = recipe.draws.of_step(number, follows)
+        if not self.number:
+            drawn[number] = draws
+        stack.enter_context(self.side.randomness(draws))
         stack.enter_context(self.side.recording(gradient=gradient))
         stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[attr-defined]
         return stack

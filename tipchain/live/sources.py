@@ -140,6 +140,23 @@ def open_callables(
     return found
 
 
+def read_outputs(words: Sequence[str]) -> tuple[Any, Any]:
+    """Return ``outputs`` of `tipchain.align` for one or two words: names, indices or ``module:callable``, with commas.
+
+    Raises:
+        CaseError: a callable cannot be imported.
+    """
+
+    def read(word: str) -> Any:
+        if ":" in word:
+            return resolve(word, Path.cwd())
+        return int(word) if word.lstrip("-").isdigit() else word
+
+    made = [[read(part) for part in word.split(",") if part] for word in words]
+    chosen = [one[0] if len(one) == 1 else one for one in made]
+    return chosen[0], chosen[-1]
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:

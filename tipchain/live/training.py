@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
@@ -44,12 +45,14 @@ class Trained:
         rates: the learning rates that the updates used.
         state: parameters and BatchNorm's statistics afterwards, by the reference's path and torch's name in the layer.
         start: the same before.
+        drawn: random numbers, one per iteration.
     """
 
     losses: list[float]
     rates: list[float]
     state: dict[str, Array]
     start: dict[str, Array]
+    drawn: list[Draws]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ class Recipe:
         pairs: the layers with parameters.
         iterations: updates.
         seed: of random numbers.
+        draws: those of the port's run before, which tell what belongs together.
         clips: what each side's loop does to the gradients before an update.
     """
 
@@ -93,6 +97,7 @@ class Recipe:
     pairs: Sequence[LayerPair]
     iterations: int
     seed: int
+    draws: Draws
     clips: Clips = (None, None)
 
 
@@ -108,7 +113,7 @@ def train_both(recipe: Recipe, *, same: bool) -> Training:
         models, others = recipe.copies(), recipe.copies()
         built = recipe.build(models)
         reference = _train(recipe, 0, models[0], built[0])
-        port = _train(recipe, 1, models[1], built[1])
+        port = _train(recipe, 1, models[1], built[1], follows=reference.drawn)
         share = SHAKE
         if same:
             shake(recipe.sides[0], others[0], SHAKE, recipe.seed)
@@ -173,17 +178,25 @@ def _judge_state(
     return Training(outcome=Outcome.PASS, reason=reason, port_path=None, curves=curves)
 
 
-def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 1.0) -> Trained:
+def _train(
+    recipe: Recipe,
+    number: int,
+    model: Any,
+    built: Built,
+    rate: float = 1.0,
+    follows: Sequence[Draws | None] = (),
+) -> Trained:
     """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``."""
     side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
     start = state_of(recipe, number, model)
-    losses, rates = [], []
+    losses, rates, drawn = [], [], []
     inputs = bind(model, recipe.inputs)
     advance, clip = stepper(scheduler), clipping(recipe.clips[number], model, optimizer)
     for step in range(recipe.iterations):
         side.seed(recipe.seed + step)
-        with side.dropout(Masks(recipe.seed, step)), side.recording(gradient=True):
+        drawn.append(recipe.draws.of_step(step, follows[step] if follows else None))
+        with side.randomness(drawn[-1]), side.recording(gradient=True):
             value = loss(*_outputs_and_labels(side, model, inputs))
             losses.append(float(side.array(value).reshape(())))
             rates.append(side.learning_rate(optimizer))
@@ -194,7 +207,9 @@ def _train(recipe: Recipe, number: int, model: Any, built: Built, rate: float = 
             optimizer.step()
         side.clear_gradients(model)
         advance(step + 1)
-    return Trained(losses=losses, rates=rates, state=state_of(recipe, number, model), start=start)
+    return Trained(
+        losses=losses, rates=rates, state=state_of(recipe, number, model), start=start, drawn=drawn
+    )
 
 
 def _loss(recipe: Recipe, number: int) -> Loss:
@@ -207,7 +222,7 @@ def _first_loss(recipe: Recipe, model: Any) -> float:
     """Return the reference's loss before any update."""
     side = recipe.sides[0]
     side.seed(recipe.seed)
-    with side.dropout(Masks(recipe.seed, 0)), side.recording(gradient=False):
+    with side.randomness(recipe.draws.of_step(0)), side.recording(gradient=False):
         loss = _loss(recipe, 0)(*_outputs_and_labels(side, model, bind(model, recipe.inputs)))
         return float(side.array(loss).reshape(()))
 
@@ -242,12 +257,15 @@ def shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
 def state_of(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
     """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name."""
     side = recipe.sides[number]
-    layers = dict(side.layers(model))
     found: dict[str, Array] = {}
     buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
+    seen: set[int] = set()
     for pair in recipe.pairs:
         path = pair.port if number else pair.reference
-        layer = layers[path]
+        layer: Any = reduce(getattr, filter(None, path.split(".")), model)
+        if id(layer) in seen:  # a layer that stands at several paths
+            continue
+        seen.add(id(layer))
         held: Mapping[str, Array] = dict(side.framework.parameters(layer, {}))
         if number:
             held = {**held, **dict(side.framework.buffers(layer, {}))}

@@ -18,7 +18,7 @@ def main(request: str) -> int:
     """Align what the JSON file ``request`` asks for, and write the report where it says.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
-    ``optimizers``, ``schedulers``, ``clip``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of data and metrics that are
+    ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of data and metrics that are
     wanted of a case; ``names``, a YAML file of names; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
     `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
@@ -30,7 +30,7 @@ def main(request: str) -> int:
     from tipchain.live.align import align
     from tipchain.live.command import command_line
     from tipchain.live.feeding import feed_callables, feed_case
-    from tipchain.live.sources import open_callables, open_case
+    from tipchain.live.sources import open_callables, open_case, read_outputs
 
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):
@@ -54,6 +54,8 @@ def main(request: str) -> int:
         }
         given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), names=names, **pairs)
         given |= feed_callables(asked)
+        if asked.get("outputs"):
+            given["outputs"] = read_outputs(asked["outputs"])
     given.update(asked.get("options", {}))
     if asked.get("certify"):
         from tipchain.live.certify import certify

@@ -163,21 +163,34 @@ def test_a_detached_layer_is_told_with_its_line(live, causes):
 
 
 STRANGE = [
-    (lambda m, x: m.norm(m.one(x).cumsum(1) * m.two(x).sin()), lambda m, x: m.norm(m.one(x) + m.two(x).cos())),
-    (lambda m, x: m.two(m.one(x).sort(-1).values.cumsum(-1)), lambda m, x: m.two(m.one(x))),
+    (lambda m, x: m.norm(m.one(x).cumsum(1) * m.two(x).sin()), lambda m, x: m.norm(m.one(x) + m.two(x).cos()), ("sin", "cos")),
+    (lambda m, x: m.two(m.one(x).sort(-1).values.cumsum(-1)), lambda m, x: m.two(m.one(x)), ("cumsum", "sort")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("ours", "theirs"), STRANGE)
-def test_what_is_in_no_catalogue_is_unknown(live, causes, ours, theirs):
-    found = causes.of(*code_pair(live, ours, theirs), random(3, 4, 6))
+@pytest.mark.parametrize(("ours", "theirs", "words"), STRANGE)
+def test_of_what_is_in_no_catalogue_the_place_is_told_in_both_programs(live, causes, ours, theirs, words):
+    cause = causes.first(*code_pair(live, ours, theirs), random(3, 4, 6))
+    assert all(f"{word}(" in cause.message for word in words)
+    assert "what the reference does at test_code.py:" in cause.fix
+
+
+def apart(model, x):
+    """A port's code that computes outside of Paddle."""
+    import paddle
+
+    return paddle.to_tensor(np.sort(np.cumsum(model.one(x).numpy(), -1), -1))
+
+
+def test_what_cannot_be_watched_is_unknown(live, causes):
+    found = causes.of(*code_pair(live, lambda m, x: m.one(x), apart), random(3, 4, 6))
     assert [one.code for one in found] == ["unknown"]
     assert found[0].explained < 0.99
     assert "causes were tried" in found[0].evidence
 
 
 def test_the_number_of_runs_is_bounded(live, causes):
-    found = causes.of(*code_pair(live, *STRANGE[0]), random(3, 4, 6), most=50)
+    found = causes.of(*code_pair(live, lambda m, x: m.one(x), apart), random(3, 4, 6), most=50)
     assert "in 50 runs" in found[0].evidence
 
 

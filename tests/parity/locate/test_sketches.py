@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tipchain.parity.locate.judging import PairJudge
 from tipchain.parity.locate.sketches import Projected
 from tipchain.parity.locate.store import LARGE, NotHeld, Store, spread
 from tipchain.parity.locate.verdicts import Closeness
@@ -57,7 +58,7 @@ def test_of_a_large_array_the_first_sample_is_held():
 
 
 @pytest.mark.parametrize(
-    ("shape", "samples"), [((4, 100), 4), ((5, LARGE), 4), ((1, LARGE), 1), ((4, LARGE), None)]
+    ("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)]
 )
 def test_other_arrays_are_held_whole(shape, samples):
     store, array = Store(), random(*shape, dtype=np.float64)
@@ -66,6 +67,19 @@ def test_other_arrays_are_held_whole(shape, samples):
     array[0, 0] += 1
     assert not store.cut
     assert np.array_equal(store.get(stored), before), "the values at that time"
+
+
+@pytest.mark.parametrize(
+    ("shape", "samples", "part"),
+    [((1, LARGE), 1, (1, LARGE)), ((LARGE, 2), 1, (LARGE, 2)), ((12, LARGE), 4, (3, LARGE))],
+    ids=["one sample", "one sample without an axis", "heads folded into the axis"],
+)
+def test_the_first_sample_is_what_belongs_to_it(shape, samples, part):
+    store, array = Store(), random(*shape, dtype=np.float64)
+    store.samples = samples
+    stored = store.put(array)
+    assert store.cut
+    assert np.array_equal(store.first(stored), array[: part[0]].astype(np.float32))
 
 
 def test_a_faithful_port_is_judged_from_sketches(live, nets):
@@ -139,3 +153,59 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
     assert live.stores[-1].samples is None
     assert found.first is None
     assert {one.port_path for one in found.verdicts if one.own is not None} >= {"first", "second"}
+
+
+def test_a_fault_is_looked_for_on_two_samples(live, nets):
+    found = live.locate(
+        nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50)
+    )
+    assert found.first.port_path == "2"
+    assert found.port.trace.calls[0].inputs[0].shape[0] == 2, "of what is judged"
+    assert found.port.outputs[0].shape[0] == 8, "of what the models gave"
+
+
+def test_a_fault_of_a_later_sample_is_looked_for_on_all(live):
+    torch, paddle = live.torch, live.paddle
+
+    class Last(paddle.nn.Layer):
+        def forward(self, x):
+            factors = paddle.to_tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.0, 1.0], x.dtype)
+            return x * factors[: x.shape[0]].reshape([-1, 1])
+
+    class Same(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.ones(x.shape[0], 1, dtype=x.dtype)
+
+    reference = torch.nn.Sequential(torch.nn.Linear(6, LARGE // 4), Same(), torch.nn.ReLU())
+    port = paddle.nn.Sequential(paddle.nn.Linear(6, LARGE // 4), Last(), paddle.nn.ReLU())
+    found = live.locate(reference, port, random(8, 6))
+    assert found.first is not None
+    assert found.first.port_path == "1"
+    assert found.port.trace.calls[0].inputs[0].shape[0] == 8
+
+
+def test_a_model_in_train_mode_is_run_again_on_the_whole_batch(live, nets):
+    reference, port = nets.torch.residual(3), nets.paddle.residual("", "no shortcut", "")
+    live.equal(reference, port)
+    reference.train()
+    port.train()
+    found = live.locate(reference, port, random(8, 3, 50, 50), equal=False)
+    assert found.port.trace.calls[0].inputs[0].shape[0] == 8
+
+
+def test_the_reference_s_values_are_not_held_while_the_port_runs(live, monkeypatch):
+    torch, paddle = live.torch, live.paddle
+    reference, port = torch.nn.Linear(6, 5), paddle.nn.Linear(6, 5)
+    seen = []
+    judging = PairJudge.judge
+
+    def judge(self, **options):
+        seen.append(self.models[0].double.whole.weight.dtype)
+        return judging(self, **options)
+
+    monkeypatch.setattr(PairJudge, "judge", judge)
+    found = live.locate(reference, port, random(3, 6))
+    assert seen == [torch.float32]
+    assert found.models[0].double[""].weight.dtype == torch.float64
+    assert found.models[0].double[""].weight.grad.dtype == torch.float64
+    assert reference.weight.dtype == torch.float32

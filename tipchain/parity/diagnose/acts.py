@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tipchain.parity.diagnose.program import Act
@@ -48,6 +48,17 @@ def with_argument(number: int, value: Any, name: str = "") -> Act:
         if number < len(args):
             return original(*args[:number], value, *args[number + 1 :], **kwargs)
         return original(*args, **{**kwargs, name: value})
+
+    return act
+
+
+def with_arguments(values: Mapping[int | str, Any]) -> Act:
+    """Return a call with other values for some arguments, by position or name."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = [values.get(number, one) for number, one in enumerate(args)]
+        named = {name: one for name, one in values.items() if isinstance(name, str)}
+        return original(*changed, **{**kwargs, **named})
 
     return act
 

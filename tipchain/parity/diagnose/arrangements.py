@@ -17,6 +17,8 @@ from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
 
 MOST_TENSORS = 14
 MOST_ORDERS = 24
+HEADS = 4
+"""Axes that a tensor of batch, sequence and divided channels has at least."""
 CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})
 """Functions of which a factor in front is another one than a factor behind."""
 
@@ -65,11 +67,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     where = place_of(op, piece)
     given = first_tensor(op, piece)
     if op.name in ("reshape", "flatten", "unflatten") and given is not None:
-        code = (
-            "head-order"
-            if op.name == "reshape" and max(len(given.shape), len(first.shape)) >= 4
-            else "flatten-order"
-        )
+        code = layout_code(op, given, first)
         for order in islice(permutations(range(len(given.shape))), 1, MOST_ORDERS):
             before = _transposed_before(order)
             yield Hypothesis(
@@ -93,6 +91,14 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
                     code="axis-order", acts={op.number: turn}, cost=1.2, message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
                 )  # fmt: skip
+
+
+def layout_code(op: Op, given: Any, made: Any) -> str:
+    """Return the slug of a call that arranges numbers otherwise: of heads or windows, of a flattened tensor, of axes."""
+    if op.name not in ("reshape", "flatten", "unflatten"):
+        return "axis-order"
+    heads = op.name == "reshape" and max(len(given.shape), len(made.shape)) >= HEADS
+    return "head-order" if heads else "flatten-order"
 
 
 def _transposed_before(order: Sequence[int]) -> Act:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tipchain.parity.diagnose.outcomes import Consumer
 from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.locate.comparing import Comparer
 from tipchain.parity.locate.differences import arrange, relative
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.matching import CallPair
@@ -56,11 +57,12 @@ def _build(
         for side, model, call in zip(sides, models, calls, strict=True)
     ]
     backward = verdict.direction == "backward"
-    judged = _judged(located, calls[1])
+    judged, reference_judged = _judged(located, pair)
     return Piece(
         sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
-        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, paths=(calls[0].path, calls[1].path),
+        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, reference_judged=reference_judged, paths=(calls[0].path, calls[1].path),
+        ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links), double=double,
         mended=tuple(
             (number, other)
@@ -113,15 +115,22 @@ def _links(
             yield number, other, axes
 
 
-def _judged(located: Located, call: Call) -> frozenset[str]:
-    """Return the layers inside a call that were judged by themselves and are not at fault."""
-    start = f"{call.path}." if call.path else ""
+def _judged(located: Located, around: CallPair) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the layers inside a call that were judged by themselves and are not at fault: the port's, the reference's."""
     faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
-    return frozenset(
-        pair.port.path.removeprefix(start)
+    inside = [
+        pair
         for pair in located.matching.pairs
-        if not pair.whole and pair.port.path.startswith(start) and pair.port.path not in {call.path, *faults}
-    )
+        if not pair.whole and _below(pair.port, around.port) and pair.port.path not in faults
+    ]
+    return (
+        frozenset(_within(pair.port, around.port) for pair in inside),
+        frozenset(_within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)),
+    )  # fmt: skip
+
+
+def _below(call: Call, around: Call) -> bool:
+    return call.path != around.path and (not around.path or call.path.startswith(f"{around.path}."))
 
 
 def _innermost(layer: Any, side: LiveSide) -> frozenset[str]:

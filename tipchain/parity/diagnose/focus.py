@@ -18,6 +18,30 @@ ALIKE = 1e-9
 """How close sketches are of tensors that are the same in float64."""
 
 
+class Flow:
+    """Which calls rest on which.
+
+    Attributes:
+        directs: by call, the calls whose results it is given.
+        rests: by call, all calls that it rests on.
+    """
+
+    def __init__(self, ops: Sequence[Op], is_tensor: Any) -> None:
+        self.directs: list[set[int]] = []
+        self.rests: list[set[int]] = []
+        makers: dict[int, int] = {}
+        for index, op in enumerate(ops):
+            given = tensors_of((op.args, dict(op.kwargs)), is_tensor)
+            given = given if op.written is None else [op.written, *given]
+            direct = {makers[id(one)] for one in given if id(one) in makers}
+            self.directs.append(direct)
+            self.rests.append(direct.union(*(self.rests[one] for one in direct)))
+            for one in tensors_of(op.result, is_tensor):
+                makers.setdefault(id(one), index)
+            if op.written is not None:
+                makers[id(op.written)] = index
+
+
 def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     """Return the calls, those near the first doubtful one first.
 
@@ -25,20 +49,10 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     rests on. What nothing wrong rests on, and what is cleared and far from the first doubtful one, comes last.
     """
     is_tensor = piece.sides[1].is_tensor
-    makers: dict[int, int] = {}
-    rests: list[set[int]] = []
-    directs: list[set[int]] = []
-    known: list[bool] = []
-    for index, op in enumerate(ops):
-        given = tensors_of((op.args, dict(op.kwargs)), is_tensor)
-        direct = {makers[id(one)] for one in given if id(one) in makers}
-        directs.append(direct)
-        rests.append(direct.union(*(rests[one] for one in direct)))
-        made = floats_of(op.result, is_tensor)
-        known.append(bool(made) and all(_known(one, piece) for one in made))
-        for one in tensors_of(op.result, is_tensor):
-            makers.setdefault(id(one), index)
-    cleared = {index for index, good in enumerate(known) if good}
+    flow = Flow(ops, is_tensor)
+    directs, rests = flow.directs, flow.rests
+    made = [floats_of(op.result, is_tensor) for op in ops]
+    cleared = {index for index, ones in enumerate(made) if ones and all(_known(one, piece) for one in ones)}
     cleared = cleared.union(*(rests[index] for index in cleared))
     last = piece.consumer_call if piece.consumer_call >= 0 else len(ops)
     end = next((index for index, op in enumerate(ops) if op.number == last), len(ops) - 1)

@@ -127,7 +127,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             if any(type(value) is type(one) and value == one for one in tried):
                 continue
             tried.append(value)
-            if argument.name == "axis" and not _has_axis(op, value):
+            if argument.name == "axis" and not has_axis(op, value):
                 continue
             confirmed = number < len(told)
 
@@ -140,8 +140,8 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )  # fmt: skip
 
 
-def _has_axis(op: Op, axis: Any) -> bool:
-    """Tell whether the first tensor of a call has these axes: some of Paddle's kernels read beyond it where not."""
+def has_axis(op: Op, axis: Any) -> bool:
+    """Tell whether the first tensor of a call has some axes: some of Paddle's kernels read beyond it where not."""
     given = op.args[0] if op.args else op.kwargs.get("x")
     given = given[0] if isinstance(given, list | tuple) and given else given
     rank = len(getattr(given, "shape", ())) + (op.name == "stack")

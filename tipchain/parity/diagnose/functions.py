@@ -142,7 +142,7 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             continue
         confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
         extra = 0.0 if confirmed else 0.3
-        if is_one:
+        if is_one and not _is_same(kind, name, written):  # its settings are looked at elsewhere
             replace = instead(function)
             code = "other-activation"
             if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
@@ -169,6 +169,11 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             code="extra-activation", acts={op.number: skip}, message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
         )  # fmt: skip
+
+
+def _is_same(kind: str, name: str, written: str) -> bool:
+    """Tell whether an activation is the one that is called, without settings of its own."""
+    return kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
 
 
 def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:

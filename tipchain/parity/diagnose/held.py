@@ -29,13 +29,15 @@ class Held:
         name: torch's name within the layer.
         ours: the reference's values.
         theirs: the port's, in torch's layout.
-        slot: where the port keeps it.
+        slot: where the port keeps it; None of what no checkpoint holds.
+        tensor: that tensor itself, where there is no slot.
     """
 
     name: str
     ours: Array
     theirs: Array
-    slot: Slot
+    slot: Slot | None = None
+    tensor: Any = None
 
     @property
     def differs(self) -> bool:
@@ -48,9 +50,8 @@ class Held:
 
 def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]]:
     """Return the tensors that both layers have, those that only the reference has, those that only the port has."""
-    try:
-        slots = {slot.name: slot for slot in torch_view(piece.port)}
-    except WeightsError:
+    slots = {slot.name: slot for slot in _slots(piece)}
+    if not slots:
         return [], {}, {}
     state = {
         name: tensor.detach().double().numpy()
@@ -75,16 +76,58 @@ def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]
 @contextmanager
 def replaced(held: Sequence[Held], values: Mapping[str, Array] | None = None) -> Iterator[None]:
     """Let the port's layer have the reference's tensors, or other values, for a while."""
-    before = [[part.tensor.numpy() for part in one.slot.parts] for one in held]
+    before = [[tensor.numpy() for tensor in _tensors(one)] for one in held]
     try:
         for one in held:
-            _set(one.slot, divide(one.ours if values is None else values[one.name], one.slot))
+            wanted = one.ours if values is None else values[one.name]
+            _set(one, [wanted] if one.slot is None else divide(wanted, one.slot))
         yield
     finally:
         for one, arrays in zip(held, before, strict=True):
-            _set(one.slot, arrays)
+            _set(one, arrays)
 
 
-def _set(slot: Slot, arrays: Sequence[Array]) -> None:
-    for part, array in zip(slot.parts, arrays, strict=True):
-        part.tensor.set_value(np.ascontiguousarray(array).astype(part.tensor.numpy().dtype))
+def _tensors(held: Held) -> list[Any]:
+    return [held.tensor] if held.slot is None else [part.tensor for part in held.slot.parts]
+
+
+def _set(held: Held, arrays: Sequence[Array]) -> None:
+    for tensor, array in zip(_tensors(held), arrays, strict=True):
+        tensor.set_value(np.ascontiguousarray(array).astype(tensor.numpy().dtype))
+
+
+def unsaved(piece: Piece) -> list[Held]:
+    """Return the tensors that the port's code keeps but no checkpoint holds, each with the reference's of its name and size.
+
+    Buffers that are not saved and plain attributes; where no name fits, the one tensor of its size.
+    """
+    saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
+    ours = [
+        (f"{path}.{name}".lstrip("."), one.detach().double().numpy())
+        for path, module in piece.sides[0].layers(piece.reference)
+        for name, one in (*module.named_buffers(recurse=False), *vars(module).items())
+        if piece.sides[0].is_tensor(one)
+    ]
+    found = []
+    for path, layer in piece.sides[1].layers(piece.port):
+        own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
+        for name, one in own.items():
+            if not piece.sides[1].is_tensor(one) or id(one) in saved or path in piece.judged:
+                continue
+            theirs = np.asarray(piece.sides[1].array(one), np.float64)
+            full = f"{path}.{name}".lstrip(".")
+            sized = [(known, array) for known, array in ours if array.shape == theirs.shape]
+            named = [pair for pair in sized if pair[0] == full] or [
+                pair for pair in sized if pair[0].rpartition(".")[2] == name
+            ]
+            fitting = named or (sized if len(sized) == 1 else [])
+            if fitting:
+                found.append(Held(name=full, ours=fitting[0][1], theirs=theirs, tensor=one))
+    return found
+
+
+def _slots(piece: Piece) -> list[Slot]:
+    try:
+        return list(torch_view(piece.port))
+    except WeightsError:
+        return []

@@ -33,6 +33,7 @@ class Hypothesis:
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
         cost: how many things are changed, or how odd the change is.
+        edits_made: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
     """
 
@@ -44,6 +45,7 @@ class Hypothesis:
     within: Callable[[], AbstractContextManager[None]] | None = None
     confirmed: bool = False
     cost: float = 1.0
+    edits_made: int = 1
     evidence: str = ""
 
 
@@ -84,6 +86,7 @@ class Trials:
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
+        self.reserve: Sequence[Hypothesis] = ()
         self.failed = 0
 
     @property
@@ -114,6 +117,17 @@ class Trials:
                         number=len(self.trials),
                     )
                 )
+
+    def explains(self, one: Hypothesis) -> bool:
+        """Tell whether a hypothesis explains the error, without keeping it."""
+        outcome = self._outcome(one)
+        if outcome is None or not outcome.outputs:
+            return False
+        after = self.piece.error(outcome)
+        return any(
+            before > FLOOR and explained(before, left) >= EXPLAINED
+            for before, left in zip(self.before, after, strict=True)
+        )
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""

@@ -9,6 +9,7 @@ from typing import Any
 from tipchain.parity.diagnose.acts import on_input, with_argument
 from tipchain.parity.diagnose.arrangements import MOST_TENSORS
 from tipchain.parity.diagnose.asking import is_mask, is_tensor, paddle_of
+from tipchain.parity.diagnose.focus import available_before
 from tipchain.parity.diagnose.functions import place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import Piece
@@ -18,11 +19,12 @@ HIDDEN = -1e30
 """What is added to scores of what may not be seen."""
 
 
-def by_masks(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
     if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
         return
-    paddle, where, shape = paddle_of(piece), place_of(op, piece), list(first.shape)
+    available = available_before(op, ops, piece)
+    paddle, where, shape = paddle_of(piece), place_of(op, piece), list(op.result.shape)
     masks: list[tuple[str, str, Any]] = []
     if len(shape) >= 2 and shape[-1] == shape[-2]:
         seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
@@ -84,17 +86,17 @@ def _turned_round(op: Op, piece: Piece) -> Iterator[Hypothesis]:
 
 
 def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a sum with a tensor of zeros and one negative number, which is made to hide altogether."""
+    """Yield a sum with a tensor of two numbers, which is made to hide altogether where it is the smaller."""
     if op.name != "add":
         return
     paddle, where = paddle_of(piece), place_of(op, piece)
     for place, value in enumerate(op.args[:2]):
         if not is_tensor(piece)(value) or "float" not in str(value.dtype) or is_mask(value, piece):
             continue
-        least = float(value.min())
-        if least >= 0 or not bool(((value == 0) | (value == least)).all()) or not bool((value == 0).any()):
+        least, most = float(value.min()), float(value.max())
+        if least == most or not bool(((value == most) | (value == least)).all()):
             continue
-        hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), value)
+        hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), paddle.zeros_like(value))
         yield Hypothesis(
             code="mask-value", acts={op.number: with_argument(place, hard)},
             message=f"the mask that it adds{where} is {least:g} where it should hide altogether",

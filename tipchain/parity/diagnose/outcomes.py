@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.diagnose.program import Op
+from tipchain.parity.diagnose.reference import Held, Step
 from tipchain.parity.locate.differences import Sketch
 
 Array = npt.NDArray[Any]
@@ -63,6 +64,8 @@ class Truth:
         sketches: of every tensor that its code made.
         names: the functions that its code called, torch's names.
         constants: numbers among their arguments, by function.
+        steps: the calls of its own code, with what they were given and returned.
+        values: the tensors of these, by number.
     """
 
     outputs: tuple[Array, ...]
@@ -71,3 +74,5 @@ class Truth:
     sketches: tuple[Sketch, ...]
     names: tuple[str, ...]
     constants: Mapping[str, tuple[Any, ...]]
+    steps: tuple[Step, ...] = ()
+    values: tuple[Held, ...] = ()

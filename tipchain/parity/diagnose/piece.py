@@ -17,8 +17,9 @@ from tipchain.conversion.paddle_side import torch_view
 from tipchain.errors import WeightsError
 from tipchain.parity.diagnose.outcomes import Consumer, Outcome, Truth
 from tipchain.parity.diagnose.program import LAYER, Act, HopelessError, Recorder, Tap, numpy_of
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import arrange, distance, relative, rms
+from tipchain.parity.locate.replay import drawn_again
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -47,8 +48,10 @@ class Piece:
         seed: of random numbers.
         paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
+        ends: which output of the reference's is which of the port's; None: they come in one order.
         mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         judged: paths of the port's layers inside that were found to do what the reference's do.
+        reference_judged: the paths of these in the reference's.
         double: whether both run in float64; in float32 where code between layers does not run so.
     """
 
@@ -63,12 +66,14 @@ class Piece:
     paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
     mended: tuple[tuple[int, int], ...] = ()
+    ends: tuple[tuple[int, int], ...] | None = None
     judged: frozenset[str] = frozenset()
+    reference_judged: frozenset[str] = frozenset()
     double: bool = True
     runs: int = 0
     truth: Truth = field(init=False)
     _tap: Tap | None = None
-    _masks: Masks | None = None
+    _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Any, ...] = ()
     _stop: int = -1
@@ -97,10 +102,10 @@ class Piece:
             warnings.simplefilter("ignore")  # what odd variants warn about is no news
             self.truth = self._run_reference()
             self._drop_unnamed()
-            self._masks = Masks(self.seed)
+            self._draws = drawn_again(self.calls[1], self.seed)
             side: Any = self.sides[1]
             stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.dropout(self._masks))
+            stack.enter_context(side.randomness(self._draws))
             stack.enter_context(side.recording(gradient=self.backward))
             layers = dict(side.layers(self.port))
             self._statistics = tuple(
@@ -123,11 +128,11 @@ class Piece:
             within: layers were changed, so that no call gives what it gave before.
         """
         assert self._tap is not None
-        assert self._masks is not None
+        assert self._draws is not None
         self.runs += 1
         side, edits = self.sides[1], edits or {}
         side.seed(self.seed)
-        self._masks.count = 0
+        self._draws.rewind()
         leaves = [
             side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]
         ]
@@ -155,7 +160,7 @@ class Piece:
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
-        outputs = take_out(result, side.is_tensor)[1]
+        outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
         return Outcome(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
@@ -182,7 +187,7 @@ class Piece:
 
     def _unrepeatable(self, recorder: Recorder) -> bool:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
-        drawn = self._masks is not None and self._masks.count > 0
+        drawn = self._draws is not None and bool(self._draws.made)
         return self.backward or recorder.writes or drawn
 
     def _restore(self) -> None:
@@ -201,7 +206,7 @@ class Piece:
             end = inf
         wanted = self.truth.consumed
         apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
-        if outcome.ops:
+        if outcome.ops:  # the piece as it is
             self._unmended = apart
         return end, apart
 
@@ -239,22 +244,27 @@ class Piece:
         seen: list[list[Array]] = []
         with ExitStack() as stack:
             stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.dropout(Masks(self.seed)))
+            stack.enter_context(side.randomness(drawn_again(self.calls[0], self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
-                inner = dict(side.layers(self.reference))[self.consumer.reference]
+                consumer = dict(side.layers(self.reference))[self.consumer.reference]
                 take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
-                stack.callback(side.watch(inner, take, lambda *_: None))
+                stack.callback(side.watch(consumer, take, lambda *_: None))
             leaves = [
                 side.tensor(as_float(one, double=self.double), gradient=self.backward)
                 for one in self.inputs[0]
             ]
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.calls[0].arguments, given)
-            watch = stack.enter_context(Watch.over(self.reference))
+            inner = {
+                path: one
+                for path, one in side.layers(self.reference)
+                if path and path in self.reference_judged
+            }
+            watch = stack.enter_context(Watch.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
-            outputs = take_out(result, side.is_tensor)[1]
+            outputs = self._ends(0, take_out(result, side.is_tensor)[1])
             gradients: dict[str, Array] = {}
             if self.backward:
                 gradients = self._true_gradients(outputs, leaves)
@@ -263,8 +273,15 @@ class Piece:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
         return Truth(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=consumed, gradients=gradients,
-            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants,
+            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants, steps=tuple(watch.steps),
+            values=tuple(watch.values),
         )  # fmt: skip
+
+    def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
+        """Return the outputs that both sides have, in one order."""
+        chosen = self.ends or ()
+        fit = chosen and len(outputs) > max(each[number] for each in chosen)
+        return [outputs[each[number]] for each in chosen] if fit else outputs
 
     def _drop_unnamed(self) -> None:
         """Forget the gradients of parameters that the port has under another name, or not at all."""

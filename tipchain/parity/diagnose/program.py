@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.diagnose.operations import ALIASES, INPLACE, PLAIN, SPECIAL
+from tipchain.parity.diagnose.operations import ALIASES, CREATORS, INPLACE, PLAIN, SPECIAL
 from tipchain.parity.locate.structures import take_out
 
 Array = npt.NDArray[Any]
@@ -23,7 +23,7 @@ Original = Callable[..., Any]
 Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"
-_HERE = Path(__file__).parents[2]
+_OWN, _HERE = Path(__file__).parent, Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,8 +38,11 @@ class Op:
         result: what it returned.
         place: ``file:line`` of the user's code.
         line: that line.
+        scope: the user's function that it stands in.
         layer: the layer that was called.
         path: its path within the piece.
+        function: what was called.
+        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
     """
 
     number: int
@@ -49,8 +52,11 @@ class Op:
     result: Any
     place: str
     line: str
+    scope: str = ""
     layer: Any = None
     path: str = ""
+    function: Any = None
+    written: Any = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,10 +98,11 @@ class Recorder:
         )
 
     def call(
-        self, name: str, original: Original, args: tuple[Any, ...], kwargs: dict[str, Any], layer: Any = None, path: str = ""
+        self, name: str, original: Original, args: tuple[Any, ...], kwargs: dict[str, Any], layer: Any = None, path: str = "",
+        *, writes: bool = False,
     ) -> Any:  # fmt: skip
         """Run one call, or what stands in its place; calls inside it are not seen."""
-        if not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
+        if name not in CREATORS and not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
             return original(*args, **kwargs)
         if layer is not None:
             tensors = take_out((args, kwargs), self.is_tensor)[1]
@@ -110,16 +117,19 @@ class Recorder:
         if number < len(self.known):
             return self.known[number]
         self.depth += 1
+        written = args[0] if writes and self.keep and args and self.is_tensor(args[0]) else None
         try:
+            before = args if written is None else (written.clone(), *args[1:])
             act = self.acts.get(number)
             result = original(*args, **kwargs) if act is None else act(original, args, kwargs)
+            made = result if written is None else written.clone()
         finally:
             self.depth -= 1
         if self.keep:
-            place, line = caller()
+            place, line, scope = caller()
             self.ops.append(
-                Op(number=number, name=name, args=args, kwargs=kwargs, result=result, place=place, line=line,
-                   layer=layer, path=path)
+                Op(number=number, name=name, args=before, kwargs=kwargs, result=made, place=place, line=line, scope=scope,
+                   layer=layer, path=path, function=original, written=written)
             )  # fmt: skip
         return result
 
@@ -174,14 +184,14 @@ class Tap:
     def _wrapper(self, original: Original, told: str) -> Original:
         bare = told.rstrip("_")
         shown = ALIASES.get(bare, bare)
-        writes = told.endswith("_")
+        writes = told.endswith("_") or told == "setitem"
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
             recorder.writes = recorder.writes or writes
-            return recorder.call(shown, original, args, kwargs)
+            return recorder.call(shown, original, args, kwargs, writes=writes)
 
         vars(wrapper)["__wrapped__"] = original  # what inspect.signature follows
         return wrapper
@@ -209,18 +219,19 @@ class Tap:
         self._undo.append((layer, "forward", None))
 
 
-def caller() -> tuple[str, str]:
-    """Return ``file:line`` and the line of the innermost code of the piece that is not Paddle's."""
+def caller(framework: str = "paddle") -> tuple[str, str, str]:
+    """Return ``file:line``, the line and the function of the innermost code that is not the framework's."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         file = frame.f_code.co_filename
-        if file == __file__ or f"{os.sep}paddle{os.sep}" in file:
+        if Path(file).parent == _OWN or f"{os.sep}{framework}{os.sep}" in file:
             frame = frame.f_back
         elif Path(file).is_relative_to(_HERE):
             break
         else:
-            return f"{Path(file).name}:{frame.f_lineno}", linecache.getline(file, frame.f_lineno).strip()
-    return "", ""
+            line = linecache.getline(file, frame.f_lineno).strip()
+            return f"{Path(file).name}:{frame.f_lineno}", line, frame.f_code.co_name
+    return "", "", ""
 
 
 def tensors_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:

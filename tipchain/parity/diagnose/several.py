@@ -14,8 +14,11 @@ from tipchain.parity.diagnose.functions import ACTIVATIONS, LAYER_ACTIVATIONS, c
 from tipchain.parity.diagnose.hypotheses import Hypothesis, name_number
 from tipchain.parity.diagnose.piece import INPUT, OUTPUT, Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
+from tipchain.parity.locate.differences import relative
 
 MOST_MOVES = 60
+SAME = 1e-9
+"""Relative difference in float64 up to which two tensors are the same."""
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
 EVERYWHERE = frozenset({"head-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
                         "negative-slope", "epsilon", "missing-activation", "interpolation-mode", "align-corners", "align-mode",
@@ -24,8 +27,8 @@ EVERYWHERE = frozenset({"head-order", "flatten-order", "axis", "axis-order", "sc
 """Causes that a helper's code has wherever it is called."""
 
 
-def by_layer(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield a call followed by a layer of the piece: one that is not called, or a norm."""
+def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> Iterator[Hypothesis]:
+    """Yield a call followed by a layer of the piece that is not called; or, if ``called_too``, by a norm that is."""
     is_tensor = piece.sides[1].is_tensor
     results = floats_of(op.result, is_tensor)
     if not results:
@@ -35,7 +38,12 @@ def by_layer(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         idle = not any(one == path or one.startswith(f"{path}.") for one in used)
         norm = "Norm" in type(layer).__name__
         nested = not idle or not norm
-        if not path or not (idle or norm) or (nested and any(True for _ in layer.children()) and not idle):
+        if (
+            not path
+            or idle is called_too
+            or not (idle or norm)
+            or (nested and any(True for _ in layer.children()) and not idle)
+        ):
             continue
         if idle and any(path.startswith(f"{one}.") for one in used):
             continue
@@ -79,17 +87,29 @@ def _exchanged(given: list[Any], i: int, j: int) -> list[Any]:
     return changed
 
 
-def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
-    """Yield the piece with its outputs in another order, or one of them times the number that fits best."""
+def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
+    """Yield the piece with its outputs in the order in which the reference has them."""
     truths = piece.truth.outputs
-    if len(outputs) > 1:
-        for i in range(len(outputs)):
-            for j in range(i + 1, len(outputs)):
-                if outputs[i].shape == outputs[j].shape:
-                    yield Hypothesis(
-                        code="output-order", edits={OUTPUT: lambda given, i=i, j=j: _exchanged(given, i, j)},  # type: ignore[misc]
-                        message=f"its outputs {i} and {j} stand in each other's place", fix=f"exchange outputs {i} and {j} of {piece.shown}",
-                    )  # fmt: skip
+    if len(outputs) < 2 or len(outputs) != len(truths):
+        return
+    order = [
+        next((at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME), -1)
+        for truth in truths
+    ]  # fmt: skip
+    if sorted(order) == list(range(len(order))) != order:
+        ends = piece.ends or tuple((number, number) for number in order)
+        shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
+        told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
+        yield Hypothesis(
+            code="output-order", edits={OUTPUT: lambda given: [given[at] for at in order]}, confirmed=True,
+            message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
+            fix=f"return the outputs of {piece.shown} in the order {shown}",
+        )  # fmt: skip
+
+
+def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
+    """Yield the piece with one of its outputs times the number that fits best, or plus it."""
+    truths = piece.truth.outputs
     for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
         if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
             continue

@@ -25,7 +25,7 @@ from tipchain.parity.diagnose.arrangements import (
 from tipchain.parity.diagnose.asking import first_tensor, is_mask, is_tensor, paddle_of
 from tipchain.parity.diagnose.functions import called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis
-from tipchain.parity.diagnose.masks import by_masks
+from tipchain.parity.diagnose.operations import LIKES
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of, tensors_of
 from tipchain.parity.diagnose.selections import by_indices, by_selections
@@ -58,7 +58,6 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Itera
     yield from _other_operation(op, piece)
     yield from by_indices(op, piece)
     yield from by_selections(op, piece)
-    yield from by_masks(op, piece, first, available)
     yield from _operands(op, piece, available)
     yield from _residual(op, piece, first, available)
     yield from by_axes(op, piece, first)
@@ -69,7 +68,7 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     """Yield the code without this call."""
     given = first_tensor(op, piece)
     where = place_of(op, piece)
-    if given is None or list(given.shape) != list(first.shape):
+    if given is None or list(given.shape) != list(first.shape) or op.name in LIKES:
         return
     telling = is_tensor(piece)
     if op.name not in BINARY:

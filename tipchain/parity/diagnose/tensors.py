@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot
-from tipchain.parity.diagnose.held import STATISTICS, Held, held_by, replaced
+from tipchain.parity.diagnose.held import STATISTICS, Held, held_by, replaced, unsaved
 from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import OUTPUT, Piece
-from tipchain.parity.diagnose.wrong_values import describe
+from tipchain.parity.diagnose.wrong_values import describe, rotary_base
 
 Array = npt.NDArray[Any]
 
@@ -44,6 +44,30 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
         )
     yield from _missing(piece, missing)
     yield from _extra(piece, extra)
+
+
+def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]) -> Iterator[Hypothesis]:
+    """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
+    wrong = [one for one in unsaved(piece) if one.differs]
+    for one in wrong:
+        bases = rotary_base(one.ours), rotary_base(one.theirs)
+        if bases[0] and bases[1]:
+            told = ("rope-theta", f"has the base (theta) {bases[1]:.6g}, the reference's {bases[0]:.6g}")
+        else:
+            told = describe(one, wrong, piece, states)[:2]
+        code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
+        yield Hypothesis(
+            code=code, message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
+            fix=f"fill `{one.name}` of {piece.shown} as the reference does", within=partial(replaced, [one]),
+            confirmed=True, cost=0.6, evidence=f"with the reference's {one.name} the error is gone",
+        )  # fmt: skip
+    if len(wrong) > 1:
+        names = ", ".join(f"`{one.name}`" for one in wrong)
+        yield Hypothesis(
+            code="wrong-buffer", message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
+            fix=f"fill {names} of {piece.shown} as the reference does", within=partial(replaced, wrong),
+            confirmed=True, cost=0.5 + 0.1 * len(wrong), edits_made=len(wrong),
+        )  # fmt: skip
 
 
 def _joint(codes: set[str]) -> str:

@@ -51,6 +51,33 @@ def describe(
     return code, f"holds other values (relative {apart:.3g})", load
 
 
+def rotary_base(array: Array) -> float | None:
+    """Return the base (theta) of positions' frequencies, or of a table of their cosines or sines; None if it is none.
+
+    Frequencies are ``base ** (-i / n)``: they begin with 1, and each is the same fraction of the one before it.
+    """
+    table = array.squeeze()
+    if table.ndim == 2 and len(table) > 1:
+        first, second = table[0], table[1]
+        if np.allclose(first, 1):
+            table = np.arccos(np.clip(second, -1, 1))
+        elif np.allclose(first, 0):
+            table = np.arcsin(np.clip(second, -1, 1)) if second[0] <= 1 - 1e-6 else second
+        else:
+            return None
+        half = len(table) // 2
+        if len(table) % 2 == 0 and np.allclose(table[:half], table[half:]):
+            table = table[:half]
+        elif len(table) % 2 == 0 and np.allclose(table[::2], table[1::2]):
+            table = table[::2]
+    if table.ndim != 1 or len(table) < 2 or not np.all(table > 0) or not np.isclose(table[0], 1, atol=1e-5):
+        return None
+    ratios = table[1:] / table[:-1]
+    if ratios[0] >= 1 or not np.allclose(ratios, ratios[0], rtol=1e-3):
+        return None
+    return float(np.exp(-len(table) * np.log(ratios).mean()))
+
+
 def _rounded(array: Array, bits: int) -> Array:
     mantissa, exponent = np.frexp(array)
     return np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tipchain.devices import Device
 from tipchain.errors import UsageError
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 
 Array = npt.NDArray[Any]
 Builder = Callable[..., Any]
@@ -70,8 +70,8 @@ class Framework(Protocol):
     def wake_dropout(self, model: Any) -> None:
         """Switch the framework's own dropout layers to train mode."""
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``; None switches it off."""
+    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``; None switches dropout off."""
 
     def double_precision(self) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64 where nothing else is said."""

@@ -19,7 +19,8 @@ from tipchain.errors import MissingFrameworkError
 from tipchain.imports import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.parity.frameworks.base import Array, Batch, Builder
-from tipchain.parity.frameworks.dropout import Masks, replaced
+from tipchain.parity.frameworks.paddle_randomness import drawing
+from tipchain.parity.frameworks.randomness import Draws, switched_off
 from tipchain.parity.optimizers import make_optimizer
 
 
@@ -134,9 +135,9 @@ class PaddleFramework:
         floats = self.is_tensor(value) and self.paddle.is_floating_point(value)
         return value.astype("float64") if floats else value
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``; None switches it off."""
-        return replaced(self.paddle.nn.functional, self.tensor, masks)
+    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``; None switches dropout off."""
+        return switched_off(self.paddle.nn.functional) if draws is None else drawing(self.paddle, draws)
 
     def watch_variances(self, model: Any) -> None:
         """Do nothing: Paddle's running variances are the definition."""

@@ -15,7 +15,8 @@ from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.imports import kept_import
 from tipchain.parity.frameworks.base import Array, Batch, Builder
-from tipchain.parity.frameworks.dropout import Masks, replaced
+from tipchain.parity.frameworks.randomness import Draws, switched_off
+from tipchain.parity.frameworks.torch_randomness import drawing
 from tipchain.parity.frameworks.torch_variances import RunningVariances
 from tipchain.parity.optimizers import make_optimizer
 from tipchain.torch_weights import read_torch_state
@@ -136,9 +137,9 @@ class TorchFramework:
         )
         return value.double() if floats else value
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``; None switches it off."""
-        return replaced(self.torch.nn.functional, self.tensor, masks)
+    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``; None switches dropout off."""
+        return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
 
     def inference(self) -> AbstractContextManager[Any]:
         """Return ``torch.no_grad()``."""

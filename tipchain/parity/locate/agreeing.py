@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.pair_replays import Models, PairReplays
 from tipchain.parity.locate.store import Store
@@ -48,8 +48,10 @@ class Agreeing:
             parameters: how far those of its parameters are; None without any.
         """
         pair = fed.pair
-        if pair.whole or not self._large(pair.port):
+        if pair.whole or any(pair.then) or not self._large(pair.port):
             return None
+        if not all(link.layout.permutes for link in (*fed.inputs, *fed.outputs)):
+            return None  # one sample is laid out otherwise
         kind = self._kind(pair.reference), self._kind(pair.port)
         if None not in kind and kind in self._seen:
             return self.in_double(fed, gradients, parameters)
@@ -60,7 +62,7 @@ class Agreeing:
         forward = [
             measure_spread(
                 _output(fed, link), self._store.spread(pair.reference.outputs[link.ours].stored),
-                slow.outputs[link.ours], back(fast.outputs[link.theirs], link.axes), self._apart(fed, link),
+                slow.outputs[link.ours], link.layout.back(fast.outputs[link.theirs]), self._apart(fed, link),
             )
             for link in fed.outputs
         ]  # fmt: skip
@@ -86,7 +88,7 @@ class Agreeing:
 
     def _apart(self, fed: Fed, link: Link) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
-        return self._compare.between(ours, theirs, link.axes)
+        return self._compare.between(ours, theirs, link.layout)
 
     def _large(self, call: Call) -> bool:
         """Tell whether a call of the port's has many elements."""

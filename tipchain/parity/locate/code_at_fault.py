@@ -49,10 +49,12 @@ class CodeAtFault:
         exact: both ran in float64.
         compare: what compares their tensors.
         noise: how far tensors may be apart that are the same.
+        outputs: the models' outputs that belong together.
     """
 
     models: tuple[Models, Models]
     runs: tuple[Run, Run]
+    outputs: Sequence[Link]
     matching: Matching
     store: Store
     seed: int
@@ -64,7 +66,7 @@ class CodeAtFault:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(
             links, default=None, key=lambda link: self.compare.between(
-                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.axes
+                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout
             ),
         )  # fmt: skip
         calls = self._block_at_fault(pair) or self._glue().giving(
@@ -72,10 +74,13 @@ class CodeAtFault:
         )
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
 
-    def at_end(self, apart: Sequence[float]) -> LayerVerdict:
-        """Return the verdict about the code that made the output that is furthest apart, by ``apart``."""
+    def at_end(self, apart: Sequence[float], outputs: Sequence[Link]) -> LayerVerdict:
+        """Return the verdict about the code that made the output that is furthest apart, by ``apart`` of ``outputs``."""
         worst = max(apart)
-        calls = self._block_at_fault(None) or self._glue().at_end(apart.index(worst))
+        link = next(iter(outputs[apart.index(worst) :]), None)
+        ours, theirs = (run.values for run in self.runs)
+        values = None if link is None else (ours[link.ours], theirs[link.theirs])
+        calls = self._block_at_fault(None) or self._glue().at_end(values)
         return self._code(calls, worst, "makes another output")
 
     def made_up_for(self, pair: CallPair) -> bool:
@@ -100,8 +105,8 @@ class CodeAtFault:
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool]:
         """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
-        inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
-        outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+        inputs = self.compare.inputs(pair)
+        outputs = self.compare.outputs(pair)
         given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
         return given, bool(outputs) and self.compare.apart(
             pair.reference.outputs, pair.port.outputs, outputs
@@ -116,16 +121,20 @@ class CodeAtFault:
         scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
 
         def apart(one: Value, other: Value) -> float:
-            axes = self.compare.axes(one, other)
-            if axes is None or not scale:
+            layout = self.compare.layout(one, other)
+            if layout is None or not scale:
                 return 0.0
             size = self.compare.gradient_size(one)
             if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
                 return max(size, self.compare.gradient_size(other)) / max(size, FAINT * scale)
-            return self.compare.gradients_apart(one, other, axes) * size / max(size, FAINT * scale)
+            return self.compare.gradients_apart(one, other, layout) * size / max(size, FAINT * scale)
 
         tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
-        found = first_changed((self.runs[0].trace, self.runs[1].trace), self._agreeing(), apart, tolerance)
+        outputs = [
+            (self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs
+        ]
+        traces = self.runs[0].trace, self.runs[1].trace
+        found = first_changed(traces, self._agreeing(), outputs, apart, tolerance)
         if found is None:
             return []
         what = f"hands another gradient to {found.pair.port.path or 'the model'}"
@@ -140,8 +149,8 @@ class CodeAtFault:
             if value in one.port.inputs and one.port.parent is not None
         ]
         for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
-            inputs = self.compare.links(pair.reference.inputs, pair.port.inputs)
-            outputs = self.compare.links(pair.reference.outputs, pair.port.outputs)
+            inputs = self.compare.inputs(pair)
+            outputs = self.compare.outputs(pair)
             fed = Fed(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
             if not outputs or not fed.comparable or not fed.backward:
                 continue
@@ -164,11 +173,11 @@ class CodeAtFault:
     def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
         """Yield the outputs of pairs that are the same tensor in both models, the last first."""
         for pair in reversed(self.matching.pairs):
-            for link in self.compare.links(pair.reference.outputs, pair.port.outputs):
+            for link in self.compare.outputs(pair):
                 ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
                 if (
                     ours.dtype.kind == "f"
-                    and self.compare.between(ours, theirs, link.axes) <= self.noise.limit
+                    and self.compare.between(ours, theirs, link.layout) <= self.noise.limit
                 ):
                     yield pair, ours, theirs
 

@@ -7,23 +7,27 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import Axes, arrange, relative, rms
-from tipchain.parity.locate.store import Store, Stored
+from tipchain.parity.locate.differences import Layout, laid_out, layouts, relative, rms
+from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.store import NotHeld, Store, Stored
 from tipchain.parity.locate.trace import Value
 
 Array = npt.NDArray[Any]
 
 
+CLOSE = 1e-6
+"""Relative difference up to which a tensor is told by its values where positions do not tell it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A tensor of the reference's call and the port's: their numbers, and the order of axes that the port has."""
+    """A tensor of the reference's call and the port's: their numbers, and how the port lays it out."""
 
     ours: int
     theirs: int
-    axes: Axes
+    layout: Layout
 
 
 class Comparer:
@@ -31,57 +35,131 @@ class Comparer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[int, int, Axes | None, bool], float] = {}
+        self._known: dict[tuple[int, int, Layout, bool], float] = {}
+        self._layouts: dict[tuple[int, int], Layout | None] = {}
         self._sizes: dict[int, float] = {}
 
-    def links(self, ours: Sequence[Value], theirs: Sequence[Value]) -> list[Link]:
-        """Link the tensors of two calls in their order, those that have one shape up to the order of axes."""
-        found, free = [], _once(theirs)
-        for number in _once(ours):
-            value = ours[number]
-            for other in free:
-                axes = self.axes(value, theirs[other])
-                if axes is not None:
-                    found.append(Link(number, other, axes))
-                    free.remove(other)
-                    break
-        return found
+    def inputs(self, pair: CallPair) -> list[Link]:
+        """Link what two calls are given; see `links`."""
+        ours, theirs = pair.reference, pair.port
+        return self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
 
-    def axes(self, one: Value, other: Value) -> Axes | None:
-        """Return the order of ``one``'s axes that ``other`` has; None where it has another shape or kind."""
+    def outputs(self, pair: CallPair) -> list[Link]:
+        """Link what two calls return; see `links`."""
+        ours, theirs = pair.reference, pair.port
+        return self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
+
+    def results(
+        self, ours: Sequence[Value], theirs: Sequence[Value], our_names: Sequence[str], their_names: Sequence[str]
+    ) -> list[Link]:  # fmt: skip
+        """Link what two models return: place by place where they return the same structure, else as `links` does."""
+        if list(our_names) != list(their_names):
+            return self.links(ours, theirs, our_names, their_names)
+        fitting = ((n, self.layout(*both)) for n, both in enumerate(zip(ours, theirs, strict=True)))
+        return [Link(n, n, layout) for n, layout in fitting if layout is not None]
+
+    def links(
+        self, ours: Sequence[Value], theirs: Sequence[Value], our_names: Sequence[str] = (),
+        their_names: Sequence[str] = (),
+    ) -> list[Link]:  # fmt: skip
+        """Link the tensors of two calls: by name, by position where all fit, else by values and shapes in their order.
+
+        What only one side has is in no link.
+        """
+        left, free, found = _once(ours), _once(theirs), []
+
+        def link(one: int, other: int) -> None:
+            layout = self.layout(ours[one], theirs[other])
+            if layout is not None:
+                found.append(Link(one, other, layout))
+                left.remove(one)
+                free.remove(other)
+
+        words = [{_word(name): n for n, name in enumerate(names)} for names in (our_names, their_names)]
+        for word, number in words[0].items():
+            if word and number in left and words[1].get(word) in free:
+                link(number, words[1][word])
+        in_turn = len(left) == len(free) and all(
+            self.layout(ours[one], theirs[other]) for one, other in zip(left, free, strict=True)
+        )
+        pairs = list(zip(left, free, strict=True)) if in_turn else self._aligned(ours, theirs, left, free)
+        for one, other in pairs:
+            link(one, other)
+        for one in list(left):
+            for other in (n for n in free if self.layout(ours[one], theirs[n]) is not None):
+                link(one, other)
+                break
+        return sorted(found, key=lambda each: each.ours)
+
+    def _aligned(
+        self, ours: Sequence[Value], theirs: Sequence[Value], left: Sequence[int], free: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
+        scores = {
+            (one, other): 0.0 if self.layout(ours[one], theirs[other]) is None
+            else 1.0 + (len(left) + len(free)) * self._same(ours[one], theirs[other])
+            for one in left for other in free
+        }  # fmt: skip
+        best: dict[tuple[int, int], tuple[float, list[tuple[int, int]]]] = {}
+        for i in range(len(left), -1, -1):
+            for j in range(len(free), -1, -1):
+                if i == len(left) or j == len(free):
+                    best[i, j] = 0.0, []
+                    continue
+                pair = left[i], free[j]
+                ways = [best[i + 1, j], best[i, j + 1]]
+                if scores[pair]:
+                    total, rest = best[i + 1, j + 1]
+                    ways.insert(0, (total + scores[pair], [pair, *rest]))
+                best[i, j] = max(ways, key=lambda way: way[0])
+        return best[0, 0][1]
+
+    def _same(self, one: Value, other: Value) -> bool:
+        layout = self.layout(one, other)
+        try:
+            return layout is not None and self.between(one, other, layout) <= CLOSE
+        except NotHeld:
+            return False
+
+    def layout(self, one: Value, other: Value) -> Layout | None:
+        """Return how ``other`` lays out ``one``; None where it has another shape or kind."""
         if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
             return None
-        return self._order(one, other)
+        key = id(one), id(other)
+        if key not in self._layouts:
+            fitting = layouts(one.shape, other.shape)
+            told = not fitting or (len(fitting) == 1 and fitting[0].permutes)
+            self._layouts[key] = (
+                next(iter(fitting), None) if told else laid_out(self._store.get(one.stored), self._store.get(other.stored))
+            )  # fmt: skip
+        return self._layouts[key]
 
     def apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
         if ours and theirs and not links:
             return inf
         return max(
-            (self.between(ours[link.ours], theirs[link.theirs], link.axes) for link in links), default=0.0
+            (self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0
         )
 
-    def between(self, one: Value, other: Value, axes: Axes | None) -> float:
+    def between(self, one: Value, other: Value, layout: Layout) -> float:
         """Return how far two tensors are apart; each pair is compared once."""
-        key = id(one), id(other), axes, False
+        key = id(one), id(other), layout, False
         if key not in self._known:
-            order = axes if axes is not None else self._order(one, other)
-            self._known[key] = inf if order is None else self._relative(one.stored, other.stored, order)
+            self._known[key] = self._relative(one.stored, other.stored, layout)
         return self._known[key]
 
-    def _order(self, one: Value, other: Value) -> Axes | None:
-        if one.shape == other.shape:
-            return tuple(range(len(one.shape)))
-        return arrange(self._store.get(one.stored), self._store.get(other.stored))
-
-    def _relative(self, one: Stored, other: Stored, axes: Axes) -> float:
+    def _relative(self, one: Stored, other: Stored, layout: Layout, *, gradient: bool = False) -> float:
         """Return how far two arrays are apart, of those that are not held about how far."""
-        if axes == tuple(range(len(one.shape))):
+        if layout.plain:
             if other.twin is one:
                 return other.apart
             if one.outline is not None and other.outline is not None:
                 return one.outline.projected.relative(other.outline.projected) + other.apart
-        return relative(self._store.get(one).transpose(axes), self._store.get(other)) + other.apart
+        ours, theirs = self._store.get(one), self._store.get(other)
+        if gradient:
+            return relative(layout.shared(ours), layout.back_shared(theirs)) + other.apart
+        return relative(layout.apply(ours), theirs) + other.apart
 
     def size(self, stored: Stored) -> float:
         """Return an array's RMS, of one that is not held about that."""
@@ -96,13 +174,13 @@ class Comparer:
         """Return the RMS of a tensor's gradient; 0 without one."""
         return 0.0 if value.gradient is None else self.size(value.gradient)
 
-    def gradients_apart(self, one: Value, other: Value, axes: Axes) -> float:
+    def gradients_apart(self, one: Value, other: Value, layout: Layout) -> float:
         """Return how far the gradients of two tensors are apart; each pair is compared once."""
         if one.gradient is None or other.gradient is None:
             return 0.0 if one.gradient is other.gradient else inf
-        key = id(one), id(other), axes, True
+        key = id(one), id(other), layout, True
         if key not in self._known:
-            self._known[key] = self._relative(one.gradient, other.gradient, axes)
+            self._known[key] = self._relative(one.gradient, other.gradient, layout, gradient=True)
         return self._known[key]
 
 
@@ -111,6 +189,9 @@ def _once(values: Sequence[Value]) -> list[int]:
     return [number for number, value in enumerate(values) if value not in values[:number]]
 
 
-def back(array: Array, axes: Axes) -> Array:
-    """Return the port's array with its axes in the reference's order."""
-    return array.transpose(np.argsort(axes)) if len(axes) == array.ndim else array
+def _word(name: str) -> str:
+    """Return the name of a tensor without the positions before it; empty where it has none but those."""
+    parts = name.split(".")
+    while parts and parts[0].isdigit():
+        parts.pop(0)
+    return ".".join(parts)

@@ -1,10 +1,11 @@
-"""How far two tensors of two frameworks are apart, whatever the order of their axes."""
+"""How far two tensors of two frameworks are apart, whatever the order of their axes and however they are flattened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, prod, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -102,6 +103,174 @@ def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
     for axes in permutations(range(len(shape))):
         if tuple(shape[axis] for axis in axes) == wanted:
             yield axes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the port lays out a tensor of the reference's: cut into axes, permuted, and merged; or repeated.
+
+    Attributes:
+        expected: the reference's shape.
+        split: what that is reshaped to.
+        axes: the order in which the axes of that come.
+        actual: the port's shape. Where it has several along an axis that is 1 before, the port repeats the tensor; where
+            it has 1 and the reference several, the reference does.
+    """
+
+    expected: tuple[int, ...]
+    split: tuple[int, ...]
+    axes: Axes
+    actual: tuple[int, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it changes nothing."""
+        return self.expected == self.actual == self.split and self.axes == tuple(range(len(self.axes)))
+
+    @property
+    def permutes(self) -> bool:
+        """Whether it is nothing but another order of axes."""
+        return self.split == self.expected and tuple(self.split[axis] for axis in self.axes) == self.actual
+
+    def apply(self, array: Array) -> Array:
+        """Return an array of the reference's as the port lays it out; of another order of axes, one sample may do."""
+        if self.permutes:
+            return array.transpose(self.axes)
+        made = self._reduced(self._moved(array), first=True)
+        return np.broadcast_to(made, self.actual) if made.shape != self.actual else made
+
+    def apply_gradient(self, gradient: Array) -> Array:
+        """Return what the port's backward starts from: what is repeated shares its gradient, and adds up."""
+        if self.permutes:
+            return gradient.transpose(self.axes)
+        made = self._reduced(self._moved(gradient))
+        if made.shape == self.actual:
+            return made
+        return np.broadcast_to(made / (prod(self.actual) / made.size), self.actual)
+
+    def back(self, array: Array) -> Array:
+        """Return an array of the port's as the reference lays it out; of one that does not fit, the array itself."""
+        if self.permutes and array.ndim == len(self.axes):
+            return array.transpose(np.argsort(self.axes))
+        if array.shape != self.actual:
+            return array
+        made = self._unmoved(array[self._first(self._axes(), self.actual)])
+        return np.broadcast_to(made, self.expected) if made.shape != self.expected else made
+
+    def shared(self, gradient: Array) -> Array:
+        """Return a gradient of the reference's with what it gives to several copies of a tensor added up."""
+        return self._unmoved(self._reduced(self._moved(gradient)))
+
+    def back_shared(self, gradient: Array) -> Array:
+        """Return a gradient of the port's likewise, laid out as the reference's; see `shared`."""
+        if gradient.shape != self.actual:
+            return gradient
+        axes = self._axes()
+        repeated = tuple(n for n, size in enumerate(axes) if size == 1 != self.actual[n])
+        return self._unmoved(gradient.sum(repeated, keepdims=True) if repeated else gradient)
+
+    def _axes(self) -> tuple[int, ...]:
+        """Return the shape of the reference's tensor in the port's order; that of the port where it only merges axes."""
+        moved = tuple(self.split[axis] for axis in self.axes)
+        return moved if prod(moved) != prod(self.actual) else self.actual
+
+    def _moved(self, array: Array) -> Array:
+        return array.reshape(self.split).transpose(self.axes).reshape(self._axes())
+
+    def _unmoved(self, array: Array) -> Array:
+        moved = tuple(self.split[axis] for axis in self.axes)
+        if array.size == prod(moved):
+            return array.reshape(moved).transpose(np.argsort(self.axes)).reshape(self.expected)
+        return array.reshape(array.shape[array.ndim - len(self.expected) :])
+
+    def _reduced(self, array: Array, *, first: bool = False) -> Array:
+        """Return an array with the axes cut to 1 along which only the reference has several: the ``first``, or their sum."""
+        several = tuple(n for n, size in enumerate(self.actual) if size == 1 != array.shape[n])
+        if not several:
+            return array
+        if first:
+            return array[self._first(self.actual, array.shape)]
+        return np.asarray(array.sum(several, keepdims=True))
+
+    def _first(self, wanted: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+        return tuple(
+            slice(0, 1) if one == 1 != size else slice(None) for one, size in zip(wanted, shape, strict=True)
+        )
+
+
+ALIKE = 0.5
+"""Relative distance of centred arrays below which they are laid out alike: of unrelated ones it is the root of 2."""
+
+
+def plain(shape: tuple[int, ...]) -> Layout:
+    """Return the layout that changes nothing."""
+    return Layout(shape, shape, tuple(range(len(shape))), shape)
+
+
+def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[Layout]:
+    """Return the layouts that may make one shape of the other: orders of axes, or else what merges, cuts or repeats axes."""
+    if expected == actual:
+        return [plain(expected)]
+    found = [Layout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
+    if found or not expected or not actual:
+        return found
+    if prod(expected) == prod(actual):
+        if max(len(expected), len(actual)) > MOST_AXES:
+            return []
+        found = [
+            Layout(expected, expected, axes, actual)
+            for axes in permutations(range(len(expected)))
+            if _merges(tuple(expected[axis] for axis in axes), actual)
+        ]
+        cut = (
+            Layout(expected, tuple(actual[int(n)] for n in np.argsort(axes)), axes, actual)
+            for axes in permutations(range(len(actual)))
+        )
+        return [*found, *(one for one in cut if _merges(one.split, expected))]
+    rank = len(actual)
+    padded = (1,) * (rank - len(expected)) + expected  # as arithmetic would
+    if len(padded) == rank and all(
+        1 in pair or pair[0] == pair[1] for pair in zip(padded, actual, strict=True)
+    ):
+        return [Layout(expected, padded, tuple(range(rank)), actual)]
+    return []
+
+
+def _merges(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Tell whether axes next to each other, taken together, give the other shape; axes of 1 count for nothing."""
+    sizes, place = [one for one in shape if one != 1], 0
+    for size in (one for one in wanted if one != 1):
+        made = 1
+        while made < size and place < len(sizes):
+            made, place = made * sizes[place], place + 1
+        if made != size:
+            return False
+    return place == len(sizes)
+
+
+def laid_out(expected: Array, actual: Array) -> Layout | None:
+    """Return how ``actual`` lays out the tensor that is ``expected``: the closest of the layouts that fit.
+
+    Other orders of axes are told by the shape; what merges or cuts axes, by the values.
+
+    Returns:
+        None where none fits.
+    """
+    found = layouts(expected.shape, actual.shape)
+    if not found or (
+        len(found) == 1 and (found[0].permutes or prod(found[0].expected) != prod(actual.shape))
+    ):
+        return found[0] if found else None
+    if found[0].permutes:
+        return min(found, key=lambda one: distance(one.apply(expected), actual))
+    if actual.dtype.kind not in "fc":
+        return next((one for one in found if np.array_equal(one.apply(expected), actual)), None)
+    ours, theirs = expected - expected.mean(), actual - actual.mean()
+    scale = rms(ours)
+    if not isfinite(scale) or not scale:
+        return next((one for one in found if not distance(one.apply(expected), actual)), None)
+    apart, best = min(((distance(one.apply(ours), theirs), one) for one in found), key=lambda each: each[0])
+    return best if apart <= ALIKE * scale else None
 
 
 class Sketch:

@@ -52,7 +52,7 @@ class Fed:
         What the reference's call has nothing for, the port's layer is given as it was.
         """
         ours = [self.take(value.stored) for value in self.pair.reference.inputs]
-        by_number = {link.theirs: ours[link.ours].transpose(link.axes) for link in self.inputs}
+        by_number = {link.theirs: link.layout.apply(ours[link.ours]) for link in self.inputs}
         return ours, [
             by_number[number] if number in by_number else self.take(value.stored)
             for number, value in enumerate(self.pair.port.inputs)
@@ -73,7 +73,7 @@ class Fed:
         for link in () if self.forward else self.outputs:
             gradient = self._gradient(self.pair.reference.outputs[link.ours])
             if gradient is not None:
-                ours[link.ours], theirs[link.theirs] = gradient, gradient.transpose(link.axes)
+                ours[link.ours], theirs[link.theirs] = gradient, link.layout.apply_gradient(gradient)
         return ours, theirs
 
     def _gradient(self, value: Value) -> Array | None:

@@ -40,12 +40,10 @@ class Glue:
             values, (self._not_given(0, calls[0], values[0]), self._not_given(1, calls[1], values[1]))
         )
 
-    def at_end(self, number: int) -> Calls:
-        """Return the calls whose code made the models' ``number``-th output, which differs though all layers agree."""
+    def at_end(self, values: tuple[Value, Value] | None) -> Calls:
+        """Return the calls whose code made an output of the models that differs though all layers agree; None: not known which."""
         roots = self._traces[0].calls[0], self._traces[1].calls[0]
-        if number >= min(len(root.outputs) for root in roots):
-            return roots
-        return self._culprits((roots[0].outputs[number], roots[1].outputs[number]), roots)
+        return roots if values is None else self._culprits(values, roots)
 
     def _culprits(self, values: tuple[Value, Value], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tipchain.parity.locate.matching import CallPair
@@ -24,6 +24,7 @@ class Changed(NamedTuple):
 def first_changed(
     traces: tuple[Trace, Trace],
     outputs: Iterable[tuple[CallPair, Value, Value]],
+    ends: Sequence[tuple[Value, Value]],
     apart: Apart,
     tolerance: float,
 ) -> Changed | None:
@@ -34,6 +35,7 @@ def first_changed(
     Args:
         traces: torch's and Paddle's, after backward; forward they agree.
         outputs: tensors of pairs that agree, in the opposite order of the port's calls.
+        ends: the models' outputs.
         apart: compares the gradients of two values.
         tolerance: up to which they agree.
     """
@@ -42,7 +44,7 @@ def first_changed(
         found = apart(ours, theirs)
         if found <= tolerance:
             agreed = True
-        elif agreed or _agree_at_end(traces, apart, tolerance):
+        elif agreed or _agree_at_end(ends, apart, tolerance):
             calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
             return Changed(calls, pair, found, theirs)
         else:
@@ -50,14 +52,9 @@ def first_changed(
     return None
 
 
-def _agree_at_end(traces: tuple[Trace, Trace], apart: Apart, tolerance: float) -> bool:
+def _agree_at_end(ends: Sequence[tuple[Value, Value]], apart: Apart, tolerance: float) -> bool:
     """Tell whether the gradients of the models' outputs agree."""
-    roots = traces[0].calls[0], traces[1].calls[0]
-    found = [
-        apart(ours, theirs)
-        for ours, theirs in zip(roots[0].outputs, roots[1].outputs, strict=False)
-        if ours.gradient is not None and ours.shape == theirs.shape
-    ]
+    found = [apart(ours, theirs) for ours, theirs in ends if ours.gradient is not None]
     return bool(found) and max(found) <= tolerance
 
 

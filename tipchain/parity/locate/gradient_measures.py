@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import frameworks_own
-from tipchain.parity.locate.comparing import back
 from tipchain.parity.locate.differences import relative, rms
 from tipchain.parity.locate.pair_replays import PairReplays
+from tipchain.parity.locate.replay import Replayed
+from tipchain.parity.locate.shared_parameters import Laid
 from tipchain.parity.locate.verdicts import EXACT, NOTHING, Measured, measure, only
 
 Array = npt.NDArray[Any]
@@ -41,11 +42,12 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
         port64 = None if slow64 is None else slow64.inputs[link.theirs]
         if truth is None or (port is None and port64 is None):
             continue
+        ours, theirs = link.layout.shared, link.layout.back_shared
+        shaken = None if moved is None else moved.inputs[link.ours]
         yield measure(
-            f"gradient of input {fed.pair.port.input_names[link.theirs]}", truth, own,
-            None if port is None else back(port, link.axes),
-            known if port64 is None else back(port64, link.axes),
-            None if moved is None else moved.inputs[link.ours],
+            f"gradient of input {fed.pair.port.input_names[link.theirs]}", ours(truth),
+            None if own is None else ours(own), None if port is None else theirs(port),
+            known if port64 is None else theirs(port64), None if shaken is None else ours(shaken),
         )  # fmt: skip
 
 
@@ -59,11 +61,17 @@ def cut_off(replays: PairReplays) -> bool:
 
 
 def parameter_gradients(
-    replays: PairReplays, truths: Mapping[str, Array] | None, *, known: float | None, double: bool
+    replays: PairReplays,
+    truths: Mapping[str, Array] | None,
+    kept: Mapping[str, Laid],
+    *,
+    known: float | None,
+    double: bool,
 ) -> Iterator[Measured]:
     """Measure the gradients of a layer's parameters; ``known`` and ``double`` as for its inputs.
 
-    ``truths`` are the reference's in its float64 run, None where several calls added to them.
+    ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
+    port's layer keeps in another layout.
     """
     slow, fast = replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
@@ -73,8 +81,7 @@ def parameter_gradients(
         truths = None if again is None else again.parameters
     least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
     for name, truth in (truths or {}).items():
-        port = None if fast is None else (fast.parameters or {}).get(name)
-        port64 = None if slow64 is None else (slow64.parameters or {}).get(name)
+        port, port64 = (_gradient(name, one, kept) for one in (fast, slow64))
         if port is None and port64 is None:
             continue
         if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
@@ -86,6 +93,14 @@ def parameter_gradients(
             f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
             known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name), least,
         )  # fmt: skip
+
+
+def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid]) -> Array | None:
+    """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
+    found = None if replayed is None else replayed.parameters
+    if found is None:
+        return None
+    return kept[name].arranged(found) if name in kept else found.get(name)
 
 
 def relative_or_inf(expected: Array, actual: Array) -> float:

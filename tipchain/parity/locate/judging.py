@@ -11,19 +11,18 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import joined, of_one_size, settled
+from tipchain.parity.locate.agreement import continued, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
-from tipchain.parity.locate.comparing import Comparer, Link, back
+from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
@@ -47,6 +46,8 @@ AGREE = 2.0**-23
 float32, as code with a cast does, that is what it makes."""
 COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
+CLOSER = 0.5
+"""Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
 SPREAD = 100.0
@@ -80,31 +81,46 @@ class PairJudge:
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
     compare: Comparer = field(init=False)
+    outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
+        ours, theirs = self.runs
+        self.outputs = tuple(
+            self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names)
+        )
         self._code = CodeAtFault(
             models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
-            exact=self.exact, compare=self.compare, noise=self.noise,
+            exact=self.exact, compare=self.compare, noise=self.noise, outputs=self.outputs,
         )  # fmt: skip
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
-    def judge(self) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order."""
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
         self.noise.limit = AGREE if self.exact else COARSELY
-        pairs = self.matching.pairs if self.exact else ()
+        near = max(self.outputs_apart(), default=inf) <= COARSELY
+        if hasty and not near:
+            raise NotHeld
+        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and self._shared.alike(SAME)
+        self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: list[LayerVerdict] = []
-        clean = True
+        clean = same_numbers(self.runs)
         for pair in self.matching.pairs:
             inputs, outputs = (
-                self.compare.links(pair.reference.inputs, pair.port.inputs),
-                self.compare.links(pair.reference.outputs, pair.port.outputs),
+                self.compare.inputs(pair),
+                self.compare.outputs(pair),
             )
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             # Tensors of other shapes show no difference where what is made of them is the same.
@@ -113,17 +129,20 @@ class PairJudge:
                 forward.append(self._code.before(pair, inputs, inherited))
                 loose.append(forward[-1])
                 clean = False
-            judged = self._judge_pair(pair, inputs, outputs, inherited)
-            if pair.whole:
-                judged = [_less_inside(one, (*forward, *backward)) for one in judged]
+            judged = [
+                self._weighed(pair, one, (*forward, *backward))
+                for one in self._judge_jointly(pair, inputs, outputs, inherited)
+            ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
             forward.append(judged[0])
             backward += judged[1:]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
         apart = self.outputs_apart()
         if clean and max(apart, default=0.0) > self.noise.limit:
-            forward.append(self._code.at_end(apart))
+            forward.append(self._code.at_end(apart, self.outputs))
         elif clean and self.exact and not any(one.at_fault for one in backward):
             changed = self._code.changed_gradient(max(apart, default=0.0))
             changed = changed or self._code.used_elsewhere(
@@ -136,6 +155,17 @@ class PairJudge:
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
 
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = AGREE if self.exact else COARSELY
+        for pair in self.matching.pairs:
+            if (
+                self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
+                > limit
+            ):
+                return pair.port.number
+        return None
+
     @property
     def alike_outside(self) -> bool:
         """Whether the models' outputs agree in float64."""
@@ -146,11 +176,46 @@ class PairJudge:
         return 0.0 if self.alike_inside else self._shared.apart()
 
     def outputs_apart(self) -> tuple[float, ...]:
-        """Return how far the models' outputs are apart in float64, relative RMS."""
-        one, other = (run.trace.calls[0].outputs for run in self.runs)
-        return tuple(self.compare.between(a, b, None) for a, b in zip(one, other, strict=False)) + (
-            inf,
-        ) * abs(len(one) - len(other))
+        """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
+
+        Inf where another shape stands where the reference has one, and where both have some but none fits.
+        """
+        ours, theirs = self.runs
+        found = tuple(
+            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
+            for link in self.outputs
+        )
+        if ours.output_names == theirs.output_names:
+            return found + (inf,) * (len(ours.values) - len(found))
+        return found or (inf,) * bool(ours.values or theirs.values)
+
+    def _judge_jointly(
+        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        judged = self._judge_pair(pair, inputs, outputs, inherited)
+        differs = any(one.at_fault for one in judged) or not outputs
+        sides = self.models[0].side, self.models[1].side
+        traces = self.runs[0].trace, self.runs[1].trace
+        joint = (
+            continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
+        )
+        for one in joint:
+            again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
+            told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
+            if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
+                (step,) = (*one.then[0], *one.then[1])
+                whose = "the reference's" if one.then[0] else "its"
+                reason = f"with {whose} {step.name} after it: "
+                return [replace(each, reason=reason + each.reason) for each in again]
+        return judged
+
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
+        draws = self.runs[1].draws
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        verdict = verdict if alike else _random(verdict)
+        return _less_inside(verdict, others) if pair.whole else verdict
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -164,11 +229,6 @@ class PairJudge:
             )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        if not pair.whole and inherited <= self.noise.limit and not self._agree(pair, outputs):
-            call = joined(self.matching, pair, self._outputs_apart, self.noise.limit)
-            if call is not None:
-                reason = f"does by itself what {call.path} does after its counterpart"
-                return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -176,7 +236,7 @@ class PairJudge:
         apart = max(
             (
                 self.compare.gradients_apart(
-                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.axes
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout
                 )
                 for link in outputs
             ),
@@ -239,7 +299,7 @@ class PairJudge:
         try:
             again = replay(
                 models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
-                masks=call.masks,
+                then=pair_steps(models, layers, pair.then[number]),
             )  # fmt: skip
         except NotReplayed:
             return False
@@ -291,7 +351,7 @@ class PairJudge:
 
     def _output_apart(self, fed: Fed, link: Link) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
-        return self.compare.between(ours, theirs, link.axes)
+        return self.compare.between(ours, theirs, link.layout)
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
@@ -299,9 +359,6 @@ class PairJudge:
             any(self.compare.gradient_size(one) for one in call.outputs)
             for call in (pair.reference, pair.port)
         )
-
-    def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
-        return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
@@ -311,10 +368,10 @@ class PairJudge:
             what = f"output {fed.pair.port.output_names[link.theirs]}"
             exact: Array | float | None
             if whole or replays.port64 is None:
-                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.axes)
+                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
                 exact = exact if whole and self.exact else None
             else:
-                exact = back(replays.port64.outputs[link.theirs], link.axes)
+                exact = link.layout.back(replays.port64.outputs[link.theirs])
             slow, fast = replays.reference32, replays.port32
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
@@ -323,7 +380,7 @@ class PairJudge:
             found.append(
                 measure(
                     what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else back(fast.outputs[link.theirs], link.axes), exact,
+                    None if fast is None else link.layout.back(fast.outputs[link.theirs]), exact,
                     None if moved is None else moved.outputs[link.ours],
                 )
             )  # fmt: skip
@@ -357,7 +414,10 @@ class PairJudge:
 
         def measured(one: PairReplays) -> list[Measured]:
             found = list(input_gradients(one, known=known, double=self.exact))
-            return [*found, *parameter_gradients(one, truths, known=known, double=self.exact)]
+            if one.fed.pair.folded:
+                return found
+            kept = self._shared.known_layouts(one.fed.pair)
+            return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
 
         found = measured(replays[0])
         return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
@@ -370,7 +430,7 @@ class PairJudge:
         None where that is more than code between the layers may make: then the layer must be run by itself to tell.
         """
         around = [
-            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.axes)
+            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout)
             for links, ours, theirs in (
                 (inputs, pair.reference.inputs, pair.port.inputs),
                 (outputs, pair.reference.outputs, pair.port.outputs),
@@ -388,6 +448,20 @@ class PairJudge:
     def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         return self.models[0].side.parameter_gradients(pair.reference.layer)
+
+
+def same_numbers(runs: tuple[Run, Run]) -> bool:
+    """Tell whether what two runs drew at random is the same."""
+    ours, theirs = (run.draws for run in runs)
+    return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _random(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
+    if not verdict.at_fault:
+        return verdict
+    reason = "random, not comparable: its random numbers cannot be made those of the reference"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:

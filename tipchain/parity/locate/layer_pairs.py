@@ -57,7 +57,8 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
     rest.found += _without_tensors(reference, port, names, rest.found)
-    order = {path: number for number, (path, _) in enumerate(reference.named_modules())}
+    every = reference.named_modules(remove_duplicate=False)
+    order = {path: number for number, (path, _) in enumerate(every)}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
 
 

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.parity.locate.agreement import holds_norm
+from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import PairJudge
+from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.matching import Matching, match_calls
-from tipchain.parity.locate.pair_replays import Copies, Models
-from tipchain.parity.locate.runs import Inputs, Loss, Run, run_model
+from tipchain.parity.locate.pair_replays import Copies, Doubles, Models
+from tipchain.parity.locate.runs import Inputs, Loss, Run, Start, random_start, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import Trace, Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
 
+Array = npt.NDArray[Any]
+Pair = tuple[Any, Any]
+Losses = tuple[Loss | None, Loss | None]
 ALIKE = 1e-6
 """How close sketches of tensors must be for them to be taken for one when calls are matched."""
+FEW = 2
+"""Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,6 +50,7 @@ class Located:
         reference: the reference's run in float64.
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
+        links: which outputs belong together: what ``outputs`` begins with is about them.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         models: copies of both models' layers; none in float64 where a model does not run so.
@@ -46,9 +62,21 @@ class Located:
     reference: Run
     port: Run
     outputs: tuple[float, ...]
+    links: tuple[Link, ...]
     gradients: float
     alike: bool
     models: tuple[Models, Models]
+
+    @property
+    def one_sided(self) -> tuple[list[str], list[str]]:
+        """The names of outputs that only the reference has, and of those that only the port has."""
+        both = {link.ours for link in self.links}, {link.theirs for link in self.links}
+        runs = self.reference, self.port
+        ours, theirs = (
+            [name for number, name in enumerate(run.output_names) if number not in known]
+            for run, known in zip(runs, both, strict=True)
+        )
+        return ours, theirs
 
     @property
     def losses(self) -> bool:
@@ -59,7 +87,12 @@ class Located:
     def learns(self) -> bool:
         """Whether the reference has parameters that take gradients."""
         models = self.models[0]
-        return models.double is not None and bool(models.side.parameters(models.double[""]))
+        return models.double is not None and bool(models.side.parameters(models.double.whole))
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both models were given the same random numbers."""
+        return same_numbers((self.reference, self.port))
 
     @property
     def exact(self) -> bool:
@@ -85,9 +118,10 @@ class Locator:
     backward: bool = True
     training: bool | None = None
     _sketches: dict[int, Sketch] = field(default_factory=dict)
+    _small: bool = False
 
     def locate(
-        self, reference: Any, port: Any, inputs: Inputs, losses: tuple[Loss | None, Loss | None] = (None, None),
+        self, reference: Any, port: Any, inputs: Inputs, losses: Losses = (None, None),
         names: Mapping[str, str] | None = None, pairs: Sequence[LayerPair] | None = None,
     ) -> Located:  # fmt: skip
         """Compare two models layer by layer; neither is changed.
@@ -103,55 +137,154 @@ class Locator:
         Raises:
             Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
-        layers = pair_layers(reference, port, names) if pairs is None else pairs
-        with suppress(NotHeld):
-            self.store.samples = samples_of(inputs)
-            found = self._compare((reference, port), inputs, losses, layers)
-            if found.first is None or not self.store.cut:
-                return found
-        self._sketches.clear()
-        self.store.samples = None
-        return self._compare((reference, port), inputs, losses, layers)
+        asked = (reference, port), losses, pair_layers(reference, port, names) if pairs is None else pairs
+        self.store.samples = samples_of(inputs)
+        found, whole = self._by_outlines(inputs, *asked)
+        if found is None:
+            self.store.samples = None
+            few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
+            found = None if whole is None or few is None else self._by_few(few, whole, *asked)
+        if found is None:
+            self._sketches.clear()
+            judge = self._judge(inputs, *asked)
+            found = _located(judge, judge.judge())
+        return found
 
-    def _compare(
-        self, models: tuple[Any, Any], inputs: Inputs, losses: tuple[Loss | None, Loss | None],
-        layers: Sequence[LayerPair],
-    ) -> Located:  # fmt: skip
-        """Run both and compare them, with what the store holds of their tensors.
+    def _by_outlines(
+        self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> tuple[Located | None, Whole | None]:
+        """Compare the models with what outlines of their tensors tell; nothing is told where whole ones are needed."""
+        whole: Whole | None = None
+        with suppress(NotHeld):
+            judge = self._judge(inputs, models, losses, layers)
+            whole = Whole.of(judge)
+            found = _located(judge, judge.judge(hasty=self.store.cut))
+            if found.first is None or not self.store.cut:
+                return found, whole
+        return None, whole
+
+    def _by_few(
+        self, few: Inputs, whole: Whole, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> Located | None:
+        """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
+        self._sketches.clear()
+        with suppress(Exception):  # what is no batch of samples cannot be cut
+            judge = self._judge(few, models, losses, layers)
+            if whole.same_place(judge):
+                return whole.completed(_located(judge, judge.judge()))
+        self.store.forget()
+        return None
+
+    def _judge(self, inputs: Inputs, *asked: Any) -> PairJudge:
+        """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
+
+        Raises:
+            NotHeld: too little of their tensors is held.
+        """
+        judge = self._run_and_match(inputs, *asked)
+        drawn = judge.runs[1].draws
+        if self._small or not drawn.mixed(range(len(drawn.made))):
+            return judge
+        apart = max(judge.outputs_apart(), default=0.0)
+        if apart <= COARSELY:
+            return judge
+        self._small = True
+        self._sketches.clear()
+        other = self._run_and_match(inputs, *asked)
+        if max(other.outputs_apart(), default=0.0) < apart:
+            return other
+        self._small = False
+        return judge
+
+    def _run_and_match(
+        self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> PairJudge:
+        """Run both, match their calls, and return what judges them with what the store holds of their tensors.
 
         Raises:
             NotHeld: that is too little.
         """
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0])
-        known = Twins(reference.trace, self.store)
-        theirs, port = self._run(
-            self.sides[1], models[1], inputs, losses[1], known, double=ours.double is not None
+        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses, layers)
+        alone = [one for number, one in enumerate(reference.values) if number not in both]
+        if losses[0] is None and both and any(one.gradient is not None for one in alone):
+            # Backward must start from the same outputs on both sides, which is known only now.
+            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
+        matching = match_calls(
+            reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides)
         )
-        matching = match_calls(reference.trace, port.trace, layers, self._close)
-        judge = PairJudge(
+        return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
             exact=theirs.double is not None,
         )  # fmt: skip
-        verdicts = judge.judge()
-        return Located(
-            matching=matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-            reference=reference, port=port, outputs=judge.outputs_apart(), models=(ours, theirs),
-            gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
-        )  # fmt: skip
+
+    def _trains(self, models: Pair) -> bool:
+        """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
+        for side, model in zip(self.sides, models, strict=True):
+            if self.training or (self.training is None and model.training):
+                return True
+            kept = self.training is None or model.training == self.training
+            if kept and any(layer.training for _, layer in side.layers(model)):
+                return True
+        return False
+
+    def _run_both(
+        self, models: Pair, inputs: Inputs, losses: Losses, layers: Sequence[LayerPair],
+        only: Collection[int] | None = None,
+    ) -> tuple[tuple[Models, Run], tuple[Models, Run], set[int]]:  # fmt: skip
+        """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
+        start = partial(random_start, seed=self.seed, only=only)
+        drawn = Draws(self.seed, small=self._small)
+        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start)
+        if ours.double is not None:
+            ours.double.lay_aside()
+        both: set[int] = set()
+
+        def likewise(values: Sequence[Value], names: Sequence[str]) -> list[Array | None]:
+            drawn = start(reference.values, reference.output_names)
+            found: list[Array | None] = [None] * len(values)
+            compare = Comparer(self.store)
+            for link in compare.results(reference.values, values, reference.output_names, names):
+                both.add(link.ours)
+                given = drawn[link.ours]
+                found[link.theirs] = None if given is None else link.layout.apply_gradient(given)
+            return found
+
+        known = Twins(reference.trace, self.store)
+        double = ours.double is not None
+
+        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, Run]:
+            both.clear()
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
+            return self._run(
+                self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double
+            )
+
+        theirs, port = run_port()
+        if not port.draws.in_order():
+            partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
+            if partners != port.draws.partners:
+                theirs, port = run_port(partners)
+        return (ours, reference), (theirs, port), both
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, known: Twins | None = None, *,
-        double: bool = True,
+        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, draws: Draws, start: Start,
+        known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         single = Copies(side, model, self.training)
-        options: dict[str, Any] = {"loss": loss, "seed": self.seed, "backward": self.backward, "known": known}
+        options: dict[str, Any] = {
+            "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
+        }  # fmt: skip
         if double:
             made = side.copied(model, double=True, training=self.training)
+            layers = Doubles(side, made, model)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, **options)
-                return Models(side, single, dict(side.layers(made))), run
+                return Models(side, single, layers), run
+            except (NotHeld, UsageError):
+                raise
             except Exception:
+                draws.rewind()
                 if side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
@@ -176,7 +309,81 @@ class Locator:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whole:
+    """What the runs of the whole batch told before they were given up: outputs, and where the models part.
+
+    Attributes:
+        reference: the reference's run, without its trace.
+        port: the port's.
+        outputs: how far the outputs are apart.
+        parting: the number of the port's first call in a pair that gives something else; None where there is none.
+    """
+
+    reference: Run
+    port: Run
+    outputs: tuple[float, ...]
+    parting: int | None
+
+    @classmethod
+    def of(cls, judge: PairJudge) -> Whole:
+        """Return what is known before any layer is judged."""
+        ours, theirs = (replace(run, trace=Trace(calls=(), paths={}), values=()) for run in judge.runs)
+        return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
+
+    def same_place(self, judge: PairJudge) -> bool:
+        """Tell whether the models, run on some samples, part at the same call, or as little as here."""
+        return judge.parting() == self.parting
+
+    def completed(self, found: Located) -> Located:
+        """Return what was found of some samples, with the outputs of all."""
+        reference, port = (
+            replace(few, outputs=run.outputs, structure=run.structure, loss=run.loss)
+            for run, few in zip((self.reference, self.port), (found.reference, found.port), strict=True)
+        )
+        return replace(found, reference=reference, port=port, outputs=self.outputs)
+
+
+def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...]) -> Located:
+    return Located(
+        matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
+        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, models=judge.models,
+        gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
+    )  # fmt: skip
+
+
+def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
+    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
+    places: dict[int, list[str]] = defaultdict(list)
+    for call in run.trace.calls:
+        if call.path in names:
+            places[call.drawn.start].append(names[call.path])
+    found: list[Draw | str] = []
+    for at, draw in enumerate(run.draws.made):
+        found += [*places[at], draw]
+    return [*found, *places[len(run.draws.made)]]
+
+
 def samples_of(inputs: Inputs) -> int | None:
     """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
     arrays = [*inputs.args, *inputs.kwargs.values()]
     return arrays[0].shape[0] if arrays and arrays[0].ndim else None
+
+
+def few_of(inputs: Inputs) -> Inputs | None:
+    """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
+    count = samples_of(inputs)
+    labels, each, _ = take_out(inputs.labels, lambda value: isinstance(value, np.ndarray))
+    if (
+        count is None
+        or count <= FEW
+        or any(one.shape[:1] != (count,) for one in (*inputs.args, *inputs.kwargs.values(), *each))
+    ):
+        return None
+    return replace(
+        inputs,
+        args=tuple(one[:FEW] for one in inputs.args),
+        kwargs={name: one[:FEW] for name, one in inputs.kwargs.items()},
+        labels=put_back(labels, [one[:FEW] for one in each]),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.matching import Step
 from tipchain.parity.locate.replay import Replayed, replay
 from tipchain.parity.locate.sides import LiveSide
 
@@ -29,7 +30,7 @@ class Models:
 
     side: LiveSide
     single: Copies
-    double: Mapping[str, Any] | None
+    double: Doubles | None
 
 
 class PairReplays:
@@ -101,8 +102,15 @@ class PairReplays:
             self._cotangents[number],
             double=double,
             seed=self._seed,
-            masks=self.fed.pair.reference.masks,
+            then=pair_steps(models, layers, self.fed.pair.then[number]),
         )
+
+
+def pair_steps(
+    models: Models, layers: Mapping[str, Any], steps: Sequence[Step]
+) -> list[Callable[[Any], Any]]:
+    """Return what is called after a layer, of the copies that the layer is one of."""
+    return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
 class Copies(Mapping[str, Any]):
@@ -122,6 +130,50 @@ class Copies(Mapping[str, Any]):
         return self._side.copied(
             self._layers[path], double=False, training=self._training if self._switch else None
         )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+
+class Doubles(Mapping[str, Any]):
+    """The layers of a model's float64 copy by path; asked for one, it has its values.
+
+    Args:
+        side: the model's framework.
+        made: the copy.
+        model: the model.
+    """
+
+    def __init__(self, side: LiveSide, made: Any, model: Any) -> None:
+        self._side, self._made, self._model = side, made, model
+        self._layers = dict(side.layers(made))
+        self._versions = self._written()
+        self._take_up: Callable[[], None] | None = None
+
+    def lay_aside(self) -> None:
+        """Free the copy's values until a layer is asked for; `whole` has gradients and shapes all the same.
+
+        Where forward wrote to a parameter, the copy alone has its values: then nothing is freed.
+        """
+        if self._take_up is None and self._written() == self._versions:
+            self._take_up = self._side.lay_aside(self._made, self._model)
+
+    def _written(self) -> list[int]:
+        return [self._side.version(one) for one in self._made.parameters()]
+
+    @property
+    def whole(self) -> Any:
+        """The model's copy, for its gradients and shapes."""
+        return self._made
+
+    def __getitem__(self, path: str) -> Any:
+        if self._take_up is not None:
+            self._take_up()
+            self._take_up = None
+        return self._layers[path]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

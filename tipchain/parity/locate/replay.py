@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
 from tipchain.errors import class_and_line
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -39,7 +39,7 @@ class Replayed:
 
 def replay(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
-    double: bool, seed: int, masks: int,
+    double: bool, seed: int, then: Sequence[Callable[[Any], Any]] = (),
 ) -> Replayed:  # fmt: skip
     """Call a layer as ``call`` did, with other tensors.
 
@@ -50,30 +50,36 @@ def replay(
         inputs: an array for each of the call's tensors; floats are given in float64 or float32.
         cotangents: for each output, what backward starts from; None or nothing: not from that one.
         double: whether ``layer`` is in float64.
-        seed: of random numbers and dropout's masks.
-        masks: the number of the first mask.
+        seed: of random numbers, where the call's own are not known.
+        then: what the layer's result is given to, one after the other.
 
     Raises:
         NotReplayed: the layer does not run apart from its model.
     """
     try:
-        return _replayed(side, layer, call, inputs, cotangents, double=double, masks=Masks(seed, start=masks))
+        return _replayed(side, layer, call, inputs, cotangents, double=double, seed=seed, then=then)
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
 
 
 def _replayed(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None], *,
-    double: bool, masks: Masks,
+    double: bool, seed: int, then: Sequence[Callable[[Any], Any]],
 ) -> Replayed:  # fmt: skip
     backward = any(one is not None for one in cotangents)
-    side.seed(masks.seed[0])
-    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
+    side.seed(seed)
+    with (
+        side.precision(double=double),
+        side.randomness(drawn_again(call, seed)),
+        side.recording(gradient=backward),
+    ):
         leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
         # A layer may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
         args, kwargs = put_back(call.arguments, given)
         result = layer(*args, **kwargs)
+        for one in then:
+            result = one(take_out(result, side.is_tensor)[1][0])
         _, outputs, _ = take_out(result, side.is_tensor)
         values = tuple(side.view(one) for one in outputs)
         if not backward:
@@ -92,3 +98,8 @@ def _replayed(
             inputs=tuple(None if one is None else side.view(one) for one in gradients),
             parameters=side.parameter_gradients(layer),
         )
+
+
+def drawn_again(call: Call, seed: int) -> Draws:
+    """Return the random numbers that a call drew when it was traced; fresh ones if it drew none."""
+    return Draws(seed) if call.draws is None or not call.drawn else call.draws.again(call.drawn.start)

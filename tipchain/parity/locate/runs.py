@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.locate.trace import Known, Trace, Tracer
+from tipchain.parity.locate.trace import Known, Trace, Tracer, Value
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
+Start = Callable[[Sequence[Value], Sequence[str]], Sequence[Array | None]]
+"""Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
 ARGS, LABELS = "args", "labels"
 
 
@@ -30,11 +33,13 @@ class Inputs:
         args: arrays for the positional arguments of forward.
         kwargs: arrays for those given by name.
         labels: what the loss is given beside the output: an array, arrays in tuples, lists and mappings, or None.
+        outputs: what of the reference's output counts, and of the port's (see `select`).
     """
 
     args: tuple[Array, ...]
     kwargs: Mapping[str, Array]
     labels: Any = None
+    outputs: tuple[Any, Any] = (None, None)
 
 
 def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
@@ -91,7 +96,7 @@ def bind(model: Any, inputs: Inputs) -> Inputs:
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     if takes_any or all(name in parameters for name in inputs.kwargs):
         return inputs
-    return Inputs(args=(*inputs.args, *inputs.kwargs.values()), kwargs={}, labels=inputs.labels)
+    return replace(inputs, args=(*inputs.args, *inputs.kwargs.values()), kwargs={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,26 +105,28 @@ class Run:
 
     Attributes:
         trace: the calls.
-        outputs: the model's output tensors' values.
+        outputs: the arrays of the model's output, of what of it counts.
+        values: the same as the trace has them.
         output_names: where they stood in the output.
         structure: the output with `Hole` in place of tensors.
         loss: the loss; None without one.
+        draws: the random numbers that it drew.
     """
 
     trace: Trace
     outputs: tuple[Array, ...]
+    values: tuple[Value, ...]
     output_names: tuple[str, ...]
     structure: Any
     loss: float | None
+    draws: Draws
 
 
 def run_model(
     side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
-    backward: bool = True, known: Known | None = None,
+    draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None,
 ) -> Run:  # fmt: skip
     """Run a model forward and backward, and record every call.
-
-    Without a loss, backward starts from random numbers of unit variance for every output, the same on both sides.
 
     Args:
         side: the model's framework.
@@ -128,26 +135,32 @@ def run_model(
         store: where values go.
         double: whether floats are given in float64; the model must be in it too.
         loss: ``(output, labels) -> scalar``.
-        seed: of every random number.
+        seed: of what starts backward, and of numbers that ``draws`` does not reach.
+        draws: random numbers.
         backward: whether to run backward.
         known: what the other model's run holds, if that was before.
+        start: what backward starts from without a loss; random numbers of unit variance for every output if None.
     """
     bound = bind(model, inputs)
     side.seed(seed)
-    masks = Masks(seed)
-    with side.precision(double=double), side.dropout(masks), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store, known, masks)
+    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
+        tracer = Tracer(side, model, store, known, draws)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
             value = None
             if loss is not None:
                 value = loss(output, labels_of(side, bound, double=double))
-            if backward:
-                _backward(side, value, tensors, seed)
+            values = tuple(tracer.value(one) for one in tensors)
+            if backward and value is None:
+                begin = start or partial(random_start, seed=seed)
+                _start(side, tensors, begin(values, names))
+            elif backward and side.takes_gradient(value):
+                side.backward(value)
         return Run(
-            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), output_names=tuple(names), structure=structure,
-            loss=None if value is None else float(side.array(value).reshape(())),
+            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), values=values,
+            output_names=tuple(names), structure=structure,
+            loss=None if value is None else float(side.array(value).reshape(())), draws=draws,
         )  # fmt: skip
 
 
@@ -157,7 +170,50 @@ def call_model(side: LiveSide, model: Any, inputs: Inputs, *, double: bool) -> A
     def tensor(array: Array) -> Any:
         return side.tensor(as_float(array, double=double), gradient=False)
 
-    return model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+    made = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+    number = 0 if side.name == "torch" else 1
+    return select(made, inputs.outputs[number], side.is_tensor, ("the reference", "the port")[number])
+
+
+def select(output: Any, chosen: Any, is_tensor: Callable[[Any], bool], whose: str) -> Any:
+    """Return what of a model's output counts.
+
+    Args:
+        output: what the model returned.
+        chosen: a name or an index in it, a callable that is given it, a list of such, or None for all of it.
+        is_tensor: tells a tensor, which has no names in it.
+        whose: whose output it is.
+
+    Raises:
+        UsageError: it has nothing of that name.
+    """
+    if chosen is None:
+        return output
+    if isinstance(chosen, list):
+        return tuple(select(output, one, is_tensor, whose) for one in chosen)
+    if callable(chosen):
+        return chosen(output)
+    if is_tensor(output):
+        found, has = _numbered([output]), "is one tensor"
+    elif isinstance(output, Mapping):
+        found = {**_numbered(list(output.values())), **output}
+        has = f"has {', '.join(map(str, output))}"
+    elif isinstance(output, tuple | list):
+        found = {**_numbered(output), **dict(zip(getattr(output, "_fields", ()), output, strict=False))}
+        has = f"has {len(output)} entries"
+    else:
+        found, has = (
+            dict(vars(output)) if hasattr(output, "__dict__") else {},
+            f"is a {type(output).__name__}",
+        )
+    if chosen not in found:
+        raise UsageError(f"outputs: {whose}'s output has no {chosen!r}\n  found: it {has}")
+    return found[chosen]
+
+
+def _numbered(values: Sequence[Any]) -> dict[Any, Any]:
+    """Return values by their indices, from the end too."""
+    return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
 
 
 def labels_of(side: LiveSide, inputs: Inputs, *, double: bool) -> Any:
@@ -173,22 +229,25 @@ def as_float(array: Array, *, double: bool) -> Array:
     return array.astype(np.float64 if double else np.float32)
 
 
-def cotangents(shapes: Sequence[tuple[int, ...]], seed: int) -> list[Array]:
-    """Return float32 random numbers of unit variance for each shape."""
+def random_start(
+    values: Sequence[Value], names: Sequence[str], *, seed: int, only: Collection[int] | None = None
+) -> list[Array | None]:
+    """Return float32 random numbers of unit variance for each output of floats; ``only``: for those of these numbers."""
+    del names
     generator = np.random.default_rng([seed, 1])
-    return [generator.standard_normal(shape, dtype=np.float32) for shape in shapes]
+    drawn = [
+        generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None
+        for one in values
+    ]
+    return [one if only is None or number in only else None for number, one in enumerate(drawn)]
 
 
-def _backward(side: LiveSide, loss: Any, outputs: Sequence[Any], seed: int) -> None:
-    if loss is None:
-        usable = [one for one in outputs if side.takes_gradient(one)]
-        if not usable:
-            return
-        drawn = cotangents([tuple(one.shape) for one in usable], seed)
-        parts = [
-            (one * side.tensor(given.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
-            for one, given in zip(usable, drawn, strict=True)
-        ]
-        loss = sum(parts[1:], parts[0])
-    if side.takes_gradient(loss):
-        side.backward(loss)
+def _start(side: LiveSide, outputs: Sequence[Any], given: Sequence[Array | None]) -> None:
+    """Run backward from outputs, each with what its gradient is."""
+    parts = [
+        (one * side.tensor(drawn.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
+        for one, drawn in zip(outputs, given, strict=True)
+        if drawn is not None and side.takes_gradient(one)
+    ]
+    if parts:
+        side.backward(sum(parts[1:], parts[0]))

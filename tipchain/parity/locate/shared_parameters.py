@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from math import inf
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from tipchain.errors import WeightsError
 from tipchain.parity.locate.all_parameters import alike, parameters_of
-from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.differences import Layout, distance, layouts, plain, rms
 from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import Models
+from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import NOTHING
 
 Array = npt.NDArray[Any]
+
+
+BEYOND = 1e-3
+"""Relative difference of a parameter's gradients from which on it is asked whether the port keeps it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,53 @@ class Shared:
     name: str
     apart: float
     size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Where a layer of the port keeps a parameter of the reference's, and how."""
+
+    name: str
+    layout: Layout
+
+    def arranged(self, gradients: Mapping[str, Array]) -> Array | None:
+        """Return its gradient as the reference's layer has it."""
+        found = gradients.get(self.name)
+        return None if found is None else self.layout.back(found)
+
+
+def _values_of(models: Models, call: Call) -> Mapping[str, Array]:
+    try:
+        return dict(models.side.framework.parameters(call.layer, {}))
+    except WeightsError:
+        return {}
+
+
+def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
+    """Return which array holds the same values in another layout: the one of that name, or the only one."""
+    told = [
+        Laid(other, layout)
+        for other, array in others.items()
+        for layout in _other_layouts(values.shape, array.shape)
+        if _holds(layout, values, array)
+    ]
+    named = [one for one in told if one.name == name]
+    return next(iter(named or (told if len({one.name for one in told}) == 1 else [])), None)
+
+
+def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[Layout]:
+    if expected != actual:
+        return layouts(expected, actual)
+    orders = permutations(range(len(expected)))
+    return [
+        Layout(expected, expected, axes, actual)
+        for axes in orders
+        if tuple(expected[axis] for axis in axes) == actual
+    ]
+
+
+def _holds(layout: Layout, expected: Array, actual: Array) -> bool:
+    return expected.size == actual.size and np.array_equal(layout.apply(expected), actual)
 
 
 class SharedParameters:
@@ -40,6 +95,7 @@ class SharedParameters:
         self._models = models
         self._found: list[Shared] = []
         self._largest: dict[int, float | None] = {}
+        self._layouts: dict[int, Mapping[str, Laid]] = {}
         for pair in pairs:
             self._largest[pair.port.number] = self._compare(pair)
 
@@ -91,15 +147,48 @@ class SharedParameters:
         theirs: Mapping[str, Array],
         sizes: Mapping[str, float],
     ) -> float:
-        largest, least = 0.0, NOTHING * max(sizes.values())
+        least, found = NOTHING * max(sizes.values()), []
         for name, one in ours.items():
-            other = theirs.get(name)
-            if other is None or one.shape != other.shape:
-                largest = largest if other is None else inf
-                continue
-            apart = distance(one, other)
-            self._found.append(Shared(pair, name, apart, sizes[name]))
-            if apart:
-                size = max(sizes[name], least)
-                largest = max(largest, apart / size if size else inf)
-        return largest
+            apart = self._between(one, theirs.get(name))
+            size = max(sizes[name], least)
+            if apart is None or apart > BEYOND * size:
+                told = self.layouts(pair).get(name)
+                again = None if told is None else self._between(one, told.arranged(theirs))
+                apart = apart if again is None else again
+            if apart is not None:
+                self._found.append(Shared(pair, name, apart, sizes[name]))
+                found.append(0.0 if not apart else apart / size if size else inf)
+        return max(found, default=0.0)
+
+    def _between(self, one: Array, other: Array | None) -> float | None:
+        return None if other is None else distance(one, other) if one.shape == other.shape else inf
+
+    def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
+        """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""
+        return self._layouts.get(pair.port.number, {}) if self._largest else self.layouts(pair)
+
+    def layouts(self, pair: CallPair) -> Mapping[str, Laid]:
+        """Return how the port's layer keeps each parameter of the reference's that it keeps otherwise: their values tell.
+
+        Nothing of a container, whose layers are in pairs of their own.
+        """
+        number = pair.port.number
+        if pair.whole:
+            return {}
+        if number not in self._layouts:
+            ours, theirs = (
+                _values_of(one, call)
+                for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
+            )
+            same = {
+                name
+                for name, one in ours.items()
+                if name in theirs and _holds(plain(one.shape), one, theirs[name])
+            }
+            rest = {name: other for name, other in theirs.items() if name not in same}
+            self._layouts[number] = {
+                name: found
+                for name, one in ours.items()
+                if name not in same and (found := _find(name, one, rest)) is not None
+            }
+        return self._layouts[number]

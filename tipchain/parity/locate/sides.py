@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.parity.frameworks.base import Framework
-from tipchain.parity.frameworks.dropout import Masks
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.frameworks.torch_ import TorchFramework
 from tipchain.parity.locate.trace import After, Before, Side
 
@@ -31,7 +31,7 @@ class LiveSide(Side, Protocol):
         """Return a copy of the model with the same weights, in float64 if ``double``.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
-        Dropout inside of layers that draw their own numbers (recurrent ones, attention kernels) is off in the copy.
+        Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
 
         Raises:
             Exception: whatever copying the user's model raises.
@@ -67,11 +67,18 @@ class LiveSide(Side, Protocol):
     def takes_gradient(self, tensor: Any) -> bool:
         """Tell whether something of the tensor can be differentiated."""
 
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+        """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
+
+        Returns:
+            What gives the copy its values back; none of its layers may be run before.
+        """
+
     def seed(self, seed: int) -> None:
         """Seed every generator."""
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside, with their names."""
@@ -81,6 +88,12 @@ class LiveSide(Side, Protocol):
 
     def learning_rate(self, optimizer: Any) -> float:
         """Return the rate that the optimizer's next update uses; the first group's."""
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``nn.functional``."""
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
 
 class TorchSide:
@@ -124,9 +137,8 @@ class TorchSide:
         made = copy.deepcopy(model)
         if training is not None and made.training != training:
             made.train(training)
-        drawing = self.torch.nn.RNNBase, self.torch.nn.MultiheadAttention
         for module in made.modules():
-            if isinstance(module, drawing):
+            if isinstance(module, self.torch.nn.RNNBase):
                 module.dropout = 0.0
         return made.double() if double else made
 
@@ -142,6 +154,22 @@ class TorchSide:
     def parameters(self, layer: Any) -> list[tuple[str, Any]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+        """Let the copy's parameters be the model's own tensors for a while."""
+        lent = [
+            (one, own.data, one.dtype)
+            for one, own in zip(made.parameters(), model.parameters(), strict=True)
+            if one.shape == own.shape
+        ]
+        for one, values, _ in lent:
+            one.data = values
+
+        def take_up() -> None:
+            for one, values, dtype in lent:
+                one.data = values.to(dtype, copy=True)
+
+        return take_up
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return ``torch.set_grad_enabled``."""
@@ -164,8 +192,14 @@ class TorchSide:
         return values
 
     def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
-        """Run ``torch.autograd.backward``."""
-        self.torch.autograd.backward(list(outputs), list(cotangents))
+        """Run backward from the sum of the products: given cotangents, torch would import sympy, which takes a second."""
+        real, dots = self.torch.view_as_real, []
+        for one, given in zip(outputs, cotangents, strict=True):
+            both = (one, given.to(one.dtype).expand_as(one))
+            dots.append(
+                self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both))
+            )
+        sum(dots[1:], dots[0]).backward()
 
     def backward(self, loss: Any) -> None:
         """Run backward from a scalar."""
@@ -179,9 +213,9 @@ class TorchSide:
         """Seed torch's, numpy's and Python's generators."""
         self.framework.seed(seed)
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
-        return self.framework.dropout(masks)
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the modules directly inside."""
@@ -195,6 +229,19 @@ class TorchSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``torch.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(running_var + eps)``."""
+        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 class PaddleSide:
@@ -247,8 +294,6 @@ class PaddleSide:
         for layer in made.sublayers(include_self=True):
             if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
                 layer.training, layer.dropout = True, 0.0
-            elif isinstance(layer, self.paddle.nn.MultiHeadAttention):
-                layer.dropout = 0.0
         return _doubled(made) if double else made
 
     def precision(self, *, double: bool) -> AbstractContextManager[None]:
@@ -263,6 +308,10 @@ class PaddleSide:
     def parameters(self, layer: Any) -> list[tuple[str, Any]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:  # noqa: ARG002
+        """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
+        return lambda: None
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return ``paddle.set_grad_enabled``."""
@@ -303,9 +352,9 @@ class PaddleSide:
         """Seed paddle's, numpy's and Python's generators."""
         self.framework.seed(seed)
 
-    def dropout(self, masks: Masks | None) -> AbstractContextManager[None]:
-        """Return a context in which dropout takes ``masks``."""
-        return self.framework.dropout(masks)
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
 
     def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside."""
@@ -318,6 +367,19 @@ class PaddleSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``paddle.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(_variance + _epsilon)``."""
+        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
+        if not isinstance(layer, kinds) or layer.training:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 def name_alike(layer: Any, made: Any) -> None:

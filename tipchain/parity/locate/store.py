@@ -94,6 +94,11 @@ class Store:
         if self._file is not None:
             self._file.close()
 
+    def forget(self) -> None:
+        """Give up the arrays to hold others."""
+        self.close()
+        self._file, self.held, self.written, self.cut = None, 0, 0, False
+
     def put_as(self, twin: Stored, apart: float) -> Stored:
         """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
         return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
@@ -104,10 +109,10 @@ class Store:
         Raises:
             OSError: the disk that holds temporary files is full.
         """
-        axis = array.shape.index(self.samples) if self.samples in array.shape else None
+        axis = self._axis(array.shape)
         if axis is not None and self.cuts(array):
             self.cut = True
-            outline = _gradient_of(array) if gradient else _outline_of(array, axis)
+            outline = _gradient_of(array) if gradient else _outline_of(self._part(array, axis), array)
             return Stored(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
@@ -122,8 +127,20 @@ class Store:
 
     def cuts(self, array: Array) -> bool:
         """Tell whether only an outline is held of such an array."""
-        large = array.size >= LARGE and array.dtype.kind == "f"
-        return large and self.samples != 1 and self.samples in array.shape
+        return array.size >= LARGE and array.dtype.kind == "f" and self._axis(array.shape) is not None
+
+    def _axis(self, shape: tuple[int, ...]) -> int | None:
+        """Return the axis of samples; of a shape that has none the first, if heads or windows may be folded into it."""
+        if self.samples is None or not shape:
+            return None
+        if self.samples in shape:
+            return shape.index(self.samples)
+        return 0 if self.samples and shape[0] and shape[0] % self.samples == 0 else None
+
+    def _part(self, array: Array, axis: int) -> Array:
+        """Return the first sample, with all that is folded into its axis."""
+        size = array.shape[axis] // (self.samples or array.shape[axis])
+        return array[(slice(None),) * axis + (slice(0, size),)]
 
     def get(self, stored: Stored) -> Array:
         """Return an array; it must not be written to.
@@ -146,7 +163,7 @@ class Store:
         """
         if stored.outline is None:
             array = self.get(stored)
-            return array if stored.axis is None else array.take([0], stored.axis)
+            return array if stored.axis is None else self._part(array, stored.axis)
         if stored.outline.first is None:
             raise NotHeld
         return stored.outline.first
@@ -170,8 +187,7 @@ def spread(array: Array) -> Array:
     return flat if flat.size <= SPREAD else flat[:: flat.size // SPREAD | 1]
 
 
-def _outline_of(array: Array, axis: int) -> Outline:
-    part = array[(slice(None),) * axis + (slice(0, 1),)]
+def _outline_of(part: Array, array: Array) -> Outline:
     return Outline(
         projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64)
     )

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.structures import take_out
 
@@ -102,7 +102,8 @@ class Call:
         output_names: where each stood.
         children: the numbers of the calls inside it.
         ended: how many calls had ended before this one did; -1 if it raised.
-        masks: how many masks of dropout had been drawn before it.
+        draws: the random numbers of its run.
+        drawn: which of them it drew, with the calls inside it.
     """
 
     number: int
@@ -118,7 +119,8 @@ class Call:
     output_names: tuple[str, ...] = ()
     children: list[int] = field(default_factory=list)
     ended: int = -1
-    masks: int = 0
+    draws: Draws | None = None
+    drawn: range = range(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,6 +129,12 @@ class Trace:
 
     calls: tuple[Call, ...]
     paths: Mapping[str, Any]
+
+    def around(self, call: Call) -> Iterator[Call]:
+        """Yield the calls inside which a call happened, the innermost first."""
+        while call.parent is not None:
+            call = self.calls[call.parent]
+            yield call
 
     def leaves(self) -> Iterator[Call]:
         """Yield the calls that called no other layer."""
@@ -141,13 +149,13 @@ class Tracer:
         model: the model.
         store: where values go.
         known: the other model's, if that ran before.
-        masks: where dropout takes its masks from.
+        draws: the random numbers of the run.
     """
 
     def __init__(
-        self, side: Side, model: Any, store: Store, known: Known | None = None, masks: Masks | None = None
+        self, side: Side, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None
     ) -> None:
-        self._side, self._store, self._other, self._masks = side, store, known, masks
+        self._side, self._store, self._other, self._draws = side, store, known, draws
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
         self._calls: list[Call] = []
@@ -178,8 +186,8 @@ class Tracer:
         call = Call(
             number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
             parent=None if parent is None else parent.number, arguments=arguments,
-            inputs=tuple(self._value(tensor) for tensor in tensors), input_names=tuple(names),
-            masks=0 if self._masks is None else self._masks.count,
+            inputs=tuple(self.value(tensor) for tensor in tensors), input_names=tuple(names), draws=self._draws,
+            drawn=range(self._drawn(), self._drawn()),
         )  # fmt: skip
         if parent is not None:
             parent.children.append(call.number)
@@ -191,15 +199,19 @@ class Tracer:
             self._open.pop()
         call = self._open.pop()
         _, tensors, names = take_out(result, self._side.is_tensor)
-        given = tuple(self._value(tensor) for tensor in tensors)
+        given = tuple(self.value(tensor) for tensor in tensors)
         for value in given:
             if value.made_by is None and value not in call.inputs:
                 value.made_by = call.number
         call.outputs = given
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
+        call.drawn = range(call.drawn.start, self._drawn())
 
-    def _value(self, tensor: Any) -> Value:
+    def _drawn(self) -> int:
+        return 0 if self._draws is None else self._draws.number
+
+    def value(self, tensor: Any) -> Value:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
         version = self._side.version(tensor)
         known = self._known.get(id(tensor))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tipchain.errors import TipchainError, UsageError
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import arrange, distance, rms
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
@@ -124,7 +124,7 @@ def evaluate(
     if hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
         loss = side.copied(loss, double=double)
     side.seed(seed)
-    with side.precision(double=double), side.dropout(Masks(seed)), side.recording(gradient=True):
+    with side.precision(double=double), side.randomness(Draws(seed)), side.recording(gradient=True):
         leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
         # A loss may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]

@@ -97,7 +97,7 @@ def _gradient_noise(
 def _surroundings(bench: Bench) -> Iterator[None]:
     """Switch dropout off, and make float64 the default where the stage asks for it."""
     wide = bench.case.backward.dtype == DOUBLE
-    with bench.framework.dropout(None), bench.framework.double_precision() if wide else nullcontext():
+    with bench.framework.randomness(None), bench.framework.double_precision() if wide else nullcontext():
         yield
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.parity.envelope_cache import EnvelopeCache
 from tipchain.parity.frameworks.base import Array
-from tipchain.parity.frameworks.dropout import Masks
+from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.stages.batch_log import BatchLog
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.training import evaluate_trained, shuffled_batches, steps_per_epoch, train
@@ -101,7 +101,7 @@ class _Paired:
 
     def _train(self, batches: Iterable[tuple[Any, Any]]) -> Iterator[float]:
         case = self.bench.case
-        with self.bench.framework.dropout(Masks(case.seed) if case.train.dropout == "equal" else None):
+        with self.bench.framework.randomness(Draws(case.seed) if case.train.dropout == "equal" else None):
             yield from train(self.bench, self.model, batches, self.per_epoch)
 
 

@@ -1,0 +1,151 @@
+"""What models return: judged over what both have, whatever form it has, or over what is asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
+
+
+class Reference(torch.nn.Module):
+    def __init__(self, give):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head = torch.nn.Linear(6, 6), torch.nn.Linear(6, 3)
+        self.give = give
+
+    def forward(self, x):
+        hidden = torch.tanh(self.body(x))
+        return self.give(self.head(hidden), hidden)
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, give, *, scale=1.0):
+        super().__init__()
+        self.body, self.head = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 3)
+        self.give, self.scale = give, scale
+
+    def forward(self, x):
+        hidden = paddle.tanh(self.body(x))
+        return self.give(self.head(hidden) * self.scale, hidden)
+
+
+def logits(y, h):
+    return y
+
+
+def named(y, h):
+    return {"logits": y, "hidden": h}
+
+
+def pair(give, take, **options):
+    reference, port = Reference(give), Port(take, **options)
+    tipchain.copy_weights(reference, port)
+    return reference, port
+
+
+FORMS = [
+    (named, logits, "only the reference returns hidden"),
+    (logits, named, "only the port returns hidden"),
+    (lambda y, h: (y, None), lambda y, h: (y, h, h * 2), "only the port returns 1, 2"),
+    (lambda y, h: (y, h), lambda y, h: {"hidden": h, "logits": y}, None),
+    (named, lambda y, h: (y, (h, h + 1)), "only the port returns 1.1"),
+    (lambda y, h: (y, y + 1, y + 2), lambda y, h: [y + 1], "only the reference returns 0, 2"),
+    (lambda y, h: y[None], logits, None),
+]
+
+
+@pytest.mark.parametrize(("give", "take", "told"), FORMS)
+def test_what_both_return_is_judged_and_the_rest_is_named(give, take, told):
+    report = tipchain.align(*pair(give, take), INPUT)
+    assert report.stages == {"preflight": Outcome.PASS, "forward": Outcome.PASS, "backward": Outcome.PASS}, (
+        str(report)
+    )
+    assert (told or "only the") in report.reasons["forward"] if told else "only the" not in str(report)
+    assert ("outputs" in report.unmatched) == bool(told)
+    assert any(name.startswith("output") for name in report.numbers)
+
+
+@pytest.mark.parametrize(("give", "take", "told"), FORMS)
+def test_a_fault_in_what_both_return_is_found_all_the_same(give, take, told):
+    report = tipchain.align(*pair(give, take, scale=1.01), INPUT, causes=False)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.first_divergence.port_path == ""
+
+
+@pytest.mark.parametrize(
+    ("give", "take"),
+    [(lambda y, h: (y, h), lambda y, h: (h, y)), (logits, lambda y, h: h), (logits, lambda y, h: None),
+     (lambda y, h: (y, h), lambda y, h: (y, h[:, :5]))],
+)  # fmt: skip
+def test_outputs_that_are_exchanged_lacking_or_of_another_shape_fail(give, take):
+    report = tipchain.align(*pair(give, take), INPUT, causes=False)
+    assert report.stages["forward"] is Outcome.FAIL
+
+
+def test_outputs_says_what_counts_by_name_index_or_callable():
+    models = pair(lambda y, h: {"logits": y, "extra": h}, lambda y, h: (h * 3, y))
+    wrong = tipchain.align(*models, INPUT, outputs=("extra", 0), causes=False)
+    assert wrong.stages["forward"] is Outcome.FAIL
+    for outputs in (("logits", 1), (["logits"], [-1]), (lambda out: out["logits"], lambda out: out[1])):
+        report = tipchain.align(*models, INPUT, outputs=outputs)
+        assert report.passed, str(report)
+        assert "only the" not in report.reasons["forward"]
+        assert report.command.count("outputs=outputs") == 1
+
+
+def test_the_losses_are_given_what_counts():
+    models = pair(lambda y, h: {"logits": y, "hidden": h}, lambda y, h: (y,))
+    losses = torch.nn.MSELoss(), paddle.nn.MSELoss()
+    given = {**INPUT, "labels": np.zeros((4, 3), np.float32)}
+    report = tipchain.align(*models, given, loss=losses, outputs=("logits", 0), optimizers=(
+        lambda parameters: torch.optim.SGD(parameters, 0.1),
+        lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters),
+    ))  # fmt: skip
+    assert report.stages["loss"] is report.stages["train"] is Outcome.PASS, str(report)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [("logit", "the reference's output has no 'logit'\n  found: it has logits, hidden"),
+     (("logits", 5), "the port's output has no 5"), ((1, 2, 3), "outputs is a tuple of 3"), (1.5, "found a float")],
+)  # fmt: skip
+def test_what_is_not_there_is_wrong_use(outputs, message):
+    with pytest.raises(UsageError, match="outputs") as found:
+        tipchain.align(*pair(named, lambda y, h: (y, h)), INPUT, outputs=outputs)
+    assert message in str(found.value)
+
+
+def test_the_command_takes_outputs(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        "import torch, paddle\n"
+        "class R(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.fc = torch.nn.Linear(2, 2)\n"
+        "        torch.nn.init.eye_(self.fc.weight)\n        torch.nn.init.zeros_(self.fc.bias)\n"
+        "    def forward(self, x):\n        return {'y': self.fc(x), 'z': x}\n"
+        "class P(paddle.nn.Layer):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.fc = paddle.nn.Linear(2, 2)\n"
+        "        self.fc.weight.set_value(paddle.eye(2))\n        self.fc.bias.set_value(paddle.zeros([2]))\n"
+        "    def forward(self, x):\n        return x * 2, self.fc(x)\n"
+    )
+    np.savez(tmp_path / "inputs.npz", args=np.ones((1, 2), np.float32))
+    command = [
+        sys.executable, "-m", "tipchain", "locate", "--reference", "nets:R", "--port", "nets:P", "--inputs", "inputs.npz",
+        "--outputs", "y", "1", "--json", "report.json",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "--outputs y 1" in report["command"]

@@ -1,0 +1,216 @@
+"""Models in train mode: equal random numbers where they can be imposed, and no verdict where they cannot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.parity.frameworks.randomness import Draw, Draws, arranged, partners_of  # noqa: E402
+from tipchain.parity.locate.verdicts import Closeness  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+WIDE, HEADS, RATE = 8, 2, 0.3
+
+
+class Net(torch.nn.Module):
+    """Attention, a path that is dropped, and a dropout; ``acts`` are what the two sides may write otherwise."""
+
+    def __init__(self, **acts):
+        super().__init__()
+        self.acts = acts
+        for name in ("q", "k", "v", "out", "head"):
+            setattr(self, name, torch.nn.Linear(WIDE, WIDE))
+
+    def forward(self, x):
+        y = self.out(self.acts["attend"](self, self.q(x), self.k(x), self.v(x)))
+        y = self.acts.get("between", lambda _net, one: one)(self, y)
+        return self.head(x + self.acts["path"](self, y)).mean(1)
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, **acts):
+        super().__init__()
+        self.acts = acts
+        for name in ("q", "k", "v", "out", "head"):
+            setattr(self, name, paddle.nn.Linear(WIDE, WIDE))
+
+    def forward(self, x):
+        y = self.out(self.acts["attend"](self, self.q(x), self.k(x), self.v(x)))
+        y = self.acts.get("between", lambda _net, one: one)(self, y)
+        return self.head(x + self.acts["path"](self, y)).mean(1)
+
+
+def torch_fused(net, *given):
+    q, k, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2) for one in given)
+    rate = RATE if net.training else 0.0
+    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=rate)
+    return y.transpose(1, 2).flatten(2)
+
+
+def torch_joined(net, *given, dropout=torch.nn.functional.dropout):
+    q, k, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2).flatten(0, 1) for one in given)
+    weights = dropout((q @ k.mT / (WIDE // HEADS) ** 0.5).softmax(-1), RATE, net.training)
+    return (weights @ v).unflatten(0, (-1, HEADS)).transpose(1, 2).flatten(2)
+
+
+def paddle_fused(net, *given):
+    q, k, v = (one.reshape([*one.shape[:2], HEADS, -1]) for one in given)
+    y = paddle.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=RATE, training=net.training)
+    return y.flatten(2)
+
+
+def paddle_heads(net, *given, rate=RATE):
+    q, k, v = (one.reshape([*one.shape[:2], HEADS, -1]).transpose([0, 2, 1, 3]) for one in given)
+    weights = paddle.nn.functional.softmax(q @ k.transpose([0, 1, 3, 2]) / (WIDE // HEADS) ** 0.5)
+    y = paddle.nn.functional.dropout(weights, rate, training=net.training) @ v
+    return y.transpose([0, 2, 1, 3]).flatten(2)
+
+
+def torch_path(mask):
+    def path(net, x):
+        return x / (1 - RATE) * mask((len(x), 1, 1)).to(x.dtype) if net.training else x
+
+    return path
+
+
+def paddle_path(mask):
+    def path(net, x):
+        return x / (1 - RATE) * mask((len(x), 1, 1)).astype(x.dtype) if net.training else x
+
+    return path
+
+
+BERNOULLI = torch_path(lambda shape: torch.empty(shape).bernoulli_(1 - RATE))
+TORCH_FLOOR = torch_path(lambda shape: torch.floor(1 - RATE + torch.rand(shape)))
+PADDLE_BERNOULLI = paddle_path(lambda shape: paddle.bernoulli(paddle.full(shape, 1 - RATE)))
+FLOOR = paddle_path(lambda shape: paddle.floor(1 - RATE + paddle.rand(shape)))
+SMALLER = paddle_path(lambda shape: paddle.rand(shape) < 1 - RATE)
+TORCH_SMALLER = torch_path(lambda shape: torch.rand(shape) < 1 - RATE)
+
+
+def align(reference, port, **more):
+    torch.manual_seed(0)
+    ours, theirs = Net(**reference), Port(**port)
+    tipchain.copy_weights(ours, theirs)
+    given = np.random.default_rng(0)
+    inputs = {
+        "args": given.standard_normal((4, 5, WIDE), dtype=np.float32),
+        "labels": given.integers(0, WIDE, 4),
+    }
+    return tipchain.align(
+        ours, theirs, inputs, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), training=True,
+        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
+        iterations=3, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reference", "port"),
+    [
+        ((torch_fused, BERNOULLI), (paddle_fused, PADDLE_BERNOULLI)),
+        ((torch_fused, TORCH_FLOOR), (paddle_heads, FLOOR)),
+        ((torch_joined, BERNOULLI), (paddle_heads, FLOOR)),  # [b * heads, q, k] against [b, heads, q, k]
+        ((torch_joined, BERNOULLI), (paddle_fused, SMALLER)),  # it keeps where numbers are small
+        ((torch_fused, TORCH_SMALLER), (paddle_heads, SMALLER)),
+    ],
+)
+def test_equal_masks_reach_attention_and_paths_however_they_are_written(reference, port):
+    names = "attend", "path"
+    report = align(*(dict(zip(names, side, strict=True)) for side in (reference, port)))
+    assert report.passed, str(report)
+    assert set(report.stages.values()) == {Outcome.PASS}
+
+
+def test_another_probability_is_a_fault_though_no_layer_has_it():
+    report = align(
+        {"attend": torch_fused, "path": BERNOULLI},
+        {"attend": lambda *given: paddle_heads(*given, rate=0.1), "path": FLOOR},
+    )
+    assert report.stages["forward"] is Outcome.FAIL
+
+
+def test_a_dropout_that_one_side_lacks_moves_no_other_mask():
+    report = align(
+        {"attend": torch_fused, "path": BERNOULLI, "between": lambda net, x: torch.dropout(x, RATE, net.training)},
+        {"attend": paddle_heads, "path": FLOOR},
+    )  # fmt: skip
+    assert report.stages["forward"] is Outcome.FAIL
+    assert [one.port_path for one in report.layers if one.at_fault and one.direction == "forward"] == [""]
+
+
+def test_numbers_that_cannot_be_made_equal_fail_nothing():
+    """Each side draws by an operator of its own."""
+
+    def noisy(net, x):
+        return x * torch.poisson(torch.ones(x.shape[0], 1, 1)).to(x.dtype) if net.training else x
+
+    def noisy_port(net, x):
+        return x * paddle.poisson(paddle.ones([x.shape[0], 1, 1])).astype(x.dtype) if net.training else x
+
+    report = align(
+        {"attend": torch_fused, "path": BERNOULLI, "between": noisy},
+        {"attend": paddle_fused, "path": FLOOR, "between": noisy_port},
+    )
+    assert report.passed, str(report)
+    assert "random, not comparable" in report.reasons["forward"]
+    assert report.stages["train"] is Outcome.SKIP
+    assert any(one.closeness is Closeness.ROUNDING for one in report.layers), "the other layers are judged"
+
+
+def test_a_mask_for_whole_channels_follows_the_order_of_axes():
+    values = np.arange(24).reshape(2, 3, 4)
+    assert np.array_equal(arranged(values, (2, 4, 3)), values.transpose(0, 2, 1))
+    assert np.array_equal(arranged(values, (6, 1, 4)), values.reshape(6, 1, 4))
+    assert np.array_equal(arranged(values[:, :1], (2, 4)), values[:, 0])
+
+
+def test_draws_belong_together_by_where_they_are_made_and_by_size():
+    mask, other = Draw("uniform", (2, 3), 0.1), Draw("uniform", (6,), 0.5)
+    large, noise = Draw("uniform", (4, 4), 0.1), Draw("normal", (6,))
+    assert partners_of(["a", mask, "b", large], ["a", "b", large]) == {0: 1}
+    assert partners_of(["a", mask, "b", mask], ["a", noise, "b", other]) == {1: 1}
+    follower = Draws(3, follows=(first := Draws(3)))
+    first.uniform((2, 3), 0.1)
+    assert np.array_equal(follower.uniform((6,)), Draws(3).uniform((6,)))
+    assert follower.in_order()
+    follower.normal((6,))
+    assert not follower.in_order()
+
+
+def test_a_layer_that_stands_at_several_paths_is_trained_once():
+    def build(library, base):
+        class Tied(base):
+            def __init__(self):
+                super().__init__()
+                self.shared, self.head = library.Embedding(7, WIDE), library.Linear(WIDE, WIDE)
+                self.inner = (library.Sequential if base is torch.nn.Module else OnePath)(self.shared)
+
+            def forward(self, x):
+                return self.head(self.inner(x) + self.shared(x)).mean(1)
+
+        return Tied()
+
+    class OnePath(paddle.nn.Layer):
+        def __init__(self, inner):
+            super().__init__()
+            setattr(self, "0", inner)
+
+        def forward(self, x):
+            return getattr(self, "0")(x)
+
+    ours, theirs = build(torch.nn, torch.nn.Module), build(paddle.nn, paddle.nn.Layer)
+    for name, tensor in ours.named_parameters():
+        values = tensor.detach().numpy()
+        dict(theirs.named_parameters())[name].set_value(values.T if name == "head.weight" else values)
+    report = tipchain.align(
+        ours, theirs, {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), training=True, iterations=2,
+        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
+    )  # fmt: skip
+    assert report.passed, str(report)
+    assert report.stages["train"] is Outcome.PASS

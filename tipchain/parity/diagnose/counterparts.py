@@ -1,0 +1,530 @@
+"""Causes told by the reference's code: what it does where the port's parts from it, and with which settings."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from tipchain.parity.diagnose.acts import called_as, with_argument, with_arguments
+from tipchain.parity.diagnose.arguments import kind_of
+from tipchain.parity.diagnose.arrangements import layout_code
+from tipchain.parity.diagnose.asking import is_tensor, paddle_of
+from tipchain.parity.diagnose.function_arguments import ARGUMENTS, MOST_EPSILON, has_axis
+from tipchain.parity.diagnose.functions import ACTIVATIONS, called, place_of
+from tipchain.parity.diagnose.hypotheses import Hypothesis
+from tipchain.parity.diagnose.operations import FUSED, LIKES
+from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.program import LAYER, Op, numpy_of
+from tipchain.parity.diagnose.reference import Step, is_plain
+from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
+from tipchain.parity.diagnose.wrong_values import rotary_base
+
+NAMES = {
+    "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
+    "dim0": "axis", "min_val": "min", "max_val": "max", "lambd": "threshold", "repeats": "repeats",
+}  # fmt: skip
+"""Paddle's names of settings that torch calls otherwise."""
+SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
+"""Torch's methods that take a list of numbers one by one."""
+GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("mask", frozenset({"where", "masked_fill", "masked_fill_", "tril", "triu", "less", "less_equal", "greater", "greater_equal",
+                        "logical_not", "logical_and", "logical_or"})),
+    ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
+    ("wrong-index", frozenset({"getitem", "gather", "gather_nd", "index_select", "take_along_axis", "index_sample", "setitem",
+                               "put_along_axis", "topk", "argmax", "argmin", "argsort", "sort"})),
+    ("shift", frozenset({"roll", "pad"})),
+    ("repeat-order", frozenset({"tile", "repeat_interleave"})),
+    ("other-activation", ACTIVATIONS),
+    ("concat-order", frozenset({"concat", "stack", "split", "chunk", "unbind", "flip"})),
+    ("pooling", frozenset({"mean", "max", "min", "sum", "median", "var", "std", "norm", "logsumexp", "avg_pool2d", "max_pool2d"})),
+    ("interpolation-mode", frozenset({"interpolate", "grid_sample", "affine_grid"})),
+    ("arithmetic", frozenset({"add", "subtract", "rsub", "multiply", "divide", "rdiv", "neg", "pow", "exp", "log", "sqrt", "cos", "sin", "cumsum", "rsqrt",
+                              "abs", "square", "matmul", "clip"})),
+)  # fmt: skip
+"""Slugs by the functions that only one of two programs calls, the most telling first."""
+NUMBERED = {
+    "rpow": "exponent", "pow": "exponent", "multiply": "scale-factor", "divide": "scale-factor", "rdiv": "scale-factor",
+    "less": "threshold", "less_equal": "threshold", "greater": "threshold", "greater_equal": "threshold",
+}  # fmt: skip
+"""Slugs of functions of a tensor and a number."""
+
+
+def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port's calls as the reference makes them where the two programs part: settings, functions, operands."""
+    for group in alike(walk.partings):
+        yield from _settings(group, piece, walk)
+        yield from _other_function(group, piece, walk)
+        yield from _operands(group, piece, walk)
+        yield from _missing_step(group, piece, walk)
+
+
+def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
+    """Return the partings, those of one line and function together."""
+    found: dict[tuple[str, str, str], list[Parting]] = {}
+    for one in partings:
+        found.setdefault((one.op.place, one.op.name, one.op.path), []).append(one)
+    return list(found.values())
+
+
+def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls with the settings that the reference's calls of the same function have."""
+    segments = [walk.layout_before(one.ops) for one in group]
+    steps = walk.layout_steps_before(group[0].steps)
+    whole: dict[int, dict[int | str, Any]] = {}
+    told = []
+    for place, op in enumerate(segments[0]):
+        for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
+            changes = differences(op, step, piece, walk)
+            numbers = [
+                one[place].number
+                for one in segments
+                if len(one) == len(segments[0]) and one[place].place == op.place
+            ]
+            for size in range(1, min(len(changes), 3) + 1):
+                for chosen in combinations(changes, size):
+                    values = {slot: value for slot, _, _, value in chosen}
+                    yield _with_settings(op, chosen, numbers, values, piece, walk)
+            for slot, name, present, value in changes:
+                for number in numbers:
+                    whole.setdefault(number, {})[slot] = value
+                told.append((op, name, present, value))
+    if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
+        (op, name, present, value), *_ = told
+        shaped = next((one for one, *_ in told if one.name == "reshape"), op)
+        yield Hypothesis(
+            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, edits_made=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
+            message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
+            fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
+        )  # fmt: skip
+
+
+def _with_settings(
+    op: Op, chosen: Sequence[tuple[int | str, str, Any, Any]], numbers: Sequence[int], values: Mapping[int | str, Any],
+    piece: Piece, walk: Walk,
+) -> Hypothesis:  # fmt: skip
+    _, name, present, value = chosen[0]
+    where = place_of(op, piece)
+    code = _code(op, name, present, value, walk)
+    count = f", in {len(numbers)} calls" if len(numbers) > 1 else ""
+    listed = ", ".join(f"`{each}={one!r}`" for _, each, _, one in chosen)
+    if code in ("rope-theta", "position-base"):
+        what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
+        message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
+    elif name == "item":
+        message = (
+            f"it takes index [{shown(present)}] in `{op.name}`{where}, the reference [{shown(value)}]{count}"
+        )
+        listed = f"[{shown(value)}]"
+    else:
+        message = "; ".join(
+            f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}"
+            for _, each, was, one in chosen
+        )
+        message += count
+    return Hypothesis(
+        code=code, message=message, confirmed=True, edits_made=len(chosen), acts={number: with_arguments(values) for number in numbers},
+        fix=f"{'write' if name == 'item' else 'pass'} {listed} {'in' if name == 'item' else 'to'} `{op.name}`{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+def differences(op: Op, step: Step, piece: Piece, walk: Walk) -> list[tuple[int | str, str, Any, Any]]:
+    """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
+    slots = _slots(op, is_tensor(piece))
+    found: list[tuple[int | str, str, Any, Any]] = []
+    for given, value in spelled(step, walk).items():
+        named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
+        placed = [one for one in slots if str(one[0]) == given]
+        if not named and given.isdigit():
+            same = [one for one in slots if _kind(one[2]) == _kind(value) and isinstance(one[0], int)]
+            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or same[:1]
+        for slot, name, present in named[:1]:
+            told = _as_ports(value, present)
+            if _kind(told) == "none" or _same(told, present) or (name == "axis" and not has_axis(op, told)):
+                continue
+            found.append((slot, name, present, told))
+    return found
+
+
+def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
+    """Return where a call has settings: position or name, the name, the value."""
+    try:
+        parameters = list(inspect.signature(op.function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        parameters = []
+    found: list[tuple[int | str, str, Any]] = []
+    for number, one in enumerate(op.args):
+        name = parameters[number].name if number < len(parameters) else str(number)
+        if op.name in ("getitem", "setitem") and number == 1:
+            name = "item"
+        elif name.isdigit() and number == 1:
+            name = "y"
+        if is_plain(one):
+            found.append((number, name, one))
+    found += [(name, name, one) for name, one in op.kwargs.items() if is_plain(one)]
+    found += [
+        (one.name, one.name, one.default)
+        for one in parameters[len(op.args) :]
+        if one.name not in op.kwargs and one.default is not one.empty and is_plain(one.default) and one.name != "name"
+    ]  # fmt: skip
+    return [one for one in found if not telling(one[2])]
+
+
+def spelled(step: Step, walk: Walk) -> dict[str, Any]:
+    """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
+    settings = dict(step.settings)
+    rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)  # fmt: skip
+    if step.said in SIZES:
+        numbers = [one for name, one in settings.items() if name.isdigit() and isinstance(one, int)]
+        if numbers:
+            settings = {"1": numbers}
+    elif step.said in ("transpose", "swapaxes", "T", "mT") and rank:
+        pair = [one for one in settings.values() if isinstance(one, int)] or [-2, -1]
+        order = list(range(rank))
+        if step.said == "T":
+            order.reverse()
+        elif len(pair) == 2:
+            first, second = (one % rank for one in pair)
+            order[first], order[second] = order[second], order[first]
+        settings = {"1": order}
+    return {NAMES.get(name, name): one for name, one in settings.items()}
+
+
+def _as_ports(value: Any, present: Any) -> Any:
+    """Return a value of torch's as the port writes such values: a tuple as a list, texts with the port's capitals."""
+    if isinstance(value, tuple) and _kind(value) == "list":
+        return list(value) if not isinstance(present, tuple) else value
+    if isinstance(value, str) and isinstance(present, bool):
+        return value == "tanh"
+    if isinstance(value, str) and isinstance(present, str) and present.isupper():
+        return value.upper()
+    return value
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "flag"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "text"
+    items = value if isinstance(value, list | tuple) else (value,)
+    indexes = any(isinstance(one, slice) or one is Ellipsis or one is None for one in items)
+    return "index" if indexes else "list"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def shown(item: Any) -> str:
+    """Return an index as code writes it."""
+    if isinstance(item, tuple):
+        return ", ".join(map(shown, item))
+    if isinstance(item, slice):
+        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
+        return f"{ends}:{item.step}" if item.step is not None else ends
+    return "..." if item is Ellipsis else str(item)
+
+
+def _code(op: Op, name: str, present: Any, value: Any, walk: Walk) -> str:
+    """Return the slug of a setting that is another one."""
+    known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
+    if known is not None:
+        return known
+    if op.name in ("add", "subtract", "rsub"):
+        small = all(isinstance(one, float) and 0 < abs(one) <= MOST_EPSILON for one in (present, value))
+        return "epsilon" if small else "shift"
+    angles = position_code(op, walk) if op.name in ("rpow", "pow") else ""
+    if angles or op.name in NUMBERED:
+        return angles or NUMBERED[op.name]
+    if op.name in LAYOUT:
+        return layout_code(op, op.args[0], op.result)
+    return "wrong-index" if name == "item" else name.replace("_", "-")
+
+
+def position_code(op: Op, walk: Walk) -> str:
+    """Return the slug of a call that makes angles: of rotary positions, which multiply, or of others; empty if it does not."""
+    reached = after(op, walk)
+    turned = {one.name for one in reached} & {"cos", "sin"}
+    if len(turned) < 2:
+        return ""
+    angles = [one for one in reached if one.name == "cos"]
+    return (
+        "rope-theta"
+        if any(one.name == "multiply" for each in angles for one in after(each, walk))
+        else "position-base"
+    )
+
+
+def after(op: Op, walk: Walk) -> list[Op]:
+    """Return the calls that rest on a call."""
+    keys: set[Key] = set(walk.made(op))
+    found = []
+    for one in walk.ops:
+        if one.number > op.number and any(key in keys for key in walk.given(one)):
+            found.append(one)
+            keys.update(walk.made(one))
+    return found
+
+
+def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call of the function that the reference calls, on what the port's is given."""
+    first = group[0]
+    if len(first.ops) != 1 or len(first.steps) != 1 or LAYER in (first.op.name, first.step.name):
+        return
+    op, step = first.op, first.step
+    paddle = paddle_of(piece)
+    function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
+    if function is None or step.name == op.name or op.written is not None:
+        return
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return
+    names = list(parameters)
+    settings: dict[str, Any] = {}
+    for name, value in spelled(step, walk).items():
+        given = names[int(name)] if name.isdigit() and int(name) < len(names) else name
+        if given in parameters and value is not None:
+            settings[given] = list(value) if isinstance(value, tuple) else value
+    count = len([one for one in op.args if is_tensor(piece)(one)])
+    act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
+    where = place_of(op, piece)
+    how = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    code = _function_code(op.name, step.name)
+    yield Hypothesis(
+        code=code, confirmed=True, acts={one.op.number: act for one in group}, message=f"it does `{op.name}`{where}, the reference `{step.said}`",
+        fix=f"write `{step.name}({how})` for `{op.name}`{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+def _function_code(ours: str, theirs: str) -> str:
+    if {ours, theirs} == {"add", "subtract"}:
+        return "sign"
+    if {ours, theirs} <= ACTIVATIONS:
+        return "other-activation"
+    pools = ("mean", "sum", "max", "min", "pool", "median", "logsumexp")
+    if any(word in ours for word in pools) and any(word in theirs for word in pools):
+        return "reduction" if {ours, theirs} == {"sum", "mean"} else "pooling"
+    if {ours, theirs} == {"tile", "repeat_interleave"}:
+        return "repeat-order"
+    return "other-operation"
+
+
+def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call that is given the tensors that the reference's counterpart is given, where the port has them."""
+    op, step = group[0].op, group[0].step
+    if op.name != step.name or op.written is not None:
+        return
+    places = [number for number, one in enumerate(op.args) if is_tensor(piece)(one)]
+    matched = {}
+    for number in places:
+        key = next((key for key in walk.given(op) if key[0] == id(op.args[number])), None)
+        matched[number] = () if key is None else walk.matched[key]
+    missing = [one for one in step.given if not any(one in found for found in matched.values())]
+    wrong = [number for number in places if not set(matched[number]) & set(step.given)]
+    for value in missing:
+        key = walk.key_of(value)
+        if key is None:
+            continue
+        tensor, where = walk.tensor_of(key), place_of(op, piece)
+        for number in wrong:
+            if key in _made_of(op.args[number], op, walk):
+                continue  # then a call too many is made, which is what is told
+            if list(tensor.shape) != list(op.args[number].shape):
+                continue
+            told = walk.told(key)
+            yield Hypothesis(
+                code="residual" if op.name == "add" else "wrong-input", confirmed=True, acts={op.number: with_argument(number, tensor)},
+                message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {told}",
+                fix=f"give {called(op)}{where} {told} as argument {number}: `{op.line}`",
+            )  # fmt: skip
+
+
+def _made_of(tensor: Any, op: Op, walk: Walk) -> set[Key]:
+    """Return the tensors that one argument of a call was made of, except those whose shape alone was taken."""
+    left = [key for key in walk.given(op) if key[0] == id(tensor)]
+    found: set[Key] = set()
+    while left:
+        maker = walk.makers_of.get(left.pop())
+        if maker is not None and maker.number < op.number and maker.name not in LIKES:
+            new = walk.given(maker).keys() - found
+            found |= new
+            left += new
+    return found
+
+
+def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls that are given what one more call of the reference's makes of it."""
+    op, extra = group[0].op, [one for one in group[0].steps[:-1] if one.name not in CASTING]
+    same = op.name == group[0].step.name
+    if not same or len(extra) != 1 or len(group[0].ops) != 1 or op.written is not None:
+        return
+    acts = {}
+    for one in group:
+        step = next((each for each in one.steps[:-1] if each.name not in CASTING), None)
+        place = None if step is None else _place_of_given(one.op, step, walk)
+        made = None if step is None else _done(step, piece, walk)
+        if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
+            return
+        acts[one.op.number] = with_argument(place, made)
+    step, where = extra[0], place_of(op, piece)
+    numbers = [value for value in step.settings.values() if isinstance(value, int | float) and not isinstance(value, bool)]  # fmt: skip
+    scaled = step.name in ("multiply", "divide") and len(step.given) == 1 and numbers
+    by = f" by {numbers[0]:.6g}" if scaled else ""
+    code = (
+        "scale-factor" if scaled else "missing-activation" if step.name in ACTIVATIONS else "missing-residual" if step.name == "add" and len(step.given) == 2
+        else _one_sided(next((code for code, known in GROUPS if step.name in known), ""), "missing")
+    )  # fmt: skip
+    yield Hypothesis(
+        code=code, confirmed=True, acts=acts, message=f"it lacks `{step.name}`{by} in front of {called(op)}{where}: the reference has `{step.line}`",
+        fix=f"apply `{step.name}`{by} to what {called(op)} is given{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+OPERATORS = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "pow": operator.pow,
+    "rsub": lambda tensor, number: number - tensor, "rdiv": lambda tensor, number: number / tensor,
+    "rpow": lambda tensor, number: number**tensor, "getitem": operator.getitem,
+}  # fmt: skip
+"""Functions that Paddle has as operators of tensors and numbers."""
+
+
+def _place_of_given(op: Op, step: Step, walk: Walk) -> int | None:
+    """Return which argument of a call the reference first hands to a step."""
+    for number, one in enumerate(op.args):
+        key = next((key for key in walk.given(op) if key[0] == id(one)), None)
+        if key is not None and set(walk.matched[key]) & set(step.given):
+            return number
+    return None
+
+
+def _done(step: Step, piece: Piece, walk: Walk) -> Any:
+    """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
+    paddle = paddle_of(piece)
+    function = OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)  # fmt: skip
+    keys = [walk.key_of(number) for number in step.given]
+    if function is None or not step.made:
+        return None
+    tensors = [walk.tensor_of(key) for key in keys if key is not None]
+    settings = [value for value in spelled(step, walk).values() if value is not None]
+    try:
+        made = function(*tensors, *settings) if len(tensors) == len(step.given) else None
+    except Exception:  # noqa: BLE001  (Paddle may write this function otherwise: then it is not said)
+        return None
+    if made is None or not is_tensor(piece)(made) or step.made[0] not in walk.find(numpy_of(made)):
+        return None
+    return made
+
+
+def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there."""
+    groups = alike(walk.partings)
+    if not groups:
+        return
+    ours = [op for one in groups[0] for op in walk.layout_before(one.ops)]
+    theirs = [step for one in groups[0] for step in walk.layout_steps_before(one.steps)]
+    first = groups[0][0]
+    op, step = first.op, first.step
+    where = place_of(op, piece)
+    wholes = [walk.expression(first), walk.reference_expression(first)]
+    code = _difference(piece, walk, ours, theirs)
+    beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
+    bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
+    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > 1e-3:
+        code, beside = "rope-theta", f": the base (theta) is {bases[1]:.6g}, the reference's {bases[0]:.6g}"
+    line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
+    place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
+    yield Hypothesis(
+        code=code, confirmed=False, edits_made=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
+        message=f"it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{_only(ours, theirs)}{WORDS.get(code, '')}",
+        fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
+        evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
+    )  # fmt: skip
+
+
+WORDS = {
+    "rotate-half": ": one rotates halves (rotate_half), the other neighbours (interleaved)",
+    "norm-order": ": the norm stands elsewhere, in front of the branch or behind the sum",
+    "axis-order": ": the axes are divided or transposed in another order (reshape, transpose, permute, shuffle)",
+}
+"""What is added to a message, by its slug."""
+
+
+def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[Step]) -> str:
+    """Return the slug of what only one of two stretches of code does."""
+    mine = list({op.number: op for op in ours}.values())
+    others = list({step.number: step for step in theirs}.values())
+    layers = dict(piece.sides[0].layers(piece.reference))
+    norms = (
+        sorted(kind_of(op.layer) for op in mine if op.name == LAYER and "Norm" in kind_of(op.layer)),
+        sorted(
+            type(layers.get(each.said)).__name__
+            for each in others
+            if each.name == LAYER and "Norm" in type(layers.get(each.said)).__name__
+        ),
+    )
+    if norms[0] or norms[1]:
+        total = sum(one.name == LAYER and "Norm" in kind_of(one.layer) for one in walk.ops)
+        behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
+        return "norm-order" if total >= behind else "missing-norm"
+    rotated = [_rotates([op.name for op in mine]), _rotates([one.name for one in others])]
+    angled = any(one.name in ("cos", "sin") for one in walk.ops)
+    if angled and (
+        all(rotated)
+        or {"repeat_interleave", "concat"} <= {op.name for op in mine} | {one.name for one in others}
+    ):
+        return "rotate-half"
+    counts = _count([(op.name, len(walk.given(op))) for op in mine]), _count([(one.name, len(one.given)) for one in others])  # fmt: skip
+    extra, missing = {*(counts[0] - counts[1])} - LAYOUT, {*(counts[1] - counts[0])} - LAYOUT
+    only = extra | missing
+    arranged = ({*counts[0], *counts[1]} & LAYOUT) - CASTING
+    if not only and (arranged or not counts[0]):
+        return "axis-order"
+    for names in (only, {*counts[0], *counts[1]} - LAYOUT):
+        for code, known in GROUPS:
+            if names & known:
+                return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")  # fmt: skip
+    shuffled = any("shuffle" in name for name in (*counts[0], *counts[1]))
+    return "axis-order" if shuffled or not names else "other-code"
+
+
+def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:
+    """Count functions, of fused ones what they do; attention that is given a fourth tensor masks."""
+    names = [part for name, _ in called if name != LAYER for part in FUSED.get(name, (name,))]
+    masked = [name for name, given in called if name == "scaled_dot_product_attention" and given > len("qkv")]
+    return Counter([*names, *("masked_fill" for _ in masked)])
+
+
+def _one_sided(code: str, which: str) -> str:
+    """Return the slug of what only one program does."""
+    kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")  # fmt: skip
+    return f"{which}-{kind}"
+
+
+def _only(ours: Sequence[Op], theirs: Sequence[Step]) -> str:
+    """Return in words which functions only one of two stretches of code calls."""
+    mine = Counter(name for _, name in {(op.number, op.name) for op in ours if op.name != LAYER})
+    others = Counter(name for _, name in {(one.number, one.name) for one in theirs if one.name != LAYER})
+    told = []
+    for who, names in (("it alone", mine - others), ("the reference alone", others - mine)):
+        listed = sorted(names.keys() - CASTING)
+        if listed:
+            told.append(f"{who} calls {', '.join(f'`{one}`' for one in listed)}")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def _rotates(names: Sequence[str]) -> bool:
+    """Tell whether some calls take a tensor apart, negate a part, and put it together."""
+    apart = {"getitem", "chunk", "split", "unbind"} & set(names)
+    return bool(apart) and bool({"neg", "multiply"} & set(names)) and bool({"concat", "stack"} & set(names))

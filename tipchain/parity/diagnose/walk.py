@@ -1,0 +1,400 @@
+"""Where the port's code parts from the reference's: both are followed side by side, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.parity.diagnose.asking import is_tensor
+from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.program import Act, Op, numpy_of, tensors_of
+from tipchain.parity.diagnose.reference import Step
+from tipchain.parity.locate.differences import MOST_AXES, Sketch, relative
+
+Array = npt.NDArray[Any]
+Key = tuple[int, int]
+"""A tensor, by its identity and how often it was written to before."""
+LAYOUT = frozenset(
+    ("reshape", "transpose", "flatten", "unflatten", "squeeze", "unsqueeze", "swapaxes", "moveaxis", "t", "expand", "broadcast_to",
+     "expand_as", "contiguous", "clone", "detach", "astype")
+)  # fmt: skip
+"""Functions that change no number."""
+CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
+"""Those of them that leave the axes as they are."""
+ALIKE = 1e-9
+"""Relative difference up to which tensors in float64 are the same at least."""
+ROUNDED = 1e-6
+"""Relative difference that rounding a table of numbers to float32 makes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parting:
+    """A tensor of the port's that the reference does not have, and the one that it has in its place.
+
+    Attributes:
+        op: the call that made it.
+        old: it.
+        new: the reference's, in its shape.
+        key: which tensor it is.
+        ops: the calls since the last tensors that both have, up to this.
+        step: the reference's call that made its counterpart.
+        steps: the reference's calls since the last tensors that both have.
+    """
+
+    op: Op
+    old: Any
+    new: Any
+    key: Key
+    ops: tuple[Op, ...]
+    step: Step
+    steps: tuple[Step, ...]
+
+
+class Walk:
+    """The port's calls, done again one by one with the reference's tensors wherever these part."""
+
+    def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
+        self.piece, self.ops = piece, ops
+        self.tolerance = max(ALIKE, min(ROUNDED, 1e-3 * error)) if piece.double else 1e-5
+        self.values = piece.truth.values
+        self.steps = piece.truth.steps
+        self.makers = {number: step for step in self.steps for number in step.made}
+        self.sizes: dict[int, list[int]] = {}
+        for number, one in enumerate(self.values):
+            if one.array is not None:
+                self.sizes.setdefault(one.array.size, []).append(number)
+        self.writes: dict[int, list[Op]] = {}
+        for op in ops:
+            if op.written is not None:
+                self.writes.setdefault(id(op.written), []).append(op)
+        self.shared: set[int] = set()
+        self.matched: dict[Key, tuple[int, ...]] = {}
+        self.healed: dict[Key, Any] = {}
+        self.open: dict[Key, tuple[Op, ...]] = {}
+        self.consumers: dict[Key, list[Op]] = {}
+        self.makers_of: dict[Key, Op] = {}
+        self.partings: list[Parting] = []
+
+    def run(self) -> list[Parting]:
+        """Return where the programs part, in the order of the port's calls."""
+        for op in self.ops:
+            for key, one in self.given(op).items():
+                if key not in self.matched:
+                    self._match(key, one)
+                self.consumers.setdefault(key, []).append(op)
+            for key, one in self.made(op).items():
+                self._match(key, one)
+                self.makers_of.setdefault(key, op)
+        for op in self.ops:
+            self._follow(op)
+        return self.partings
+
+    def _key(self, tensor: Any, number: int, *, after: bool = False) -> Key:
+        """Return what tells a tensor, and how often it was written to, before a call or after it."""
+        written = self.writes.get(id(tensor), ())
+        return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
+
+    def given(self, op: Op) -> dict[Key, Any]:
+        """Return the tensors that a call was given, as they were then."""
+        found = {}
+        for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
+            written = self.writes.get(id(one), ())
+            found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)  # fmt: skip
+        if op.written is not None:
+            found.pop((id(op.args[0]), 0), None)
+            found[self._key(op.written, op.number)] = op.args[0]
+        return found
+
+    def made(self, op: Op) -> dict[Key, Any]:
+        """Return the tensors that a call made, as they were then."""
+        if op.written is not None:
+            return {self._key(op.written, op.number, after=True): op.result}
+        found = {}
+        for one in tensors_of(op.result, is_tensor(self.piece)):
+            later = self.writes.get(id(one), ())
+            found[self._key(one, op.number, after=True)] = next((each.args[0] for each in later if each.number > op.number), one)  # fmt: skip
+        return found
+
+    def _match(self, key: Key, tensor: Any) -> None:
+        self.matched[key] = self.find(numpy_of(tensor))
+        self.shared.update(self.matched[key])
+
+    def find(self, array: Array) -> tuple[int, ...]:
+        """Return the reference's tensors that hold the same, in whatever layout."""
+        if not array.size or array.size not in self.sizes:
+            return ()
+        sketch = Sketch(array)
+        return tuple(
+            number for number in self.sizes[array.size]
+            if self.values[number].sketch.close(sketch, max(self.tolerance, ALIKE))
+            and self._same(self.values[number].array, array)
+        )  # fmt: skip
+
+    def _same(self, ours: Array | None, theirs: Array) -> bool:
+        assert ours is not None
+        if ours.shape == theirs.shape:
+            return relative(ours, theirs) <= self.tolerance
+        if relative(ours.reshape(-1), theirs.reshape(-1)) <= self.tolerance:
+            return True
+        return any(relative(one, theirs) <= self.tolerance for one in arranged(ours, theirs.shape))
+
+    def _follow(self, op: Op) -> None:
+        """Do one call again if what it is given was put right; look for its counterpart if it still is wrong."""
+        made, given = self.made(op), self.given(op)
+        if all(self.matched[key] for key in made):
+            return
+        again = list(made.values())
+        touched = any(key in self.healed for key in given)
+        if touched:
+            again = self.redone(op) or again
+        if len(again) != len(made):
+            return
+        before = [one for key in given for one in self.open.get(key, ())]
+        segment = tuple(sorted({*before, op}, key=lambda one: one.number))
+        for (key, old), now in zip(made.items(), again, strict=True):
+            if self.find(numpy_of(now)):
+                self.healed[key] = now
+                continue
+            found = self._counterpart(op, key, old, numpy_of(now))
+            if found is None:
+                self.open[key] = segment
+                if touched:
+                    self.healed[key] = now
+                continue
+            number, tensor = found
+            self.healed[key] = tensor
+            self.shared.add(number)
+            step = self.makers[number]
+            chain = tuple(self._chain(step))
+            self.partings.append(
+                Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
+            )
+
+    def redone(self, op: Op, more: Mapping[Key, Any] | None = None) -> list[Any] | None:
+        """Return what a call gives if it is given what was put right; None if it cannot be done so."""
+        healed = {**self.healed, **(more or {})}
+        swaps = {key[0]: healed[key] for key in self.given(op) if key in healed}
+        for key, one in self.given(op).items():
+            swaps.setdefault(key[0], one)
+        args, kwargs = exchanged((op.args, dict(op.kwargs)), swaps)
+        if op.written is not None:
+            start = healed.get(self._key(op.written, op.number), op.args[0])
+            args = (start.clone(), *args[1:])
+        try:
+            result = op.function(*args, **kwargs)
+        except Exception:  # noqa: BLE001  (another shape may not fit: then it is not the counterpart)
+            return None
+        return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
+
+    def _counterpart(self, op: Op, key: Key, old: Any, array: Array) -> tuple[int, Any] | None:
+        """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
+        for number in self.sizes.get(array.size, ()):
+            ours = self.values[number].array
+            if number in self.shared or number not in self.makers or ours is None:
+                continue
+            for one in arranged(ours, array.shape, flat=True):
+                tensor = self.piece.sides[1].tensor(np.ascontiguousarray(one), gradient=False)
+                tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
+                if self._makes_right(key, tensor, op, number):
+                    return number, tensor
+        return None
+
+    def _makes_right(self, key: Key, new: Any, op: Op, number: int) -> bool:
+        """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
+        later = [one for one in self.consumers.get(key, ()) if one.number > op.number]
+        if not later:
+            ours = self.piece.truth.outputs
+            return any(one.size == new.size and self._same(one, numpy_of(new)) for one in ours)
+        for one in later:
+            results = self.redone(one, {key: new})
+            if results is None:
+                continue
+            if one.name in LAYOUT:
+                made = list(self.made(one))
+                if len(made) == len(results) == 1 and self._makes_right(made[0], results[0], one, number):
+                    return True
+            elif results and all(set(self.find(numpy_of(each))) - {number} for each in results):
+                return True
+        return False
+
+    def _chain(self, step: Step) -> list[Step]:
+        """Return the reference's calls that lead to one from tensors that both have."""
+        found: dict[int, Step] = {}
+        left = [step]
+        while left:
+            one = left.pop()
+            if one.number in found:
+                continue
+            found[one.number] = one
+            left += [
+                self.makers[number]
+                for number in one.given
+                if number in self.makers and number not in self.shared
+            ]
+        return [found[number] for number in sorted(found)]
+
+    def key_of(self, number: int) -> Key | None:
+        """Return the port's tensor that is one of the reference's, None if it has none."""
+        return next((key for key, found in self.matched.items() if number in found), None)
+
+    def tensor_of(self, wanted: Key) -> Any:
+        """Return a tensor as it was when it was first made or given."""
+        return next(
+            one for op in self.ops for key, one in (*self.given(op).items(), *self.made(op).items()) if key == wanted
+        )  # fmt: skip
+
+    def layout_before(self, ops: Sequence[Op]) -> list[Op]:
+        """Return calls with those that only arranged what they were given."""
+        found = {op.number: op for op in ops}
+        left = list(ops)
+        while left:
+            for key in self.given(left.pop()):
+                maker = self.makers_of.get(key)
+                if maker is not None and maker.name in LAYOUT and maker.number not in found:
+                    found[maker.number] = maker
+                    left.append(maker)
+        return [found[number] for number in sorted(found)]
+
+    def layout_steps_before(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the reference's calls with those that only arranged what they were given."""
+        found = {one.number: one for one in steps}
+        left = list(steps)
+        while left:
+            for number in left.pop().given:
+                maker = self.makers.get(number)
+                if maker is not None and maker.name in LAYOUT and maker.number not in found:
+                    found[maker.number] = maker
+                    left.append(maker)
+        return [found[number] for number in sorted(found)]
+
+    def around(self) -> set[int]:
+        """Return the numbers of the calls of the stretches that part, and of those that made what these are given."""
+        inside = [op for one in self.partings for op in self.layout_before(one.ops)]
+        makers = [self.makers_of.get(key) for op in inside for key in self.given(op)]
+        return {op.number for op in (*inside, *makers) if op is not None}
+
+    def told(self, key: Key) -> str:
+        """Return what a tensor of the port's is called in messages."""
+        maker = self.makers_of.get(key)
+        if maker is not None:
+            return f"the result of `{maker.path or maker.line or maker.name}`"
+        taker = next((op for op in self.ops if key in self.given(op)), None)
+        return (
+            "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
+        )
+
+    def expression(self, parting: Parting) -> str:
+        """Return what the port makes as one expression of tensors that both have."""
+        inside = {op.number for op in self.layout_before(parting.ops)}
+        letters: dict[Key, str] = {}
+
+        def write(key: Key, op: Op | None) -> str:
+            if op is None or op.number not in inside:
+                return letters.setdefault(key, _letter(len(letters)))
+            if op.name in CASTING:
+                return write(next(iter(self.given(op))), self._maker_before(next(iter(self.given(op))), op))
+            parts = [write(one, self._maker_before(one, op)) for one in self.given(op)]
+            return _called(op.path if op.name == "layer" else op.name, parts)
+
+        return _short(write(parting.key, parting.op))
+
+    def _maker_before(self, key: Key, op: Op) -> Op | None:
+        maker = self.makers_of.get(key)
+        return maker if maker is not None and maker.number < op.number else None
+
+    def reference_expression(self, parting: Parting) -> str:
+        """Return what the reference makes as one expression of tensors that both have."""
+        inside = {step.number for step in self.layout_steps_before(parting.steps)}
+        letters: dict[int, str] = {}
+
+        def write(number: int) -> str:
+            step = self.makers.get(number)
+            if step is None or step.number not in inside:
+                return letters.setdefault(number, _letter(len(letters)))
+            if step.name in CASTING and step.given:
+                return write(step.given[0])
+            inside.discard(step.number)  # a call that writes may be given what it makes
+            return _called(step.said, [write(one) for one in step.given])
+
+        return _short(write(next(one for one in parting.step.made if one in self.makers)))
+
+
+def _letter(number: int) -> str:
+    return "xyzuvw"[number] if number < 6 else f"t{number}"
+
+
+SIGNS = {
+    "add": "+",
+    "sub": "-",
+    "subtract": "-",
+    "mul": "*",
+    "multiply": "*",
+    "div": "/",
+    "divide": "/",
+    "matmul": "@",
+}
+LONGEST = 120
+"""Letters of an expression that a message has at most."""
+
+
+def _called(name: str, parts: Sequence[str]) -> str:
+    if name in SIGNS and len(parts) == 2:
+        return f"({parts[0]} {SIGNS[name]} {parts[1]})"
+    return f"{name}({', '.join(parts)})"
+
+
+def _short(text: str) -> str:
+    return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
+
+
+def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:
+    """Yield an array in a shape: as it is, with its axes in another order, or, if ``flat``, by its order in memory."""
+    from itertools import permutations
+
+    if array.shape == tuple(shape):
+        yield array
+    elif sorted(array.shape) == sorted(shape) and array.ndim <= MOST_AXES:
+        for axes in permutations(range(array.ndim)):
+            if tuple(array.shape[axis] for axis in axes) == tuple(shape):
+                yield array.transpose(axes)
+    elif flat and array.size == int(np.prod(shape)):
+        yield array.reshape(shape)
+
+
+def exchanged(value: Any, tensors: Mapping[int, Any]) -> Any:
+    """Return nested arguments with some tensors replaced, by identity."""
+    if id(value) in tensors:
+        return tensors[id(value)]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(exchanged(one, tensors) for one in value)
+    if isinstance(value, list):
+        return [exchanged(one, tensors) for one in value]
+    if isinstance(value, dict):
+        return {name: exchanged(one, tensors) for name, one in value.items()}
+    return value
+
+
+def acts_of(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> dict[int, Act]:
+    """Return what gives the reference's tensors where the programs part."""
+    by_op: dict[int, list[Parting]] = {}
+    for one in partings:
+        by_op.setdefault(one.op.number, []).append(one)
+    return {number: _handing(found, assign) for number, found in by_op.items()}
+
+
+def _handing(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> Act:
+    op = partings[0].op
+    if op.written is not None:
+        new = partings[0].new
+
+        def write(_original: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+            assign(new, args[0])
+            return args[0] if op.name != "setitem" else None
+
+        return write
+    result = exchanged(op.result, {id(one.old): one.new for one in partings})
+    return lambda _original, _args, _kwargs: result

@@ -1,0 +1,236 @@
+"""Random numbers that both frameworks draw alike.
+
+The frameworks draw different numbers from equal seeds. While a run follows a `Draws`, what they draw (masks of dropout, of
+attention, of whole paths, noise) comes from NumPy's generator instead: the n-th draw of a port's run is the reference's n-th,
+in the order of axes that the port has. torch is caught below its functions and Paddle below its own (see `torch_randomness`,
+`paddle_randomness`), so that it does not matter how a model came by a function. What cannot be replaced (a kernel that
+draws inside) is noted: then a difference says nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Kind = Literal["uniform", "normal", "own"]
+LEVELS = 2.0**16
+"""How many different uniform numbers there are. Between two of them lies no probability that a person writes: ``u >= p`` and
+``floor(1 - p + u)`` are then the same mask, whatever they are computed in."""
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+"""Functions of both frameworks that have a switch of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Some random numbers that a model drew at once.
+
+    Attributes:
+        kind: what they are made of; ``"own"``: the framework drew them itself.
+        shape: of the tensor.
+        rate: the probability that an element is dropped, of a mask; None of other numbers.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+    rate: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    def fits(self, other: Draw) -> bool:
+        """Tell whether one set of numbers can be both draws."""
+        return self.kind == other.kind != "own" and self.size == other.size
+
+
+class Draws:
+    """The random numbers of one run; the n-th are the same whoever asks, given the seed and the shape.
+
+    Args:
+        seed: of the numbers.
+        follows: the reference's run, whose numbers these are where they fit.
+        partners: which draw of the reference's is which of these; None: they belong together by their order.
+        start: the number of the first, for a run of what was a part of another.
+        small: a mask keeps where the numbers are small, not where they are large.
+    """
+
+    def __init__(
+        self, *seed: int, follows: Draws | None = None, partners: dict[int, int] | None = None, start: int = 0,
+        small: bool = False,
+    ) -> None:  # fmt: skip
+        self.seed, self.follows, self._planned, self._start = seed, follows, partners is not None, start
+        self.small = small
+        self.made: list[Draw] = []
+        self.partners: dict[int, int] = {} if partners is None else partners
+
+    @property
+    def number(self) -> int:
+        """The number of the next draw."""
+        return self._start + len(self.made)
+
+    def again(self, start: int = 0) -> Draws:
+        """Return the same numbers, from one of them on."""
+        known = self.partners if self.follows is not None else None
+        return Draws(*self.seed, follows=self.follows, partners=known, start=start, small=self.small)
+
+    def of_step(self, step: int, follows: Draws | None = None) -> Draws:
+        """Return other numbers, for a step of a training, that belong together as these do."""
+        known = None if follows is None or self.in_order() else self.partners
+        return Draws(*self.seed, step, follows=follows, partners=known, small=self.small)
+
+    def rewind(self) -> None:
+        """Begin once more."""
+        self.made.clear()
+
+    def uniform(self, shape: Sequence[int], rate: float | None = None) -> Array:
+        """Return float32 numbers between 0 and 1, neither included."""
+        return self._next(Draw("uniform", tuple(shape), rate))
+
+    def normal(self, shape: Sequence[int]) -> Array:
+        """Return float32 numbers of mean 0 and variance 1."""
+        return self._next(Draw("normal", tuple(shape)))
+
+    def kept(self, shape: Sequence[int], rate: float) -> Array:
+        """Return float32 ones where a value is kept, zeros where it is dropped with the probability ``rate``."""
+        drawn = self.uniform(shape, rate)
+        return np.asarray(drawn < 1 - rate if self.small else drawn >= rate, dtype=np.float32)
+
+    def own(self, shape: Sequence[int] = ()) -> None:
+        """Note numbers that the framework draws itself."""
+        self.made.append(Draw("own", tuple(shape)))
+
+    def in_order(self) -> bool:
+        """Tell whether each draw is the reference's of that number, and none of the reference's is left."""
+        other = self.follows
+        return other is None or (
+            len(self.made) == len(other.made) and all(map(Draw.fits, self.made, other.made))
+        )
+
+    def comparable(self, ours: range, theirs: range) -> bool:
+        """Tell whether a difference between parts of both runs can be due to anything but random numbers.
+
+        Args:
+            ours: the numbers of the reference's draws in its part.
+            theirs: those of these draws.
+        """
+        if self.follows is None:
+            return True
+        made = self.follows.made
+        mine = [self.made[one] for one in theirs]
+        if any(one.kind == "own" for one in (*mine, *(made[one] for one in ours))):
+            return False
+        known = set(self.partners.values())
+        alone = [one for one in ours if one not in known], [one for one in theirs if one not in self.partners]
+        return not (alone[0] and alone[1])
+
+    def mixed(self, theirs: range) -> bool:
+        """Tell whether a mask of one side is made by hand, of numbers, on the other: which of them it keeps is not known."""
+        made = [] if self.follows is None else self.follows.made
+        both = ((self.made[one], made[self.partners[one]]) for one in theirs if one in self.partners)
+        return any((one.rate is None) != (other.rate is None) for one, other in both)
+
+    def _next(self, draw: Draw) -> Array:
+        number = self.number
+        self.made.append(draw)
+        if self.follows is None:
+            return _numbers((*self.seed, number), draw)
+        found = self.partners.get(number)
+        if found is None and not self._planned and number < len(self.follows.made):
+            found = number if draw.fits(self.follows.made[number]) else None
+        if found is None:
+            return _numbers((*self.seed, number), draw)
+        self.partners[number] = found
+        return arranged(_numbers((*self.follows.seed, found), self.follows.made[found]), draw.shape)
+
+
+def _numbers(seed: Sequence[int], draw: Draw) -> Array:
+    generator = np.random.default_rng(seed)
+    if draw.kind == "normal":
+        return generator.standard_normal(draw.shape, dtype=np.float32)
+    drawn: Array = generator.integers(0, int(LEVELS), draw.shape, dtype=np.uint16)
+    return (drawn.astype(np.float32) + np.float32(0.5)) / np.float32(LEVELS)
+
+
+def arranged(values: Array, shape: Sequence[int]) -> Array:
+    """Return numbers in another shape of the same size: axes in another order, or split, joined, of size 1."""
+    wanted = [size for size in shape if size != 1]
+    plain = values.reshape([size for size in values.shape if size != 1])
+    if sorted(plain.shape) == sorted(wanted):
+        free = list(range(plain.ndim))
+        axes = []
+        for size in wanted:
+            axes.append(next(axis for axis in free if plain.shape[axis] == size))
+            free.remove(axes[-1])
+        plain = plain.transpose(axes)
+    return plain.reshape(tuple(shape))
+
+
+def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashable]) -> dict[int, int]:
+    """Return which draw of the reference's belongs to which of the port's, by their numbers among all draws.
+
+    Args:
+        ours: the reference's draws in their order, between them what tells where they stand.
+        theirs: the port's, likewise.
+    """
+    mine, other = (
+        [(one.kind, one.size) if isinstance(one, Draw) else one for one in side] for side in (ours, theirs)
+    )
+    numbers = [_counted(side) for side in (ours, theirs)]
+    found = {}
+    for block in SequenceMatcher(a=mine, b=other, autojunk=False).get_matching_blocks():
+        for step in range(block.size):
+            one, its = ours[block.a + step], theirs[block.b + step]
+            if isinstance(one, Draw) and isinstance(its, Draw) and one.fits(its):
+                found[numbers[1][block.b + step]] = numbers[0][block.a + step]
+    return found
+
+
+def _counted(events: Sequence[Any]) -> list[int]:
+    """Return for each event how many draws come before it."""
+    found, count = [], 0
+    for one in events:
+        found.append(count)
+        count += isinstance(one, Draw)
+    return found
+
+
+@contextmanager
+def switched_off(functional: Any) -> Iterator[None]:
+    """Let a framework's functions for dropout drop nothing for a while, whatever mode they are told.
+
+    Args:
+        functional: the module that holds them, ``torch.nn.functional`` or ``paddle.nn.functional``.
+    """
+    originals = {name: getattr(functional, name) for name in DROPOUTS if hasattr(functional, name)}
+    for name, original in originals.items():
+        setattr(functional, name, _in_eval_mode(original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(functional, name, original)
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _in_eval_mode(original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        bound = _signature(original).bind(*args, **kwargs)
+        bound.arguments["training"] = False
+        return original(*bound.args, **bound.kwargs)
+
+    return replacement
