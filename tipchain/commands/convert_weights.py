@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--paddle-model", metavar="MODULE:CALLABLE", help="builds the Paddle model")
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
     parser.add_argument(
-        "--names", type=Path, help="YAML file: Paddle's name by torch's, of layers or tensors; ignore: what one of them lacks"
+        "--names",
+        type=Path,
+        help="YAML file: Paddle's name by torch's, of layers or tensors; ignore: what one of them lacks",
     )
 
 

@@ -92,9 +92,7 @@ def to_paddle(
         if not _equal(array_of(state[name]), array_of(state[other]))
     ]
     _refuse(problems or misfits(result, own))
-    return Converted(
-        state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model)
-    )
+    return Converted(state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model))
 
 
 def to_torch(

@@ -132,7 +132,9 @@ def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
     return found
 
 
-def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any) -> dict[str, str]:
+def with_ignored(
+    names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any
+) -> dict[str, str]:
     """Return names, ``*`` replaced, that also say what only one of the models has.
 
     Args:
@@ -152,7 +154,9 @@ def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any
         if not ours and not theirs:
             near = _near(one, existing[0]) + _near(one, existing[1])
             such = f", such as {', '.join(near)}" if near else ""
-            raise UsageError(f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}")
+            raise UsageError(
+                f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}"
+            )
         found.update(dict.fromkeys(ours, NOT_IN_PORT))
         found.update((f"({name})", name) for name in theirs)
     return found
@@ -191,7 +195,11 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     found = []
     for key, value in expand_names(names, reference).items():
-        if key.startswith(NOT_IN_TORCH) or value == NOT_IN_PORT or _both_hold_nothing(layers[0].get(key), layers[1].get(value)):
+        if (
+            key.startswith(NOT_IN_TORCH)
+            or value == NOT_IN_PORT
+            or _both_hold_nothing(layers[0].get(key), layers[1].get(value))
+        ):
             continue
         given = [(0, key), *((1, one) for one in Target.parse(value).names)]
         found += [

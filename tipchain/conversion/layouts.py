@@ -21,7 +21,9 @@ NOT_IN_TORCH = "("
 """How the left side of a name begins that says that torch has no such layer or tensor: ``(mask): mask``."""
 NOT_IN_PORT = "()"
 """The right side of a name that says that the port has no such layer or tensor."""
-_TARGET = re.compile(r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*")
+_TARGET = re.compile(
+    r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,9 @@ def dtype_name(tensor: Any) -> str:
 
 def assemble(arrays: Sequence[Array], slot: Slot) -> Array:
     """Return torch's array, given those of the slot's parts as Paddle keeps them."""
-    return stack([array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot)
+    return stack(
+        [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot
+    )
 
 
 def stack(pieces: Sequence[Array], slot: Slot) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,14 @@ from tipchain.conversion.layouts import NOT_IN_PORT, NOT_IN_TORCH, UNSUPPORTED, 
 from tipchain.conversion.own_matrices import OwnMatrices
 from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.report import UnmatchedError, describe_match, kind_text, near_hint
-from tipchain.conversion.structure import Leaf, LeafPair, Structure, match_by_structure, packed_candidates, squeezed
+from tipchain.conversion.structure import (
+    Leaf,
+    LeafPair,
+    Structure,
+    match_by_structure,
+    packed_candidates,
+    squeezed,
+)
 from tipchain.conversion.torch_side import torch_layers
 from tipchain.layer_types import OWN_KIND, join
 
@@ -117,7 +125,11 @@ class _Matching:
             if name in self.names:
                 told = slot.shape == shape
             else:
-                told = slot.shape == shape and (kind == port_kind != OWN_KIND or len(set(squeezed(shape))) != 1 or len(squeezed(shape)) != 2)
+                told = slot.shape == shape and (
+                    kind == port_kind != OWN_KIND
+                    or len(set(squeezed(shape))) != 1
+                    or len(squeezed(shape)) != 2
+                )
             if not told:
                 yield name
 
@@ -151,7 +163,9 @@ class _Matching:
                         likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
             else:
                 targets[mine[1].name] = told
-        problems += _torn([pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs)
+        problems += _torn(
+            [pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs
+        )
         self.assumed += layouts.assumed
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, ours, theirs, taken, likely)
@@ -164,7 +178,7 @@ class _Matching:
         return self._result(again, ties, moved, tuple(found.by_order))
 
     def _refusal(
-        self, problems: Sequence[str], found: Structure, ours: Held, theirs: Held, taken: Set[Leaf],
+        self, problems: Sequence[str], found: Structure, ours: Held, theirs: Held, taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
     ) -> UnmatchedError:  # fmt: skip
         """Return the refusal; its names to paste are those that are open if torch packs what it seems to pack."""
@@ -181,9 +195,7 @@ class _Matching:
         skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
         return UnmatchedError([*problems, *told], skeleton=skeleton)
 
-    def _set_constants_aside(
-        self, found: Structure, ours: Held, theirs: Held
-    ) -> None:
+    def _set_constants_aside(self, found: Structure, ours: Held, theirs: Held) -> None:
         """Leave alone what is a constant of one side: buffers of the port's own classes, integers of torch's."""
         constant = [leaf for leaf in found.missing if leaf.kind == OWN_KIND and leaf.buffer]
         self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
@@ -208,7 +220,11 @@ class _Matching:
             whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
             if whole and all(mine.leaf == its.leaf and targets[mine.name].plain for mine, its in slots):
                 resolved[path] = layer.path
-                resolved.update((mine.name, join(layer.path, mine.leaf)) for mine, its in slots if mine.name != join(path, mine.leaf))
+                resolved.update(
+                    (mine.name, join(layer.path, mine.leaf))
+                    for mine, its in slots
+                    if mine.name != join(path, mine.leaf)
+                )
                 if path != layer.torch_path and any(pair.evidence != "given" for pair in own):
                     moved.append((path, layer.path))
                 continue
@@ -296,9 +312,7 @@ def _refuse(problems: Sequence[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _bad_names(
-    names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Any
-) -> list[str]:
+def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Any) -> list[str]:
     """Say which given names lead from or to nothing, or several to one."""
     ours = [slot.name for layer in torch for slot in layer.slots]
     theirs = list(paddle_model.state_dict())
@@ -312,7 +326,9 @@ def _bad_names(
         for one in targets:
             layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in theirs)
             if one and one not in theirs and not layer:
-                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}")
+                found.append(
+                    f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}"
+                )
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
@@ -435,7 +451,9 @@ def torch_leaves(
 
 def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
     """Return the leaves of a Paddle model, each with its layer and its slot; constant zeros are none."""
-    targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
+    targets = {
+        target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1
+    }
     return {
         Leaf(
             path=(*_segments(layer.torch_path), *slot.leaf.split(".")),
@@ -491,31 +509,27 @@ def _layout(
     """Return how the port keeps a tensor of torch's, or why it cannot be one or is not certain."""
     (layer, slot), (port, its) = ours, theirs
     plain = Target(names=(_own_name(port, its),))
-    if len(its.parts) > 1 or slot.shape == its.shape and (given or layer.kind == port.kind != OWN_KIND):
-        if slot.shape == its.shape:
-            return plain
-        return f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+    if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
+        return plain
     flat, other = squeezed(slot.shape), squeezed(its.shape)
     kinds = {layer.kind, port.kind} - {OWN_KIND}
-    reshaped = replace(plain, shape=None if slot.shape == its.shape else slot.shape)
-    if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
-        return f"layout: {slot.name} belongs to {kind_text(layer.kind)} in torch, {plain} to {kind_text(port.kind)} in the port"
     matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
-    if matrix and flat[0] == flat[1] and not given:
+    turned: bool | None = flat != other
+    problem = ""
+    if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
+        problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
+    elif len(its.parts) > 1 or (turned and not (matrix and flat == other[::-1])):
+        problem = f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+    elif matrix and flat == flat[::-1] and not given:
         turned = known.turned(ours, theirs)
         if turned is None:
-            return (
+            problem = (
                 f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
                 f"{kind_text(port.kind)} in the port; whether it must be transposed cannot be told of a square one"
             )
-    elif flat == other:
-        turned = False
-    elif flat == other[::-1] and matrix:
-        turned = True
-    else:
-        return f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
-    if not turned:
-        return reshaped
-    if len(its.parts[0].shape) != 2:
-        return f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed, which has other axes"
-    return replace(plain, turned=True, shape=None if slot.shape == its.shape[::-1] else slot.shape)
+    if turned and len(its.parts[0].shape) != 2:
+        problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
+    if problem:
+        return problem
+    stored = its.shape[::-1] if turned else its.shape
+    return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)

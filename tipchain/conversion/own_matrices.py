@@ -62,7 +62,10 @@ def _applied(layer: Any, leaf: str, side: int) -> Way | None:
     rng = np.random.default_rng(0)
     try:
         made = copy.deepcopy(layer)
-        held = {name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in made.named_parameters()}
+        held = {
+            name: rng.standard_normal(tuple(one.shape)).astype(np.float32)
+            for name, one in made.named_parameters()
+        }
         _fill(made, held, side)
         matrix = held[leaf]
         biases = [one for name, one in held.items() if one.ndim == 1 and name != leaf]

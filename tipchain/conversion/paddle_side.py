@@ -22,6 +22,7 @@ from tipchain.conversion.reparametrized import magnitude_shape
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
 
+
 def paddle_layers(
     model: Any, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
 ) -> list[LayerTensors]:

@@ -132,7 +132,13 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
         yield "  names:"
         for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
             others = entries[members[0]][1]
-            note = f"  # or {', '.join(others)}" if others and len(members) == 1 else "  # or another" if others else ""
+            note = (
+                f"  # or {', '.join(others)}"
+                if others and len(members) == 1
+                else "  # or another"
+                if others
+                else ""
+            )
             line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
                 yield f"    {_yaml(pattern[0])}:"
@@ -141,9 +147,12 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
             yield line + note if len(line + note) <= WIDTH else line
     if ignored:
         yield "  ignore:"
-        counts = Counter(_pattern(name)[0] for name in ignored)
-        short = (pattern if counts[pattern := _pattern(name)[0]] > 1 and re.search(r"\w", pattern) else name for name in ignored)
-        yield from (f"    - {_yaml(name)}" for name in dict.fromkeys(short))
+        shorts = {name: _pattern(name)[0] for name in ignored}
+        counts = Counter(shorts.values())
+        shown = (
+            short if counts[short] > 1 and re.search(r"\w", short) else name for name, short in shorts.items()
+        )
+        yield from (f"    - {_yaml(name)}" for name in dict.fromkeys(shown))
 
 
 def _yaml(name: str) -> str:
@@ -200,7 +209,8 @@ def describe_match(match: Match) -> list[str]:
 def _counted(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
     named: Mapping[tuple[str, str], list[str]] = _patterns(pairs)
     return [
-        f"{what}: {one or '(the model)'} -> {other or '(the model)'}" + (f" ({len(names)} times)" if len(names) > 1 else "")
+        f"{what}: {one or '(the model)'} -> {other or '(the model)'}"
+        + (f" ({len(names)} times)" if len(names) > 1 else "")
         for (one, other), names in named.items()
     ]
 

@@ -286,7 +286,9 @@ def _match_nodes(ours: list[_Node], theirs: list[_Node], evidence: Evidence, fou
     for one, (other, how) in scope.decided.items():
         if how == "order":
             found.by_order.append((one.own_name, other.own_name))
-        weakest: Evidence = "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
+        weakest: Evidence = (
+            "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
+        )
         if one.children or other.children:
             _match_nodes([one], [other], weakest, found)
         else:
@@ -317,7 +319,11 @@ class _Scope:
         while True:
             counts = [Counter(node.content for node in side) for side in sides]
             uneven = [
-                [node for node in side if node.children and counts[0][node.content] != counts[1][node.content]]
+                [
+                    node
+                    for node in side
+                    if node.children and counts[0][node.content] != counts[1][node.content]
+                ]
                 for side in sides
             ]
             if not any(uneven):
@@ -326,18 +332,12 @@ class _Scope:
             for number, side in enumerate(sides):
                 largest = {node for node in uneven[number] if len(node.leaves) == most}
                 self.opened[number].extend(node for node in side if node in largest)
-                side[:] = [
-                    inner for node in side for inner in (node.children if node in largest else [node])
-                ]
+                side[:] = [inner for node in side for inner in (node.children if node in largest else [node])]
 
     def decide(self) -> None:
         """Decide about every class of nodes with the same content."""
-        classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
-        for number, side in enumerate(self.sides):
-            for node in side:
-                classes[node.content][number].append(node)
         pending = []
-        for ours, theirs in classes.values():
+        for ours, theirs in self._classes():
             if len(ours) == len(theirs) == 1:
                 self._take(ours[0], theirs[0], "content")
             elif ours and theirs:
@@ -358,6 +358,14 @@ class _Scope:
                 rest.sort(key=lambda part: len(part[0]))
                 self._by_order(*rest.pop(0))
         self._refuse_torn()
+
+    def _classes(self) -> Iterable[tuple[list[_Node], list[_Node]]]:
+        """Return the nodes of both sides by their content."""
+        classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
+        for number, side in enumerate(self.sides):
+            for node in side:
+                classes[node.content][number].append(node)
+        return classes.values()
 
     def _take(self, one: _Node, other: _Node, evidence: Evidence) -> None:
         self.decided[one] = other, evidence
@@ -403,14 +411,18 @@ class _Scope:
 
     def _by_names(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> dict[_Node, _Node] | str:
         """Return the pairs that names tell, or why they contradict each other."""
-        labels = [{node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))]
+        labels = [
+            {node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))
+        ]
         named = {label: node for node, label in labels[1].items() if self._is_name(label)}
         equal = {node: named[label] for node, label in labels[0].items() if label in named}
         if len(equal) == len(ours) == len(theirs):
             return equal
         words = _by_words(*labels)
         told = {**words, **equal}
-        if len(set(told.values())) < len(told) or any(words.get(one, other) is not other for one, other in equal.items()):
+        if len(set(told.values())) < len(told) or any(
+            words.get(one, other) is not other for one, other in equal.items()
+        ):
             return "equal names and numbers contradict each other"
         return told
 
@@ -481,7 +493,10 @@ class _Scope:
         for container in self.opened[side]:
             mine = [node for node in self.sides[side] if container in self.inside[side][node]]
             held = [self.inside[1 - side][images[node]] for node in mine if node in images]
-            if not any(one.content == container.content and all(one in some for some in held) for one in self.opened[1 - side]):
+            if not any(
+                one.content == container.content and all(one in some for some in held)
+                for one in self.opened[1 - side]
+            ):
                 found[container] = mine
         return found
 
@@ -515,9 +530,10 @@ class _Scope:
             numbers = [number for _, number in words]
             if len({tuple(one) for one, _ in words}) == 1 and numbers != sorted(numbers):
                 return "they are declared in another order than they are numbered"
-        known = [(one.start, other.start, one) for one, (other, how) in self.decided.items() if how != "order"]
-        for nodes, place in ((ours, 0), (theirs, 1)):
-            if any(_is_between(node.start, known, place) for node in nodes):
+        known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
+        turned = [(image, place) for place, image in known]
+        for nodes, places in ((ours, known), (theirs, turned)):
+            if any(_is_between(node.start, places) for node in nodes):
                 return "the two models declare their layers in different orders around them"
         return ""
 
@@ -549,7 +565,8 @@ class _Scope:
     def _refuse_moved(self) -> None:
         """Take back what content alone put together, where names or order say that leaves moved between containers."""
         named = [
-            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)
+            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])}
+            for side in (0, 1)
         ]
         for one, (other, how) in list(self.decided.items()):
             labels = self._label(one, 0), self._label(other, 1)
@@ -558,8 +575,14 @@ class _Scope:
                 continue
             reason = ""
             twin = named[0].get(labels[1]) if all(words) else None
-            if labels[0] in named[1] and twin is not None and dict(twin.content).keys() & dict(one.content).keys():
-                reason = f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
+            if (
+                labels[0] in named[1]
+                and twin is not None
+                and dict(twin.content).keys() & dict(one.content).keys()
+            ):
+                reason = (
+                    f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
+                )
             elif near := self._crossed(one, other, "keys"):
                 reason = f"the two models declare it and {near.own_name} in different orders"
             if reason:
@@ -568,10 +591,12 @@ class _Scope:
                 self._doubt([one], [other], reason)
 
 
-def _is_between(start: int, known: Sequence[tuple[int, int, _Node]], place: int) -> bool:
-    """Tell whether of two known nodes that the other side declares the other way round one is before, one after."""
-    before = [image[1 - place] for image in known if image[place] < start]
-    after = [image[1 - place] for image in known if image[place] > start]
+def _is_between(start: int, known: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether of two known places that the other side has the other way round one is before, one after."""
+    before: list[int] = []
+    after: list[int] = []
+    for place, image in known:
+        (before if place < start else after).append(image)
     return bool(before) and bool(after) and max(before) > min(after)
 
 
@@ -604,14 +629,15 @@ def _by_words(ours: Mapping[_Node, Path], theirs: Mapping[_Node, Path]) -> dict[
             words, numbers = _words(label)
             group[tuple(words)].append((numbers, node))
         groups.append(group)
-    found = {}
+    found: dict[_Node, _Node] = {}
     for one, other in _alike_words(list(groups[0]), list(groups[1])):
-        members = [sorted(group[words], key=lambda member: member[0]) for group, words in zip(groups, (one, other), strict=True)]
+        members = [
+            sorted(group[words], key=lambda member: member[0])
+            for group, words in zip(groups, (one, other), strict=True)
+        ]
         ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in members)
         if ranked and len(members[0]) == len(members[1]):
-            found.update(
-                (mine, its) for (_, mine), (_, its) in zip(*members, strict=True)
-            )
+            found.update((mine, its) for (_, mine), (_, its) in zip(*members, strict=True))
     return found
 
 
@@ -625,14 +651,17 @@ def _alike_words(
     same = set(ours) & set(theirs)
     yield from ((words, words) for words in ours if words in same)
     rest = [[words for words in side if words not in same] for side in (ours, theirs)]
-    telling = [{words: Counter(words) - _shared(side) for words in left} for side, left in zip((ours, theirs), rest, strict=True)]
+    telling = [
+        {words: Counter(words) - _shared(side) for words in left}
+        for side, left in zip((ours, theirs), rest, strict=True)
+    ]
     scores = {
-        (one, other): _likeness_of_words(telling[0][one], telling[1][other]) for one in rest[0] for other in rest[1]
+        (one, other): _likeness_of_words(telling[0][one], telling[1][other])
+        for one in rest[0]
+        for other in rest[1]
     }
     for (one, other), score in scores.items():
-        rivals = [
-            rival for pair, rival in scores.items() if (pair[0] == one) != (pair[1] == other)
-        ]
+        rivals = [rival for pair, rival in scores.items() if (pair[0] == one) != (pair[1] == other)]
         if score > 0 and all(rival < score for rival in rivals):
             yield one, other
 

@@ -290,7 +290,11 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
 
     paddle = load_framework("paddle")
     port = paddle.build(resolve(case.sides["paddle"].model, case.root), case.model_args)
-    return dict(convert_file(torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore).match.names)
+    return dict(
+        convert_file(
+            torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore
+        ).match.names
+    )
 
 
 def state_digest(state: Mapping[str, Any]) -> str:

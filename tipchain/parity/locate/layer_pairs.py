@@ -103,8 +103,14 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
     given = {Target.parse(target).names[0]: name for name, target in names.items()}
     for path, ports in found.items():
         port = next(iter(ports))
-        alike = rest.ours[path].kind == rest.theirs[port].kind  # others may keep their tensors in another layout
-        if alike and len(ports) == shared[port] == 1 and (path in (rest.theirs[port].torch_path, given.get(port))) == named:
+        alike = (
+            rest.ours[path].kind == rest.theirs[port].kind
+        )  # others may keep their tensors in another layout
+        if (
+            alike
+            and len(ports) == shared[port] == 1
+            and (path in (rest.theirs[port].torch_path, given.get(port))) == named
+        ):
             yield path, port
 
 
