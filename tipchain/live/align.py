@@ -356,7 +356,10 @@ class _Work:
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
-        calls = () if located is None else located.matching.pairs
+        found = () if located is None else located.matching.pairs
+        folded = {pair.port.path for pair in found if pair.folded}
+        calls = [pair for pair in found if not pair.folded]
+        pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
         built: tuple[Any, Any] | None = None
         schedules: tuple[Any, Any] | None = None
         models = self.models
@@ -515,7 +518,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
     if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"

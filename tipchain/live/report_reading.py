@@ -39,7 +39,9 @@ def _report(document: Mapping[str, Any]) -> AlignmentReport:
         layers=[_layer(one) for one in document["layers"]],
         first_divergence=None if first is None else _layer(first),
         findings=[_finding(one) for one in document.get("findings", ())],
-        diagnoses=[_made(Diagnosis, one, explained=_optional) for one in document.get("diagnoses", ())],
+        diagnoses=[
+            _made(Diagnosis, one, explained=_optional, paths=tuple) for one in document.get("diagnoses", ())
+        ],
         unmatched={name: list(map(str, ones)) for name, ones in document.get("unmatched", {}).items()},
         numbers={name: _number(value) for name, value in document.get("numbers", {}).items()},
         curves={name: list(map(_number, ones)) for name, ones in document.get("curves", {}).items()},

@@ -55,6 +55,7 @@ class Diagnosis:
         explained: the fraction of the error that is gone under the hypothesis, from 0 to 1; None where it rests on
             a difference of construction alone.
         fix: the line to change.
+        paths: all layers that have it, where it is the cause of several; ``port_path`` is the first.
     """
 
     code: str
@@ -63,3 +64,14 @@ class Diagnosis:
     evidence: str
     explained: float | None
     fix: str
+    paths: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """All layers that have it, the first one first."""
+        return self.paths or (self.port_path,)
+
+    def says(self, finding: Finding) -> bool:
+        """Tell whether it is what a difference of construction is, of the same layer."""
+        same = self.code.startswith(finding.code) or finding.code.startswith(self.code)
+        return same and finding.port_path in self.layers

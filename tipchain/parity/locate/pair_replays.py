@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.matching import Step
 from tipchain.parity.locate.replay import Replayed, replay
 from tipchain.parity.locate.sides import LiveSide
 
@@ -101,7 +102,15 @@ class PairReplays:
             self._cotangents[number],
             double=double,
             seed=self._seed,
+            then=pair_steps(models, layers, self.fed.pair.then[number]),
         )
+
+
+def pair_steps(
+    models: Models, layers: Mapping[str, Any], steps: Sequence[Step]
+) -> list[Callable[[Any], Any]]:
+    """Return what is called after a layer, of the copies that the layer is one of."""
+    return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
 class Copies(Mapping[str, Any]):

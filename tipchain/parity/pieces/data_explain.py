@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +16,15 @@ from tipchain.parity.pieces.data_images import explain_images
 from tipchain.parity.pieces.data_labels import explain_labels
 from tipchain.parity.pieces.data_order import explain_order
 from tipchain.parity.pieces.data_resize import Method, resize
-from tipchain.parity.pieces.data_sources import Sample, Source, Tensors
+from tipchain.parity.pieces.data_sequences import explain_clips, explain_frames, explain_tokens
+from tipchain.parity.pieces.data_sources import Sample, Tensors, transformed
 from tipchain.parity.pieces.data_transforms import explain_pipelines, explain_reruns, spy
 
 Array = npt.NDArray[Any]
 TRIED = 6
 """Samples on which hypotheses are tried."""
-RAW = 3
-"""Raw images on which pipelines are found out."""
+RAW = 8
+"""Raw images on which pipelines are held; what they are is found out on the first few of them."""
 BLOCKS = 6
 """Rows and columns of the small grey image by which samples are recognized."""
 ALIKE, CLEAR = 0.9, 0.02
@@ -90,6 +91,10 @@ def _explain_field(pair: Pair, name: str, off: Sequence[int]) -> Iterator[Diagno
             first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
             yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
             return
+    sequence = _explain_sequence(pair, name, off)
+    if sequence is not None:
+        yield sequence.diagnosis(where, f"held against all {count} samples, {kinds}", pair.path)
+        return
     if any(one.dtype.kind == "c" for one in (*es, *acts)):
         es, acts = [one.view(np.float64) for one in es], [one.view(np.float64) for one in acts]
     causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
@@ -108,6 +113,31 @@ def _explain_field(pair: Pair, name: str, off: Sequence[int]) -> Iterator[Diagno
         share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
         together = f" with the {len(causes)} causes together" if len(causes) > 1 else ""
         yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
+
+
+def _explain_sequence(pair: Pair, name: str, off: Sequence[int]) -> Cause | None:
+    """Return what makes sequences differ: tokens over all samples, frames of some videos."""
+    tokens = explain_tokens(*pair.values(name, range(min(len(pair.ours), len(pair.theirs)))))
+    if tokens is not None:
+        return tokens
+    es, acts = pair.values(name, off[:RAW])
+    if pair.raws is not None and pair.transforms is not None:
+        raws = [np.asarray(pair.raws[one]) for one in off[:RAW]]
+        found = explain_frames((_runs(pair, 0, name), _runs(pair, 1, pair.fields[name])), raws, es, acts)
+        if found is not None:
+            return found
+    return explain_clips(es, acts)
+
+
+def _runs(pair: Pair, number: int, field: str) -> Callable[[Array], Array]:
+    """Return a side's transform of one raw sample, and of what it makes one field."""
+
+    def run(raw: Array) -> Array:
+        assert pair.transforms is not None
+        source = transformed(pair.transforms[number], [raw], pair.tensors, "reference")
+        return source.read().samples[0].fields[field]
+
+    return run
 
 
 def _explain_further(
@@ -139,15 +169,7 @@ def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause]
         raws = [np.asarray(pair.raws[one]) for one in chosen]
         if any(one.dtype.kind not in "biuf" for one in raws):
             return [], ""
-        field = name
-
-        def run(raw: Array) -> Array:
-            from tipchain.parity.pieces.data_sources import transformed
-
-            assert pair.transforms is not None
-            source: Source = transformed(pair.transforms[0], [raw], pair.tensors, "reference")
-            return source.read().samples[0].fields[field]
-
+        run = _runs(pair, 0, name)
         found = explain_reruns(run, raws, es, acts)
         if found:
             return found, "the reference's transforms were run on changed raw images"

@@ -19,17 +19,19 @@ from tipchain.parity.pieces.data_arrays import (
     Arrays,
     Cause,
     apart,
+    apply,
     channel_axis,
     overlap,
     plane,
     rounding,
+    rows_of,
     shifts,
     size,
     size_of,
 )
-from tipchain.parity.pieces.data_constants import OPPOSITE
+from tipchain.parity.pieces.data_constants import OPPOSITE, constants
 from tipchain.parity.pieces.data_shapes import explain_shapes
-from tipchain.parity.pieces.data_values import REVERSED, value_steps
+from tipchain.parity.pieces.data_values import NEAR, REVERSED, value_steps
 from tipchain.parity.pieces.knobs import EXPLAINS
 
 FEW = 5
@@ -88,6 +90,9 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[Cause]:
         if found is not None:
             share = 1 - found.left
             return [replace(one, explained=min(1.0, share)) for one in found.causes]
+        level = _one_level(expected, actual)
+        if level is not None:
+            return [level]
     return [_unknown(expected, actual)]
 
 
@@ -153,6 +158,7 @@ def _rearranged(expected: Arrays) -> Iterator[Step]:
                 "exchange height and width back: (h, w), not (w, h)" if swapped else "transpose the image back",
                 expected, partial(np.transpose, axes=axes),
             )  # fmt: skip
+    yield from _reshaped(expected)
     high, wide = plane(first.shape)
     for code, words, axes in (
         ("flip", "values: mirrored left to right", (wide,)),
@@ -161,6 +167,40 @@ def _rearranged(expected: Arrays) -> Iterator[Step]:
     ):
         yield _step(code, words, "remove the flip (or its probability of 1) from the port's transforms",
                     expected, partial(np.flip, axis=axes))  # fmt: skip
+
+
+def _reshaped(expected: Arrays) -> Iterator[Step]:
+    """Yield images whose axes were reshaped where they are to be transposed, also before they were normalized by channel."""
+    shape = expected[0].shape
+    if len(shape) < 3 or len({one.shape for one in expected}) > 1:
+        return
+    rest = len(shape) - 3
+    lead = tuple(range(rest))
+    before = (
+        {"(h, w, c)": (1, 2, 0), "(w, h, c)": (2, 1, 0)}
+        if channel_axis(shape) == -3
+        else {"(c, h, w)": (2, 0, 1)}
+    )
+    for form, axes in before.items() if channel_axis(shape) is not None else ():
+        turned = (*lead, *(axis + rest for axis in axes))
+        message = f"layout: {form} was reshaped to {shape}, not transposed: pixels are mixed up"
+        fix = "transpose the axes, image.transpose(2, 0, 1), in place of reshape"
+
+        def change(image: Array, turned: tuple[int, ...] = turned) -> Array:
+            return np.ascontiguousarray(image.transpose(turned)).reshape(image.shape)
+
+        yield _step("layout", message, fix, expected, change)
+        axis = channel_axis(shape) or 0
+        for known in constants(shape[axis]):
+            if not known.rank and (np.ptp(known.mean) or np.ptp(known.std)):
+                again = partial(_between, change=change, axis=axis, line=known.line)
+                yield _step("layout", f"{message}, before the normalization", fix, expected, again)
+
+
+def _between(image: Array, change: Change, axis: int, line: tuple[Array, Array]) -> Array:
+    """Return an image that was changed before it was normalized by ``line``."""
+    factor, shift = line
+    return apply(change(apply(image, axis, 1 / factor, -shift / factor)), axis, factor, shift)
 
 
 def _reordered(expected: Arrays, channels: int) -> Iterator[Step]:
@@ -317,6 +357,31 @@ def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]
     found[high] = slice(top, image.shape[high] - bottom)
     found[wide] = slice(left, image.shape[wide] - right)
     return tuple(found)
+
+
+def _one_level(expected: Arrays, actual: Arrays) -> Cause | None:
+    """Recognize images of which one is lower by one grey level here and there, never higher: it was cut, not rounded."""
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    signs = set()
+    for e, a in zip(rows_of(expected, axis), rows_of(actual, axis), strict=True):
+        gap = a - e
+        off = np.abs(gap) > NOISE * max(size(e), size(a))
+        steps = gap[off]
+        if not len(steps) or np.ptp(steps) > 1e-3 * np.abs(steps).max():
+            return None
+        levels = (e - e.min()) / np.abs(steps[0])
+        if np.abs(levels - np.rint(levels)).max() > NEAR:
+            return None  # the reference's own values are no whole levels of that size
+        signs.add(float(np.sign(steps[0])))
+    if len(signs) != 1:
+        return None
+    cuts, rounds = ("port", "reference") if signs == {-1.0} else ("reference", "port")
+    return Cause(
+        code="rounding", message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
+        fix="round before converting to uint8: np.rint(image).astype(np.uint8)" if cuts == "port" else "convert to uint8 without rounding, as the reference does",
+        explained=None,
+    )  # fmt: skip
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> Cause:

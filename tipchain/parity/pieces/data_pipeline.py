@@ -27,6 +27,12 @@ RATIOS = (1.1428571, 1.15, 1.25, 1.333334, 1.5, 2.0)
 FINE, FINEST = 10, 3
 """Sizes that are tried with every method, and those that are tried on whole images."""
 IMAGES = 3
+HALVES = ("down", "even", "up")
+CUTS: tuple[dict[str, Any], ...] = (
+    *({"halves": one, "corner": False} for one in HALVES),
+    {"corner": True},
+)
+"""Where a crop may begin. A pixel to the side is as far off as several pixels of size, so that each size has its best."""
 GOOD = 0.9
 """Share of the result's spread up to which a coarse guess is followed: nearest neighbours of small images are rough."""
 
@@ -128,6 +134,15 @@ class Pipeline:
     largest: float
     left: float
 
+    def alike(self, raws: Sequence[Array], crop: tuple[int, int]) -> set[str]:
+        """Return the ways of rounding halves that cut these images where this one does."""
+        shapes = [self.geometry.shape(one.shape) for one in raws]
+        places = [
+            [replace(self.geometry, halves=one).place(shape, crop) for shape in shapes] for one in HALVES
+        ]
+        mine = places[HALVES.index(self.geometry.halves)]
+        return {one for one, cut in zip(HALVES, places, strict=True) if cut == mine}
+
     @property
     def constants(self) -> str:
         """The normalization in words."""
@@ -144,7 +159,7 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
     """Return the pipeline that makes ``results`` of ``raws``; None where none leaves at most ``bound``.
 
     Args:
-        raws: images ``[h, w, c]``, of bytes or of floats.
+        raws: images ``[h, w, c]``, of bytes or of floats; sizes are looked for on the first few.
         results: finished images of one shape, channels first or last.
         bound: root mean square of what may be left.
     """
@@ -165,7 +180,17 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
                 best = found
         if best is not None and best.left <= bound / 10:
             break
-    return best if best is not None and best.left <= bound else None
+    if best is None or best.left > bound:
+        return None
+    return _settled(best, _Work.of(raws, results, len(raws)) or work)
+
+
+def _settled(found: Pipeline, work: _Work) -> Pipeline:
+    """Return a pipeline with the rounding of the crop's halves that leaves least of all images."""
+    ways = [replace(found.geometry, halves=one) for one in HALVES if not found.geometry.corner]
+    method = found.method or METHODS[0]
+    made = [one for way in ways for one in _finest(work, way, method, (found.whole,), near=False)]
+    return min([one for one in made if one.order == found.order] or [found], key=lambda one: one.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -178,12 +203,12 @@ class _Work:
     floats: list[Array]
 
     @classmethod
-    def of(cls, raws: Sequence[Array], results: Sequence[Array]) -> _Work | None:
+    def of(cls, raws: Sequence[Array], results: Sequence[Array], most: int = IMAGES) -> _Work | None:
         axis = channel_axis(results[0].shape)
         if axis is None or any(one.ndim != 3 or one.shape != results[0].shape for one in results):
             return None
-        whole = [one if one.ndim == 3 else one[..., None] for one in raws[:IMAGES] if one.ndim in (2, 3)]
-        finished = [np.moveaxis(one, axis, -1).astype(np.float64) for one in results[:IMAGES]]
+        whole = [one if one.ndim == 3 else one[..., None] for one in raws[:most] if one.ndim in (2, 3)]
+        finished = [np.moveaxis(one, axis, -1).astype(np.float64) for one in results[:most]]
         if len(whole) != len(finished) or any(one.shape[-1] != finished[0].shape[-1] for one in whole):
             return None
         high = max(float(one.max()) for one in whole)
@@ -221,7 +246,7 @@ class _Work:
 
 
 def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
-    """Yield geometries with what they leave on the grid of the first images, resized in the commonest way."""
+    """Yield each size, cut where it leaves least, with what that is on the grid, resized in the commonest way."""
     high, wide = work.crop
     sizes = {
         *range(min(high, wide), min(high, wide) + BEYOND + 1),
@@ -234,24 +259,34 @@ def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
     if high == wide:
         found += [Geometry(rule="exact", height=one, width=one) for one in sorted(sizes) if one != high]
     seen = set()
-    for geometry in (replace(one, corner=corner) for one in found for corner in (False, True)):
-        places = tuple(
-            (
-                geometry.rule == "none",
-                *geometry.shape(one.shape),
-                geometry.place(geometry.shape(one.shape), work.crop),
-            )
-            for one in work.raws
-        )
-        if None not in [one[-1] for one in places] and places not in seen:
-            seen.add(places)
-            yield work.grid_left(geometry, METHODS[0], images=2), geometry
+    for size in found:
+        best: tuple[float, Geometry] | None = None
+        for cut in CUTS:
+            geometry = replace(size, **cut)
+            shapes = [geometry.shape(one.shape) for one in work.raws]
+            places = [geometry.place(shape, work.crop) for shape in shapes]
+            key = (geometry.rule == "none", *zip(shapes, places, strict=True))
+            if None in places or key in seen:
+                continue
+            seen.add(key)
+            left = work.grid_left(geometry, METHODS[0])
+            if best is None or left < best[0]:
+                best = left, geometry
+        if best is not None:
+            yield best
 
 
-def _finest(work: _Work, geometry: Geometry, method: Method) -> Iterator[Pipeline]:
-    """Yield pipelines of one size and method: rounded or not, the crop a pixel to either side."""
+def _finest(
+    work: _Work,
+    geometry: Geometry,
+    method: Method,
+    wholes: Sequence[bool] = (True, False),
+    *,
+    near: bool = True,
+) -> Iterator[Pipeline]:
+    """Yield pipelines of one size and method: rounded or not, the crop a pixel to either side if ``near``."""
     resizes = geometry.rule != "none"
-    for whole in (True, False) if resizes else (False,):
+    for whole in wholes if resizes else (False,):
         images = []
         for raw in work.raws:
             shape = geometry.shape(raw.shape)
@@ -263,7 +298,7 @@ def _finest(work: _Work, geometry: Geometry, method: Method) -> Iterator[Pipelin
                 made = resize(raw, shape, method)
                 made = np.rint(made).clip(0, work.largest) if whole else made
             images.append(made)
-        for moved in _near(geometry):
+        for moved in _near(geometry) if near else (geometry,):
             places = [moved.place((one.shape[0], one.shape[1]), work.crop) for one in images]
             if None in places:
                 continue
@@ -284,7 +319,7 @@ def _near(geometry: Geometry) -> Iterator[Geometry]:
     """Yield geometries whose crop is a pixel to either side at most, the likeliest first."""
     yield geometry
     if not geometry.corner:
-        yield from (replace(geometry, halves=one) for one in ("even", "up"))
+        yield from (replace(geometry, halves=one) for one in HALVES if one != geometry.halves)
         yield from (
             replace(geometry, down=down, right=right)
             for down, right in product((0, 1, -1), repeat=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.pieces.data_arrays import Array, Cause, apart, rounding, size_of
+from tipchain.parity.pieces.data_arrays import Array, Cause, apart, channel_axis, rounding, size_of
 from tipchain.parity.pieces.data_pipeline import Pipeline, identify
 from tipchain.parity.pieces.knobs import EXPLAINS
 
@@ -42,11 +42,13 @@ def explain_pipelines(
     explained = 1 - (ours.left + theirs.left) / scale
     if explained < EXPLAINS:
         return [], words
-    return list(_differences(ours, theirs, explained)), words
+    crop = es[0].shape[-2:] if channel_axis(es[0].shape) == -3 else es[0].shape[-3:-1]
+    ways = (one.alike(raw, (crop[0], crop[1])) for one, raw in zip((ours, theirs), raws, strict=True))
+    return list(_differences(ours, theirs, explained, halves=not set.intersection(*ways))), words
 
 
-def _differences(ours: Pipeline, theirs: Pipeline, explained: float) -> Iterator[Cause]:
-    """Yield what differs between two pipelines, in the order in which it is done."""
+def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: bool) -> Iterator[Cause]:
+    """Yield what differs between two pipelines, in the order in which it is done; ``halves``: crops are rounded otherwise."""
 
     def cause(code: str, message: str, fix: str) -> Cause:
         return Cause(code=code, message=message, fix=fix, explained=explained)
@@ -68,8 +70,8 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float) -> Iterator
         which = "port" if theirs.whole else "reference"
         yield cause("rounding", f"resize: only the {which} rounds to whole grey levels after resizing",
                     f"resize {'bytes' if ours.whole else 'floats'}, as the reference does")  # fmt: skip
-    places = [(at.corner, at.down, at.right, at.halves) for at in (one, other)]
-    if places[0] != places[1]:
+    places = [(at.corner, at.down, at.right) for at in (one, other)]
+    if places[0] != places[1] or (halves and not one.corner):
         yield cause("crop-offset", f"crop: the reference takes {one.crop_words()}, the port {other.crop_words()}",
                     f"cut {one.crop_words()}")  # fmt: skip
     if ours.order != theirs.order:

@@ -17,11 +17,13 @@ from tipchain.parity.pieces.data_arrays import (
     rows_of,
     size_of,
 )
-from tipchain.parity.pieces.data_constants import OPPOSITE, name_both
+from tipchain.parity.pieces.data_constants import OPPOSITE, constants, name_both
 
 BYTE = 255.0
 REVERSED = "normalization-order"
 """The code of mean and std that stand in the opposite order of channels."""
+NEAR = 1e-3
+"""Part of a grey level by which float32 may be off a whole one: 2^-24 of a normalized value of 4 is some hundred-thousandths."""
 TIGHT = 1e-3
 """Relative error up to which a fitted factor is a round one."""
 
@@ -61,6 +63,7 @@ def value_steps(
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
     """Yield conversions that lose something."""
     whole = all((one == np.rint(one)).all() for one in actual)
+    yield from _levels(expected, actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
     if whole:
         for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
@@ -89,6 +92,29 @@ def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
         cause = Cause(code="dtype", message="dtype: the port's values went through float16",
                       fix="keep the image in float32", explained=None)  # fmt: skip
         yield cause, apart(half, actual)
+
+
+def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+    """Yield that pixels became whole grey levels before they were divided by 255 and normalized, where constants are known."""
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    count = expected[0].shape[axis] if axis is not None else 1
+    for known in constants(count):
+        factor, shift = (one / BYTE if at == 0 else one for at, one in enumerate(known.line))
+        if known.rank or not factor.all():
+            continue
+        grey = [
+            [apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)
+        ]
+        if not all(np.abs(one - np.rint(one)).max() <= NEAR for one in grey[1]):
+            continue
+        for name, change in (("cuts", lambda one: np.floor(one + NEAR)), ("rounds", np.rint)):
+            made = [apply(np.asarray(change(one)), axis, factor, shift) for one in grey[0]]
+            cause = Cause(
+                code="rounding", message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
+                fix="keep pixels in floating point until they are normalized", explained=None,
+            )  # fmt: skip
+            yield cause, apart(made, actual)
 
 
 def _ends(arrays: Arrays) -> tuple[float, float]:
