@@ -200,7 +200,7 @@ class _Work:
         with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
-        self._stage("preflight", self._check_construction, pairs, located)
+        self._stage("preflight", self._check_construction, pairs, located, store)
         if located is not None:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
@@ -356,7 +356,7 @@ class _Work:
             f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
         )
 
-    def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
+    def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
         found = () if located is None else located.matching.pairs
         folded = {pair.port.path for pair in found if pair.folded}
@@ -375,7 +375,7 @@ class _Work:
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
         if located is not None:
-            self.findings = weigh(self.findings, located.verdicts)
+            self.findings = weigh(self.findings, located, self.sides, self.models, store, self.seed)
         grave = [one for one in self.findings if not one.harmless]
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
@@ -520,7 +520,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
     if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"
