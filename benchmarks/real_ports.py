@@ -454,6 +454,8 @@ def judge_verdict(pair: Pair, mode: str, found: Mapping[str, Any]) -> str:
     if "verdict" not in found:
         return "no weights" if "weights" in found else "crash"
     verdict, known = found["verdict"], [one for one in pair.differences if mode in one.shows]
+    if verdict == "ERROR" and mode in pair.raises:
+        return "ERROR, the port raises"
     if verdict in ("ERROR", "CRASH"):
         return "false ERROR"
     if not known:
@@ -469,7 +471,7 @@ def _is_bad(pair: Pair, found: Mapping[str, Any]) -> bool:
     if not pair.corresponds:
         words -= {"no weights"}
     wrong = "weights" in found and judge_weights(pair, found["weights"]) in ("WRONG", "crash")
-    return wrong or not words <= {"PASS", "FAIL, PASS without"}
+    return wrong or not words <= {"PASS", "FAIL, PASS without", "ERROR, the port raises"}
 
 
 def _row(pair: Pair, found: Mapping[str, Any]) -> list[str]:

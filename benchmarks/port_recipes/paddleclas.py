@@ -8,7 +8,7 @@ from typing import Any
 from port_recipes import Difference, Pair
 from port_recipes.feeding import cross_entropies, images, replace_forward
 from port_recipes.importing import import_paddleclas, import_timm, import_torchvision
-from port_recipes.paddlevision import DROPOUT
+from port_recipes.paddlevision import CEIL, DROPOUT
 
 TIMM = ("timm 1.0.31", "PaddleClas d178931")
 TORCHVISION = ("torchvision 0.29.0", "PaddleClas d178931")
@@ -85,6 +85,17 @@ def leak(reference: Any, port: Any) -> None:
             replace_forward(one, forward)
 
 
+def take_epsilon(reference: Any, port: Any) -> None:
+    """Give each BatchNorm of the port the epsilon of the reference's."""
+    (epsilon,) = {one.eps for one in reference.modules() if hasattr(one, "running_mean")}
+    for one in port.sublayers():
+        if hasattr(one, "_epsilon"):
+            one._epsilon = epsilon
+
+
+EPSILON = Difference(message="BatchNorm's epsilon is 1e-5 where the reference's is 1e-3", remove=take_epsilon)
+
+
 def take_momentum(reference: Any, port: Any) -> None:
     """Give each BatchNorm of the port the momentum of the reference's."""
     import torch
@@ -115,15 +126,15 @@ WORK = (
     pair("vit_dropout", vit(0.1), size=32),
 )  # fmt: skip
 CHECK = (
-    pair("clas_vgg11", model("torchvision:vgg11", "legendary_models.vgg", "VGG11"), size=224, packages=TORCHVISION),
+    pair("clas_vgg11", model("torchvision:vgg11", "legendary_models.vgg", "VGG11"), size=224, packages=TORCHVISION, corresponds=False),
     pair("clas_densenet121", model("torchvision:densenet121", "model_zoo.densenet", "DenseNet121"), packages=TORCHVISION),
     pair("clas_mobilenet_v2", model("torchvision:mobilenet_v2", "model_zoo.mobilenet_v2", "MobileNetV2"), packages=TORCHVISION),
-    pair("clas_mobilenet_v3", model("mobilenetv3_large_100", "legendary_models.mobilenet_v3", "MobileNetV3_large_x1_0")),
-    pair("clas_squeezenet", model("torchvision:squeezenet1_1", "model_zoo.squeezenet", "SqueezeNet1_1"), packages=TORCHVISION),
+    pair("clas_mobilenet_v3", model("torchvision:mobilenet_v3_large", "legendary_models.mobilenet_v3", "MobileNetV3_large_x1_0"), packages=TORCHVISION, differences=(DROPOUT,)),
+    pair("clas_squeezenet", model("torchvision:squeezenet1_1", "model_zoo.squeezenet", "SqueezeNet1_1"), packages=TORCHVISION, differences=(CEIL, DROPOUT)),
     pair("clas_shufflenet_v2", model("torchvision:shufflenet_v2_x1_0", "model_zoo.shufflenet_v2", "ShuffleNetV2_x1_0"), packages=TORCHVISION),
     pair("clas_resnext50", model("torchvision:resnext50_32x4d", "model_zoo.resnext", "ResNeXt50_32x4d"), packages=TORCHVISION),
-    pair("clas_inception_v3", model("inception_v3", "legendary_models.inception_v3", "InceptionV3"), size=299),
-    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4"), size=299),
+    pair("clas_inception_v3", model("inception_v3", "legendary_models.inception_v3", "InceptionV3", {"drop_rate": 0.2}), size=299, differences=(EPSILON, DROPOUT)),
+    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4", {"drop_rate": 0.2}), size=299, differences=(DROPOUT,)),
     pair("hrnet", model("hrnet_w18", "legendary_models.hrnet", "HRNet_W18_C")),
     pair("regnet", model("regnetx_004", "model_zoo.regnet", "RegNetX_400MF")),
     pair("ghostnet", model("ghostnet_100", "model_zoo.ghostnet", "GhostNet_x1_0")),

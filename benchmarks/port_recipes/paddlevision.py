@@ -64,7 +64,7 @@ CHECK = (
     pair("vgg11", model("vgg11"), size=224),
     pair("vgg16_bn", model("vgg16_bn", "vgg16", theirs={"batch_norm": True}), size=224),
     pair("densenet121", model("densenet121")),
-    pair("inception_v3", model("inception_v3", ours={"init_weights": False}), size=299),
+    pair("inception_v3", model("inception_v3", ours={"init_weights": False, "aux_logits": False}), size=299),
     pair("shufflenet_v2", model("shufflenet_v2_x1_0")),
     pair("mobilenet_v3_small", model("mobilenet_v3_small")),
     pair("mobilenet_v3_large", model("mobilenet_v3_large")),

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from tipchain.parity.diagnose.diagnose import diagnose
+from tipchain.parity.diagnose.diagnose import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.preflight.kinds import KINDS
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
 DESCRIBING = frozenset({"scaled-gradient"})
-"""Causes that say what is seen: a difference of the same layer's construction says why, and comes first."""
+"""Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 WHOLE = 0.99
 """The fraction of an error from which on a cause explains it."""
-MOST_DIAGNOSED = 5
-"""Faults whose causes are looked for; those after them are listed without."""
+SEARCHED = 5
+"""Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 PIECES = ("optimizer", "scheduler")
 """Kinds of findings that are about a piece of the training, not about a layer."""
+LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
+"""Arguments that do not show in a layer's result, so that no other cause of its error speaks against them."""
 
 
 def explain_layers(
     located: Located, verdicts: Sequence[LayerVerdict], findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide],
     models: tuple[Any, Any], store: Store, seed: int,
 ) -> list[Diagnosis]:  # fmt: skip
-    """Look for the causes of the first faults, one for each layer.
+    """Look for the causes of the faults; one that several layers share is told once.
+
+    Layers that are built otherwise in the same way are one group: what construction tells is applied to the first, and
+    if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
 
     Args:
         located: what was found about both models.
@@ -39,44 +46,108 @@ def explain_layers(
         store: where the tensors of their runs are.
         seed: of random numbers.
     """
-    found: list[Diagnosis] = []
-    seen: set[str] = set()
+    serious = grave(findings)
+    faults: dict[str, LayerVerdict] = {}
     for verdict in verdicts:
-        if not verdict.at_fault or verdict.port_path in seen or len(seen) == MOST_DIAGNOSED:
+        if verdict.at_fault:
+            faults.setdefault(verdict.port_path, verdict)
+    built = _built_otherwise(serious)
+    found: list[Diagnosis] = []
+    settled: dict[tuple[Any, ...], Diagnosis] = {}
+    by_type: dict[tuple[str, str], list[Diagnosis]] = {}
+    searched = 0
+    for path, verdict in faults.items():
+        group = built.get(path)
+        if group in settled:
+            settled[group] = _joined(found, settled[group], path)
             continue
-        seen.add(verdict.port_path)
-        causes = diagnose(located, verdict, sides, store, models=models, seed=seed)
-        known = [one for one in causes if one.code != UNKNOWN]
-        told = {(one.code, one.port_path) for one in known}
-        whole = any((one.explained or 0.0) >= WHOLE for one in known)  # other values would be the same cause
-        said = [
-            one
-            for one in map(of_finding, grave(findings, verdict.port_path, tensors=not whole))
-            if (one.code, one.port_path) not in told
-        ]
-        shallow = bool(known) and known[0].code in DESCRIBING
-        found += [*said, *known] if shallow else [*known, *said] or causes
+        types = (verdict.reference_type, verdict.port_type)
+        like = by_type.setdefault(types, [])
+        if searched == SEARCHED and group is None and not like:
+            continue
+        cause = diagnose(
+            located, verdict, sides, store, models=models, seed=seed, findings=serious, like=like,
+            most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
+        )  # fmt: skip
+        same = next((one for one in found if _is_same(one, cause)), None)
+        if same is not None:
+            _joined(found, same, path)
+            continue
+        found.append(cause)
+        if cause.code != UNKNOWN:
+            like.append(cause)
+        if group is not None and cause.evidence.startswith(CONSTRUCTED):
+            settled[group] = cause
+        else:
+            searched += 1
     return found
 
 
+def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[Any, ...]]:
+    """Return what is different in the construction of layers, by path: equal for those that differ in the same way."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for one in findings:
+        if one.kind == "argument":
+            found[one.port_path] = (*found.get(one.port_path, ()), (one.code, one.reference, one.port))
+    return found
+
+
+def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
+    """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
+    if UNKNOWN in (one.code, other.code) or one.code != other.code:
+        return False
+    texts = [(said_alike(each.message, each.port_path), said_alike(each.fix, each.port_path)) for each in (one, other)]  # fmt: skip
+    return texts[0] == texts[1]
+
+
+def _joined(found: list[Diagnosis], cause: Diagnosis, path: str) -> Diagnosis:
+    """Add a layer to those of a cause, in the list too; return the cause."""
+    more = replace(cause, paths=(*cause.layers, path))
+    found[found.index(cause)] = more
+    return more
+
+
 def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding]) -> list[Diagnosis]:
-    """Return the causes with those differences of construction that no number has shown.
+    """Return the causes with those differences of construction that no number has shown, equal ones together.
 
-    Where a piece differs by a cause unknown, what is known of its construction takes that one's place.
+    Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
+    why where a cause only describes. What another cause of the same error refutes is a finding, and no cause.
     """
-    serious = grave(findings)
-    known = {one.port_path for one in diagnoses if one.code != UNKNOWN}
-    more = [
-        of_finding(one) for one in serious if (one.kind if one.kind in PIECES else one.port_path) not in known
-    ]
+    serious = [one for one in grave(findings) if not any(_covers(cause, one) for cause in diagnoses)]
     pieces = {one.kind for one in serious if one.kind in PIECES}
-    return [*(one for one in diagnoses if one.code != UNKNOWN or one.port_path not in pieces), *more]
+    paths = {one.port_path for one in serious}
+    kept = [
+        one for one in diagnoses
+        if not (one.code == UNKNOWN and one.port_path in pieces) and not (one.code in DESCRIBING and one.port_path in paths)
+    ]  # fmt: skip
+    groups: dict[tuple[Any, ...], list[Finding]] = {}
+    for one in serious:
+        said = said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
+        groups.setdefault((one.code, one.kind, one.reference, one.port, *said), []).append(one)
+    more = [
+        replace(of_finding(ones[0]), paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
+        for ones in groups.values()
+    ]
+    first = next((one.port_path for one in diagnoses), None)
+    ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]  # fmt: skip
+    return [*ahead, *kept, *(one for one in more if one not in ahead)]
 
 
-def grave(findings: Sequence[Finding], path: str | None = None, *, tensors: bool = True) -> list[Finding]:
-    """Return the findings that fail something, about one layer or all, with or without those about tensors' values."""
-    found = [one for one in findings if not one.harmless and path in (None, one.port_path)]
-    return [one for one in found if tensors or one.kind != "parameter"]
+def _covers(cause: Diagnosis, finding: Finding) -> bool:
+    """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
+    if finding.kind in PIECES:
+        return cause.port_path == finding.kind and cause.code != UNKNOWN
+    if cause.code == UNKNOWN or finding.port_path not in cause.layers:
+        return False
+    shows = finding.kind == "parameter" or (finding.kind == "argument" and finding.code not in LATER)
+    return cause.says(finding) or (
+        shows and (cause.explained or 0.0) >= WHOLE and cause.code not in DESCRIBING
+    )
+
+
+def grave(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that fail something."""
+    return [one for one in findings if not one.harmless]
 
 
 def first_constructed(

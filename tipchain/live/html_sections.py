@@ -67,7 +67,7 @@ def _where(report: AlignmentReport) -> Markup | None:
 def _why(report: AlignmentReport) -> Markup | None:
     """Return the cause of the first divergence, else the likeliest of all."""
     first = report.first_divergence
-    about = [one for one in report.diagnoses if first is not None and one.port_path == first.port_path]
+    about = [one for one in report.diagnoses if first is not None and first.port_path in one.layers]
     cause = next(iter(about or report.diagnoses), None)
     if cause is None:
         return None
@@ -107,11 +107,15 @@ def causes(diagnoses: Sequence[Diagnosis]) -> Markup:
 
 def _cause(one: Diagnosis) -> Markup:
     place = one.port_path if one.port_path in PIECES else element("code", path(one.port_path or "the model"))
-    head = element("h3", element("code", one.code, class_="slug"), " in ", place)
+    others = one.layers[1:]
+    beside = f", and {many(len(others), 'other layer')}" if others else None
+    head = element("h3", element("code", one.code, class_="slug"), " in ", place, beside)
+    listed = element("ul", [element("li", element("code", path(each))) for each in others]) if others else None  # fmt: skip
     return markup(
         head, element("p", prose(one.message)), None if one.code == UNKNOWN else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
         _fix(one.fix, copied=one.code != UNKNOWN) if one.fix else None,
+        element("details", element("summary", many(len(others), "other layer")), listed, class_="more") if others else None,
     )  # fmt: skip
 
 

@@ -361,7 +361,10 @@ def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
         if share < EXPLAINS:
             continue
         evidence = f"the reference's average with the port's rule is the port's: {share:.2%} of the difference is gone"
-        yield Diagnosis(port_path=STEP, explained=share, evidence=evidence, **_average_words(what, one, two))
+        words = _average_words(what, one, two)
+        yield Diagnosis(
+            code=words["code"], port_path=STEP, message=words["message"], evidence=evidence, explained=share, fix=words["fix"],
+        )  # fmt: skip
 
 
 def _track(watched: _Watched, what: str) -> tuple[list[Array], list[Array]] | None:

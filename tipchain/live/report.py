@@ -16,6 +16,8 @@ from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 LINES = 20
 """Lines that the text of a report has at most."""
+MOST_CAUSES = 3
+"""Causes that this text has at most."""
 WIDTH = 100
 
 
@@ -104,6 +106,13 @@ class AlignmentReport:
 
         atomic_write(Path(path), render(self))
 
+    def of_layers(self, cause: Diagnosis) -> str:
+        """Return of how many layers of which type something is the cause: `` (94 BatchNorm2D)``; empty of one."""
+        if len(cause.layers) < 2:
+            return ""
+        types = {one.port_type for one in self.layers if one.port_path in cause.layers}
+        return f" ({len(cause.layers)} {types.pop() if len(types) == 1 else 'layers'})"
+
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""
         lines = [_headline(self), *_stage_lines(self)]
@@ -114,12 +123,19 @@ class AlignmentReport:
                 f"first divergence: {port} ({first.port_type}), reference {reference} ({first.reference_type})"
             )
             lines.append(f"  {first.reason}")
-        for one in self.diagnoses[:3]:
+        for one in self.diagnoses[:MOST_CAUSES]:
             share = "" if one.explained is None else f", explains {one.explained:.1%}"
-            lines += [f"cause: {one.code}{share}: {one.message}", f"  fix: {one.fix}"]
-        grave = [one for one in self.findings if not one.harmless]
-        told = {(one.code, one.port_path) for one in self.diagnoses[:3]}
-        rest = [one for one in grave if (one.code, one.port_path) not in told]
+            lines += [f"cause: {one.code}{self.of_layers(one)}{share}: {one.message}"]
+            lines.append(
+                f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if one.paths else "")
+            )
+        more = len(self.diagnoses) - MOST_CAUSES
+        if more > 0:
+            lines.append(f"{more} more cause{'s' if more > 1 else ''} in the report")
+        told = self.diagnoses[:MOST_CAUSES]
+        rest = [
+            one for one in self.findings if not one.harmless and not any(cause.says(one) for cause in told)
+        ]
         room = LINES - len(lines) - 1
         lines += [f"finding: {one.message}" for one in rest[:room]]
         if len(rest) > room:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Effect = Literal["here", "elsewhere", "none"]
+"""What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -20,7 +23,8 @@ class Finding:
         port: the port's, as Paddle would.
         message: one sentence with both values.
         fix: what to write in the port.
-        harmless: it changes no result and no training; told, but it fails nothing.
+        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
+            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
     """
 
     code: str
@@ -31,7 +35,12 @@ class Finding:
     port: str
     message: str
     fix: str
-    harmless: bool = False
+    effect: Effect = "here"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it fails nothing."""
+        return self.effect == "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,7 @@ class Diagnosis:
         explained: the fraction of the error that is gone under the hypothesis, from 0 to 1; None where it rests on
             a difference of construction alone.
         fix: the line to change.
+        paths: all layers that have it, where it is the cause of several; ``port_path`` is the first.
     """
 
     code: str
@@ -54,3 +64,14 @@ class Diagnosis:
     evidence: str
     explained: float | None
     fix: str
+    paths: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """All layers that have it, the first one first."""
+        return self.paths or (self.port_path,)
+
+    def says(self, finding: Finding) -> bool:
+        """Tell whether it is what a difference of construction is, of the same layer."""
+        same = self.code.startswith(finding.code) or finding.code.startswith(self.code)
+        return same and finding.port_path in self.layers

@@ -31,12 +31,12 @@ class Causes:
         return Locator(self.live.sides, store).locate(reference, port, read_inputs(given)), store
 
     def of(self, reference: Any, port: Any, inputs: Any, **options: Any) -> list[Any]:
-        """Return what is told about the first verdict at fault."""
+        """Return what is told about the first verdict at fault, as a list."""
         from tipchain.parity.diagnose.diagnose import diagnose
 
         found, store = self.located(reference, port, inputs)
         assert found.first is not None, "the fault is located"
-        return diagnose(found, found.first, self.live.sides, store, models=(reference, port), **options)
+        return [diagnose(found, found.first, self.live.sides, store, models=(reference, port), **options)]
 
     def first(self, reference: Any, port: Any, inputs: Any) -> Any:
         """Return the likeliest cause; it explains the error."""

@@ -155,3 +155,95 @@ def test_names_pair_activations_that_nothing_else_tells_apart(live):
     assert found.first is None
     plain = live.locate(reference, port, random(4, 6), equal=False)
     assert {one.reference_path: one.port_path for one in plain.verdicts}["first"] == "one"
+
+
+def activated(live):
+    """Return torch's norm that activates, as timm's BatchNormAct2d does."""
+    nn = live.torch.nn
+
+    class NormAct(nn.BatchNorm2d):
+        def __init__(self, channels):
+            super().__init__(channels)
+            self.act = nn.ReLU()
+
+        def forward(self, x):
+            return self.act(super().forward(x))
+
+    return NormAct
+
+
+@pytest.mark.parametrize("form", ["functions", "functions outside", "layers", "in the norm"])
+@pytest.mark.parametrize("guilty", [None, 0, 1, 2])
+def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(live, functions, form, guilty):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    kind = torch.BatchNorm2d if form == "in the norm" else activated(live)
+    acts = [torch.ReLU()] if form == "in the norm" else []
+    reference = torch.Sequential(
+        *[one for n in range(3) for one in (torch.Conv2d(4 if n else 3, 4, 3), kind(4), *acts)]
+    )
+
+    def layers():
+        made = {}
+        for n in range(3):
+            options = {"epsilon": 1e-3 if n == guilty else 1e-5}
+            made[f"c{n}"] = paddle.Conv2D(4 if n else 3, 4, 3)
+            if form == "functions outside":
+                made[f"c{n}"] = paddle.Sequential(made[f"c{n}"], paddle.BatchNorm2D(4, **options))
+                continue
+            made[f"n{n}"] = (
+                paddle.BatchNorm(4, act="relu", **options) if form == "in the norm" else paddle.BatchNorm2D(4, **options)
+            )  # fmt: skip
+            made |= {f"a{n}": paddle.ReLU()} if form == "layers" else {}
+        return made
+
+    def forward(net, x):
+        for n in range(3):
+            x = getattr(net, f"c{n}")(x)
+            x = x if form == "functions outside" else getattr(net, f"n{n}")(x)
+            if form != "in the norm":
+                x = getattr(net, f"a{n}")(x) if form == "layers" else functions[1].relu(x)
+        return x
+
+    port = two(live, (dict, None), (layers, forward))[1]
+    found = live.locate(reference, port, random(2, 3, 10, 10))
+    paths = [f"c{n}.1" if form == "functions outside" else f"n{n}" for n in range(3)]
+    wrong = {one.port_path for one in found.verdicts if one.at_fault}
+    assert wrong == (set() if guilty is None else {paths[guilty]})
+    told = {
+        one.port_path: one.closeness.value for one in found.verdicts if one.port_path.startswith(("n", "c"))
+    }
+    assert set(told.values()) - {"differs"} <= {"bitwise", "rounding"}, "each was compared"
+    assert len(told) == 6
+
+
+def folded(live, *, epsilon=1e-5):
+    """Return convolutions with norms, and convolutions whose weights hold them, with what stands for epsilon there."""
+    torch, paddle = live.torch.nn, live.paddle.nn
+    reference = torch.Sequential(
+        torch.Conv2d(3, 4, 3, bias=False), torch.BatchNorm2d(4), torch.ReLU(), torch.Conv2d(4, 5, 3), torch.BatchNorm2d(5),
+    ).eval()  # fmt: skip
+    generator = live.torch.Generator().manual_seed(0)
+    for tensor in (*reference[1].state_dict().values(), *reference[4].state_dict().values()):
+        if tensor.is_floating_point():
+            tensor.uniform_(0.5, 1.5, generator=generator)
+    port = paddle.Sequential(paddle.Conv2D(3, 4, 3), paddle.ReLU(), paddle.Conv2D(4, 5, 3))
+    for conv, norm, mine, eps in ((0, 1, 0, epsilon), (3, 4, 2, 1e-5)):
+        one, other = reference[conv], reference[norm]
+        scale = other.weight.detach() / live.torch.sqrt(other.running_var + eps)
+        bias = 0 if one.bias is None else one.bias.detach()
+        port[mine].weight.set_value((one.weight.detach() * scale[:, None, None, None]).numpy())
+        port[mine].bias.set_value((other.bias.detach() + (bias - other.running_mean) * scale).numpy())
+    port.eval()
+    return reference, port
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-2])
+def test_a_convolution_whose_weights_hold_the_norm_is_both(live, epsilon):
+    import tipchain
+
+    reference, port = folded(live, epsilon=epsilon)
+    report = tipchain.align(reference, port, {"args": random(2, 3, 10, 10)}, causes=False)
+    assert report.passed is (epsilon == 1e-5), str(report)
+    assert report.unmatched == {"reference": [], "port": []}
+    assert {one.port_path for one in report.layers if one.at_fault} == (set() if epsilon == 1e-5 else {"0"})
+    assert all(one.own < 1e-3 or one.at_fault for one in report.layers)

@@ -146,7 +146,24 @@ def differences(op: Op, step: Step, piece: Piece, walk: Walk) -> list[tuple[int 
             if _kind(told) == "none" or _same(told, present) or (name == "axis" and not has_axis(op, told)):
                 continue
             found.append((slot, name, present, told))
+    told_of = {name for _, name, _, _ in found} | set(spelled(step, walk))
+    found += [
+        (slot, name, present, default)
+        for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
+        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and not step.settings
+    ]  # fmt: skip
     return found
+
+
+def _defaults(op: Op, slots: Sequence[tuple[int | str, str, Any]]) -> list[Any]:
+    """Return the defaults of a call's settings; a class stands for none."""
+    try:
+        parameters = inspect.signature(op.function).parameters
+    except (TypeError, ValueError):
+        return [inspect.Parameter.empty for _ in slots]
+    return [
+        parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots
+    ]
 
 
 def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from tipchain.parity.diagnose.counterparts import by_counterparts, by_substituti
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.function_arguments import by_function_arguments
 from tipchain.parity.diagnose.functions import by_activation, by_dropout
-from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials
+from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials, together
 from tipchain.parity.diagnose.masks import by_masks, by_wrong_masks
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.precision import lower_precision
@@ -46,7 +48,7 @@ from tipchain.parity.diagnose.terms import (
     rolls,
 )
 from tipchain.parity.diagnose.walk import Walk
-from tipchain.parity.findings import Diagnosis
+from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
@@ -60,17 +62,19 @@ WORK = 400_000_000
 SHARPENED = 240
 """How often a piece is run at most where the place is known, to say more of it: a fifth of `MOST_RUNS`."""
 TOLD = 3
-"""Causes that are returned at most."""
+"""Causes that are named at most: one, and in its evidence those that would explain as much."""
 
 
 def diagnose(
     located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, *,
-    models: tuple[Any, Any], seed: int = 0, most: int = MOST_RUNS,
-) -> list[Diagnosis]:  # fmt: skip
-    """Return what explains that a layer, or the code of a container, is at fault: best and simplest first.
+    models: tuple[Any, Any], seed: int = 0, most: int = MOST_RUNS, findings: Sequence[Finding] = (),
+    like: Sequence[Diagnosis] = (),
+) -> Diagnosis:  # fmt: skip
+    """Return what explains that a layer, or the code of a container, is at fault.
 
     A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
-    cause is told where it takes away at least 99 % of the error; where none does, the only one is ``"unknown"``.
+    cause is told where it takes away at least 99 % of the error: the best and simplest; where none does, it is
+    ``"unknown"``. Differences of construction are tried first, then what was the cause of layers of the same type.
 
     Args:
         located: what the locator returned.
@@ -80,38 +84,60 @@ def diagnose(
         models: the user's torch module and Paddle layer, which are not changed.
         seed: the seed that the locator was given.
         most: how often the layer is run at most.
+        findings: differences of construction, of any layers.
+        like: causes of other layers of this type.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
-        return [lower_precision(verdict)]
+        return lower_precision(verdict)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most)
+            found = _diagnose(piece, verdict, models, most, findings, like)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
-            return [_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)]
+            return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
         if found is not None:
             return found
-    return [
-        _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
-    ]
+    return _unknown(
+        verdict, "its calls could not be found in both models, or show no error by themselves", None
+    )
 
 
 def _diagnose(
-    piece: Piece, verdict: LayerVerdict, models: tuple[Any, Any], most: int
-) -> list[Diagnosis] | None:
+    piece: Piece, verdict: LayerVerdict, models: tuple[Any, Any], most: int, findings: Sequence[Finding],
+    like: Sequence[Diagnosis],
+) -> Diagnosis | None:  # fmt: skip
     """Return what explains the error of a piece; None if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most)
         if max(trials.before) <= FLOOR or (trials.before[0] <= FLOOR and piece.consumer is None):
-            return [told for told in map(partial(_given_otherwise, piece), piece.mended) if told] or None
+            given = map(partial(_given_otherwise, piece), piece.mended)
+            return next((told for told in given if told), None) or _otherwise_ordered(piece)
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
-        if piece.backward:
+        trials.run(by_findings(piece, trials.base.ops, findings))
+        if not trials.settled() and piece.backward:
             direct = told_by_gradients(piece, trials.base)
             if direct is not None:
-                return [direct]
-        _try(piece, trials, models)
-        return [_told(one, trials, verdict) for one in trials.found()[:TOLD]] or [
-            _untold(verdict, piece, trials)
-        ]
+                return direct
+        if not trials.settled():
+            _try_like(piece, trials, models, like)
+        if not trials.settled():
+            _try(piece, trials, models)
+        found = trials.found()
+        return _told(found, trials, verdict) if found else _untold(verdict, piece, trials)
+
+
+def _try_like(piece: Piece, trials: Trials, models: tuple[Any, Any], like: Sequence[Diagnosis]) -> None:
+    """Try the causes of other layers of the same type; they are few among all that could be tried."""
+    wanted = {said_alike(one.message, one.port_path) for one in like}
+    most = trials.most
+    if wanted:
+        every = (one for group in _groups(piece, trials, models) for one in group)
+        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.paths[1]) in wanted)  # fmt: skip
+    trials.most, trials.reserve = most, ()
+
+
+def said_alike(message: str, path: str) -> str:
+    """Return a message without the path that it is about: that of another layer of the same type says the same."""
+    return re.sub(rf"(?<![\w.]){re.escape(path)}(?!\w)", "", message) if path else message
 
 
 def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
@@ -126,6 +152,19 @@ def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
         message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
         evidence=f"with the reference's {what} the error is gone", explained=1.0,
         fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
+    )  # fmt: skip
+
+
+def _otherwise_ordered(piece: Piece) -> Diagnosis | None:
+    """Return the cause where a piece is right as soon as its outputs are put in the reference's order."""
+    order = [theirs for _, theirs in sorted(piece.ends or ())]
+    if order == sorted(order):
+        return None
+    told = "reversed" if order == sorted(order, reverse=True) else "in another order"
+    return Diagnosis(
+        code="output-order", port_path=piece.paths[1], explained=1.0, fix=f"return the outputs of {piece.shown} in the order {order}",
+        message=f"{piece.shown}: its outputs are {told}: the reference's are its numbers {', '.join(map(str, order))}",
+        evidence="in the reference's order they are the reference's",
     )  # fmt: skip
 
 
@@ -219,6 +258,41 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         yield from by_dropout(op, piece)
 
 
+CONSTRUCTED = "the reference is built so"
+"""What is known of a cause that construction tells."""
+
+
+def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
+    """Yield what construction tells, applied: each layer of the piece that is built otherwise, with the reference's settings."""
+    layers = [dict(side.layers(layer)) for side, layer in zip(piece.sides, piece.layers, strict=True)]
+    told: list[Hypothesis] = []
+    for ours, theirs in dict.fromkeys((one.reference_path, one.port_path) for one in findings if one.kind == "argument"):  # fmt: skip
+        inside = below(ours, piece.paths[0]), below(theirs, piece.paths[1])
+        if inside[0] is None or inside[1] is None:
+            continue
+        reference, layer = layers[0].get(inside[0]), layers[1].get(inside[1])
+        if reference is None or layer is None:
+            continue
+        path = theirs or "the model"
+        told += [one for one in by_arguments(layer, reference, path) if one.confirmed]
+        for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
+            made = floats_of(op.result, piece.sides[1].is_tensor)
+            paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+            told += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
+            told += [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"] if made else []  # fmt: skip
+    told = [replace(one, evidence=CONSTRUCTED) for one in told]
+    yield from told
+    if len(told) > 1:
+        yield replace(together(told), evidence=CONSTRUCTED)
+
+
+def below(path: str, around: str) -> str | None:
+    """Return a layer's path within another; None if it is not inside."""
+    if path == around or not around:
+        return path if not around else ""
+    return path.removeprefix(f"{around}.") if path.startswith(f"{around}.") else None
+
+
 def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
     yield from by_arguments(op.layer, reference, path)
@@ -233,13 +307,16 @@ def _state(model: Any) -> Mapping[str, Array]:
     }
 
 
-def _told(trial: Trial, trials: Trials, verdict: LayerVerdict) -> Diagnosis:
-    one, piece = trial.hypothesis, trials.piece
+def _told(found: Sequence[Trial], trials: Trials, verdict: LayerVerdict) -> Diagnosis:
+    trial, piece = found[0], trials.piece
+    one = trial.hypothesis
     before = trials.before[0 if trial.end else 1]
     numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    others = ", ".join(dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code))  # fmt: skip
+    beside = f"{others} would explain as much" if others else ""
     return Diagnosis(
         code=one.code, port_path=verdict.port_path, message=f"{piece.shown}: {one.message}",
-        evidence="; ".join(part for part in (one.evidence, numbers) if part), explained=min(trial.explained, 1.0), fix=_fix(one, piece),
+        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part), explained=min(trial.explained, 1.0), fix=_fix(one, piece),
     )  # fmt: skip
 
 

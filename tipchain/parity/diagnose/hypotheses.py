@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf, isfinite, sqrt
 from typing import Any
@@ -47,6 +47,24 @@ class Hypothesis:
     cost: float = 1.0
     edits_made: int = 1
     evidence: str = ""
+
+
+def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+    """Return several changes made at once."""
+    within = [one.within for one in hypotheses if one.within is not None]
+
+    @contextmanager
+    def every() -> Iterator[None]:
+        with ExitStack() as stack:
+            for enter in within:
+                stack.enter_context(enter())
+            yield
+
+    return Hypothesis(
+        code=hypotheses[0].code, message="; ".join(one.message for one in hypotheses), fix="; ".join(one.fix for one in hypotheses),
+        acts={number: act for one in hypotheses for number, act in one.acts.items()}, within=every if within else None,
+        confirmed=all(one.confirmed for one in hypotheses), edits_made=len(hypotheses), cost=float(len(hypotheses)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

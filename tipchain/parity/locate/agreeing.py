@@ -48,7 +48,7 @@ class Agreeing:
             parameters: how far those of its parameters are; None without any.
         """
         pair = fed.pair
-        if pair.whole or not self._large(pair.port):
+        if pair.whole or any(pair.then) or not self._large(pair.port):
             return None
         if not all(link.layout.permutes for link in (*fed.inputs, *fed.outputs)):
             return None  # one sample is laid out otherwise

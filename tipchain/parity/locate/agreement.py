@@ -2,41 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
+from typing import Any
 
-from tipchain.parity.locate.matching import CallPair, Matching
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError
+from tipchain.parity.locate.differences import distance, relative
+from tipchain.parity.locate.matching import CallPair, Matching, Step
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.trace import Call, Value
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
-Apart = Callable[[Sequence[Value], Sequence[Value]], float]
-"""Tells how far the tensors of two calls are apart."""
+Array = npt.NDArray[Any]
+ACTIVATIONS = (
+    "relu",
+    "relu6",
+    "silu",
+    "hardswish",
+    "gelu",
+    "tanh",
+    "sigmoid",
+    "hardsigmoid",
+    "leaky_relu",
+    "elu",
+    "mish",
+    "softplus",
+)
+"""Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
+NEXT = 3
+"""Calls after a layer whose inputs are looked at for a function of its result."""
+SAME = 1e-6
+"""Relative difference up to which a tensor is the function of another one."""
 
 
-def joined(matching: Matching, pair: CallPair, apart: Apart, limit: float) -> Call | None:
-    """Return the call in no pair that, after one side's layer, does what the other side's layer does by itself.
+def continued(
+    matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: tuple[LiveSide, LiveSide], store: Store
+) -> Iterator[CallPair]:  # fmt: skip
+    """Yield a pair with what one side does next to its layer's result: there the other side's layer may do both.
 
-    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's.
+    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
+    whose weights hold a norm is a convolution and a norm.
 
     Args:
         matching: which call is which.
-        pair: two calls whose outputs differ.
-        apart: tells how far the tensors of two calls are apart, the reference's first.
-        limit: up to which they are the same.
+        pair: two calls whose results differ.
+        traces: torch's and Paddle's.
+        sides: likewise.
+        store: where their tensors are.
     """
-    for call in matching.reference_only:
-        if _takes(call, pair.reference) and apart(call.outputs, pair.port.outputs) <= limit:
-            return call
-    for call in matching.port_only:
-        if _takes(call, pair.port) and apart(pair.reference.outputs, call.outputs) <= limit:
-            return call
-    return None
+    for number, alone in enumerate((matching.reference_only, matching.port_only)):
+        call = (pair.reference, pair.port)[number]
+        if len(call.outputs) != 1:
+            continue
+        for after in alone:
+            if list(after.inputs) == list(call.outputs) and len(after.outputs) == 1:
+                yield pair.followed(number, Step(after.path), after.outputs[0])
+        for name, value in _functions_of(call, traces[number], sides[number], store):
+            yield pair.followed(number, Step(name, function=True), value)
 
 
-def _takes(call: Call, other: Call) -> bool:
-    return any(value in call.inputs for value in other.outputs)
+def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
+    """Yield the functions of a call's result that later calls are given, or that calls around it return."""
+    (made,) = call.outputs
+    later = trace.calls[call.number + 1 :][:NEXT]
+    values = [value for one in later for value in one.inputs]
+    values += [value for one in trace.around(call) for value in one.outputs]
+    given = {
+        id(value): value
+        for value in values
+        if value is not made and value.shape == made.shape and value.dtype == made.dtype
+    }
+    if not given or made.dtype.kind != "f":
+        return
+    tensor = side.tensor(store.get(made.stored), gradient=False)
+    for name in ACTIVATIONS:
+        result = side.view(side.function(name)(tensor))
+        for value in given.values():
+            if relative(result, store.get(value.stored)) <= SAME:
+                yield name, value
+                return
+
+
+def holds_norm(pair: CallPair, number: int, after: Call, sides: tuple[LiveSide, LiveSide]) -> bool:
+    """Tell whether the norm after one side's layer is folded into the other side's weights: those are closer to its product."""
+    scale = sides[number].norm_scale(after.layer)
+    if scale is None:
+        return False
+    calls = pair.reference, pair.port
+    own, other = (_weight(sides[n], calls[n]) for n in (number, 1 - number))
+    if own is None or other is None or own.shape != other.shape or own.shape[0] != scale.size:
+        return False
+    folded = own * scale.reshape(-1, *(1,) * (own.ndim - 1))
+    return distance(folded, other) < distance(own, other)
+
+
+def _weight(side: LiveSide, call: Call) -> Array | None:
+    try:
+        return dict(side.framework.parameters(call.layer, {})).get("weight")
+    except WeightsError:
+        return None
 
 
 def of_one_size(sides: tuple[LiveSide, LiveSide], pair: CallPair) -> bool:

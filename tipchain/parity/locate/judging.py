@@ -11,14 +11,15 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import joined, of_one_size, settled
+from tipchain.parity.locate.agreement import continued, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.glue import CodeRounding
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
@@ -47,6 +48,10 @@ AGREE = 2.0**-23
 float32, as code with a cast does, that is what it makes."""
 COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
+ROUNDINGS = 2.0
+"""Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
+CLOSER = 0.5
+"""Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
 SPREAD = 100.0
@@ -82,6 +87,7 @@ class PairJudge:
     compare: Comparer = field(init=False)
     outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
+    _rounding: CodeRounding = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
@@ -93,6 +99,7 @@ class PairJudge:
             models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
             exact=self.exact, compare=self.compare, noise=self.noise, outputs=self.outputs,
         )  # fmt: skip
+        self._rounding = CodeRounding(self.models[0], ours, self.matching, self.store, self.seed)
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
@@ -109,7 +116,7 @@ class PairJudge:
         near = max(self.outputs_apart(), default=inf) <= COARSELY
         if hasty and not near:
             raise NotHeld
-        pairs = self.matching.pairs if self.exact else ()
+        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
         self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
@@ -125,12 +132,15 @@ class PairJudge:
             # Tensors of other shapes show no difference where what is made of them is the same.
             other = inputs or not self._agree(pair, outputs)
             if clean and other and inherited > self.noise.limit and not self._code.made_up_for(pair):
-                forward.append(self._code.before(pair, inputs, inherited))
-                loose.append(forward[-1])
-                clean = False
+                if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
+                    self.noise.limit = SPREAD * inherited
+                else:
+                    forward.append(self._code.before(pair, inputs, inherited))
+                    loose.append(forward[-1])
+                    clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
-                for one in self._judge_pair(pair, inputs, outputs, inherited)
+                for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if pair.whole or not outputs or self._alive(pair):
                 loose += judged
@@ -139,14 +149,9 @@ class PairJudge:
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
-        apart = self.outputs_apart()
-        if clean and max(apart, default=0.0) > self.noise.limit:
-            forward.append(self._code.at_end(apart, self.outputs))
-        elif clean and self.exact and not any(one.at_fault for one in backward):
-            changed = self._code.changed_gradient(max(apart, default=0.0))
-            changed = changed or self._code.used_elsewhere(
-                forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
-            )
+        if clean:
+            at_end, changed = self._judge_ends(forward, backward)
+            forward += at_end
             backward += changed
             loose += changed
         verdicts = (*forward, *reversed(backward))
@@ -154,12 +159,33 @@ class PairJudge:
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
 
+    def _judge_ends(
+        self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
+    ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
+        """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
+        apart = self.outputs_apart()
+        far = max(apart, default=0.0)
+        if far > self.noise.limit and self._rounded(
+            far, (self.runs[0].values, self.runs[1].values), self.outputs
+        ):
+            self.noise.limit = far
+        if far > self.noise.limit:
+            return [self._code.at_end(apart, self.outputs)], []
+        if not self.exact or any(one.at_fault for one in backward):
+            return [], []
+        changed = self._code.changed_gradient(far)
+        return [], changed or self._code.used_elsewhere(
+            forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
+        )
+
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = AGREE if self.exact else COARSELY
         for pair in self.matching.pairs:
-            links = self.compare.links(pair.reference.outputs, pair.port.outputs)
-            if self.compare.apart(pair.reference.outputs, pair.port.outputs, links) > limit:
+            if (
+                self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
+                > limit
+            ):
                 return pair.port.number
         return None
 
@@ -186,6 +212,40 @@ class PairJudge:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
 
+    def _rounded(
+        self, apart: float, values: tuple[Sequence[Value], Sequence[Value]], links: Sequence[Link]
+    ) -> bool:
+        """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
+        if not self.exact or not apart <= COARSELY:
+            return False
+        ours, theirs = values
+        return all(
+            self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
+            <= max(self.noise.limit, ROUNDINGS * self._rounding.of(ours[link.ours]))
+            for link in links
+        )
+
+    def _judge_jointly(
+        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        judged = self._judge_pair(pair, inputs, outputs, inherited)
+        differs = any(one.at_fault for one in judged) or not outputs
+        sides = self.models[0].side, self.models[1].side
+        traces = self.runs[0].trace, self.runs[1].trace
+        joint = (
+            continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
+        )
+        for one in joint:
+            again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
+            told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
+            if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
+                (step,) = (*one.then[0], *one.then[1])
+                whose = "the reference's" if one.then[0] else "its"
+                reason = f"with {whose} {step.name} after it: "
+                return [replace(each, reason=reason + each.reason) for each in again]
+        return judged
+
     def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
         """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
         draws = self.runs[1].draws
@@ -205,11 +265,6 @@ class PairJudge:
             )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        if not pair.whole and inherited <= self.noise.limit and not self._agree(pair, outputs):
-            call = joined(self.matching, pair, self._outputs_apart, self.noise.limit)
-            if call is not None:
-                reason = f"does by itself what {call.path} does after its counterpart"
-                return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -279,8 +334,9 @@ class PairJudge:
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
-                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed
-            )
+                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
+                then=pair_steps(models, layers, pair.then[number]),
+            )  # fmt: skip
         except NotReplayed:
             return False
         return all(
@@ -340,9 +396,6 @@ class PairJudge:
             for call in (pair.reference, pair.port)
         )
 
-    def _outputs_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> float:
-        return self.compare.apart(ours, theirs, self.compare.links(ours, theirs))
-
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
         found, fed = [], replays.fed
@@ -397,6 +450,8 @@ class PairJudge:
 
         def measured(one: PairReplays) -> list[Measured]:
             found = list(input_gradients(one, known=known, double=self.exact))
+            if one.fed.pair.folded:
+                return found
             kept = self._shared.known_layouts(one.fed.pair)
             return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
 

@@ -19,6 +19,8 @@ from tipchain.parity.locate.trace import Call, Trace, Value
 
 Close = Callable[[Value, Value], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
+Folds = Callable[["CallPair", int, Call], bool]
+"""Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 FAMILIES = {
     "activation": ("relu", "relu6", "leakyrelu", "elu", "celu", "selu", "gelu", "silu", "swish", "hardswish", "sigmoid",
                    "hardsigmoid", "tanh", "hardtanh", "mish", "softplus", "softsign", "logsigmoid", "softmax", "logsoftmax",
@@ -39,6 +41,19 @@ _FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one side does to the result of its layer before it is held against the other side's.
+
+    Attributes:
+        name: the path of another layer, or the name of a function that both frameworks have.
+        function: which of them.
+    """
+
+    name: str
+    function: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CallPair:
     """Two calls that belong together.
@@ -47,11 +62,24 @@ class CallPair:
         reference: torch's.
         port: Paddle's.
         whole: they hold calls that were not matched, so that the pair is judged as a whole.
+        then: what either side does to its layer's result, where the other side's layer does that itself.
+        folded: the step is a norm that the other side's weights hold: parameters are no counterparts.
     """
 
     reference: Call
     port: Call
     whole: bool = False
+    then: tuple[tuple[Step, ...], tuple[Step, ...]] = ((), ())
+    folded: bool = False
+
+    def followed(self, number: int, step: Step, value: Value, *, folded: bool = False) -> CallPair:
+        """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
+        calls, then = [self.reference, self.port], list(self.then)
+        calls[number] = replace(calls[number], outputs=(value,))
+        then[number] = (*then[number], step)
+        return replace(
+            self, reference=calls[0], port=calls[1], then=(then[0], then[1]), folded=folded or self.folded
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +99,9 @@ class Matching:
     port_only: tuple[Call, ...]
 
 
-def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> Matching:
+def match_calls(
+    reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close, folds: Folds | None = None
+) -> Matching:
     """Match the calls of two traces of one input.
 
     Args:
@@ -79,6 +109,7 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         port: Paddle's.
         layers: the layers with parameters that belong together.
         close: tells whether two tensors are the same up to rounding.
+        folds: tells whether the weights of one side's layer hold the other side's norm after it.
     """
     layers = list(layers)
     given = _uncrossed(_paired_calls(reference, port, layers), layers, close)
@@ -89,6 +120,8 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
     for first, second in _segments(ours, theirs, anchors, taken):
         found += _align(first, second, close)
     matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
+    if folds is not None:
+        found = [_folded(pair, (ours, theirs), matched, folds) for pair in found]
     left = (
         tuple(call for number, call in ours.items() if number not in matched[0]),
         tuple(call for number, call in theirs.items() if number not in matched[1]),
@@ -98,6 +131,19 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
         containers=tuple(containers), reference_only=left[0], port_only=left[1],
     )  # fmt: skip
+
+
+def _folded(
+    pair: CallPair, inner: tuple[Mapping[int, Call], Mapping[int, Call]], matched: tuple[set[int], set[int]], folds: Folds
+) -> CallPair:  # fmt: skip
+    """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
+    for number, call in enumerate((pair.reference, pair.port)):
+        for after in inner[number].values():
+            takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
+            if takes and after.number not in matched[number] and folds(pair, number, after):
+                matched[number].add(after.number)
+                return pair.followed(number, Step(after.path), after.outputs[0], folded=True)
+    return pair
 
 
 def hands_on(call: Call) -> bool:

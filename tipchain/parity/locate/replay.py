@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Replayed:
 
 def replay(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
-    double: bool, seed: int,
+    double: bool, seed: int, then: Sequence[Callable[[Any], Any]] = (),
 ) -> Replayed:  # fmt: skip
     """Call a layer as ``call`` did, with other tensors.
 
@@ -51,19 +51,20 @@ def replay(
         cotangents: for each output, what backward starts from; None or nothing: not from that one.
         double: whether ``layer`` is in float64.
         seed: of random numbers, where the call's own are not known.
+        then: what the layer's result is given to, one after the other.
 
     Raises:
         NotReplayed: the layer does not run apart from its model.
     """
     try:
-        return _replayed(side, layer, call, inputs, cotangents, double=double, seed=seed)
+        return _replayed(side, layer, call, inputs, cotangents, double=double, seed=seed, then=then)
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
 
 
 def _replayed(
     side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None], *,
-    double: bool, seed: int,
+    double: bool, seed: int, then: Sequence[Callable[[Any], Any]],
 ) -> Replayed:  # fmt: skip
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
@@ -77,6 +78,8 @@ def _replayed(
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
         args, kwargs = put_back(call.arguments, given)
         result = layer(*args, **kwargs)
+        for one in then:
+            result = one(take_out(result, side.is_tensor)[1][0])
         _, outputs, _ = take_out(result, side.is_tensor)
         values = tuple(side.view(one) for one in outputs)
         if not backward:

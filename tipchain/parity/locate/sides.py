@@ -89,6 +89,12 @@ class LiveSide(Side, Protocol):
     def learning_rate(self, optimizer: Any) -> float:
         """Return the rate that the optimizer's next update uses; the first group's."""
 
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``nn.functional``."""
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
+
 
 class TorchSide:
     """torch."""
@@ -224,6 +230,19 @@ class TorchSide:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
 
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``torch.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(running_var + eps)``."""
+        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
+        return scale if layer.weight is None else scale * self.array(layer.weight)
+
 
 class PaddleSide:
     """paddle."""
@@ -348,6 +367,19 @@ class PaddleSide:
     def learning_rate(self, optimizer: Any) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``paddle.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
+        return found
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(_variance + _epsilon)``."""
+        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
+        if not isinstance(layer, kinds) or layer.training:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 def name_alike(layer: Any, made: Any) -> None:

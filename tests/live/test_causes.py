@@ -1,0 +1,115 @@
+"""Causes of several layers: equal ones are one, others are not hidden behind them, refuted ones are not told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.live import causes  # noqa: E402
+from tipchain.live.report import AlignmentReport  # noqa: E402
+from tipchain.parity.findings import Diagnosis, Finding  # noqa: E402
+
+COUNT = 8
+IMAGES = {"args": np.random.default_rng(0).standard_normal((2, 4, 5, 5)).astype(np.float32)}
+
+
+def norms(epsilon=1e-5, momentum=0.9):
+    """Return convolutions and BatchNorms of both frameworks, with variances at which an epsilon shows."""
+    torch.manual_seed(0)
+    ours, theirs = [], []
+    for _ in range(COUNT):
+        ours += [torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4)]
+        theirs += [
+            paddle.nn.Conv2D(4, 4, 1),
+            paddle.nn.BatchNorm2D(4, epsilon=epsilon, momentum=momentum),
+        ]
+    reference, port = torch.nn.Sequential(*ours), paddle.nn.Sequential(*theirs)
+    for one in reference:
+        if isinstance(one, torch.nn.BatchNorm2d):
+            one.running_var.uniform_(0.01, 0.1)
+    tipchain.copy_weights(reference, port)
+    reference.eval(), port.eval()
+    return reference, port
+
+
+def test_equal_differences_of_construction_are_one_cause_and_hide_no_other(monkeypatch):
+    reference, port = norms(epsilon=1e-3)
+    port[14].weight.set_value(port[14].weight * 1.5)
+    tried = []
+    diagnose = causes.diagnose
+    monkeypatch.setattr(
+        causes, "diagnose", lambda *args, **more: tried.append(args[1].port_path) or diagnose(*args, **more)
+    )
+    report = tipchain.align(reference, port, IMAGES)
+    first, second = report.diagnoses
+    assert (first.code, len(first.paths), first.port_path) == ("epsilon", COUNT, "1")
+    assert first.explained > 0.99
+    assert (second.code, second.port_path) == ("scaled-weight", "14")
+    assert tried == ["1", "14"], "of equal ones the first alone is run"
+    text = str(report)
+    assert f"cause: epsilon ({COUNT} BatchNorm2D), explains 100.0%" in text
+    assert "finding:" not in text, "what a cause says is not said again"
+    assert AlignmentReport.from_json(report.to_json()).diagnoses == report.diagnoses
+
+
+def test_a_difference_that_no_number_shows_stands_beside_the_cause_once():
+    report = tipchain.align(*norms(epsilon=1e-3, momentum=0.5), IMAGES)
+    assert [(one.code, len(one.paths), one.explained is None) for one in report.diagnoses] == [
+        ("epsilon", COUNT, False), ("momentum", COUNT, True),
+    ]  # fmt: skip
+
+
+def test_the_same_code_in_several_layers_is_one_cause():
+    class Ours(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.b(torch.nn.functional.silu(self.a(x)))
+
+    class Theirs(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.b(paddle.nn.functional.relu(self.a(x)))
+
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(*(Ours() for _ in range(COUNT)))
+    port = paddle.nn.Sequential(*(Theirs() for _ in range(COUNT)))
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(
+        reference, port, {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
+    )
+    faults = {one.port_path for one in report.layers if one.at_fault}
+    assert [(one.code, set(one.layers)) for one in report.diagnoses] == [("other-activation", faults)]
+
+
+def finding(code, path="net.1", kind="argument"):
+    return Finding(
+        code=code, kind=kind, reference_path=path, port_path=path, reference="r", port="p", message=f"{path} has p", fix="f"
+    )  # fmt: skip
+
+
+def cause(code, explained=1.0, path="net.1"):
+    return Diagnosis(code=code, port_path=path, message="m", evidence="", explained=explained, fix="f")
+
+
+@pytest.mark.parametrize(
+    ("found", "findings", "told"),
+    [
+        ([cause("wrong-weight")], [finding("padding-mode")], ["wrong-weight"]),
+        ([cause("epsilon")], [finding("momentum")], ["epsilon", "momentum"]),
+        ([cause("scaled-gradient")], [finding("dropout-mode")], ["dropout-mode"]),
+        ([cause("unknown", 0.2)], [finding("padding-mode")], ["unknown", "padding-mode"]),
+        ([], [finding("momentum", "a.1"), finding("momentum", "a.2")], ["momentum"]),
+    ],
+)
+def test_what_another_cause_refutes_is_not_told_beside_it(found, findings, told):
+    assert [one.code for one in causes.with_construction(found, findings)] == told
