@@ -9,7 +9,7 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from tipchain.parity.diagnose.acts import argument, then
+from tipchain.parity.diagnose.acts import argument, then, then_first
 from tipchain.parity.diagnose.functions import ACTIVATIONS, LAYER_ACTIVATIONS, called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, name_number
 from tipchain.parity.diagnose.piece import INPUT, OUTPUT, Piece
@@ -207,21 +207,30 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     ]
     sums = [one for one in ops if one.name == "add" and len(floats_of(one.args, is_tensor)) == 2]
     behind: dict[int, Act] = {}
-    for norm, total in zip(found, sums, strict=False):
-        if norm.number < total.number and _fits(norm, total, is_tensor):
-            behind.update(_moved(norm, total))
-    if len(behind) > 2:
+    for norm in found:
+        kept = next(
+            (
+                one
+                for one in sums
+                if one.number > norm.number and any(norm.args[0] is each for each in one.args)
+            ),
+            None,
+        )
+        if kept is not None and _fits(norm, kept, is_tensor):
+            behind.update(_moved(norm, kept))
+    if behind:
         yield Hypothesis(
             code="norm-order", acts=behind, cost=1.3, message="it applies its norms in front of its branches, the reference behind the sums",
             fix=f"apply each norm to the sum in the forward of {piece.shown}: `norm(x + branch(x))`",
         )  # fmt: skip
     front: dict[int, Act] = {}
-    for norm, total in zip(found, sums, strict=False):
-        branch = _branch(total, ops, is_tensor)
-        if norm.number == total.number + 1 and branch is not None:
+    for norm in found:
+        total = next((one for one in sums if one.result is norm.args[0]), None)
+        branch = None if total is None else _branch(total, ops, is_tensor)
+        if branch is not None:
             front[norm.number] = argument(0)
             front.update(dict.fromkeys(branch, _normed(norm)))
-    if len(front) > 2:
+    if front:
         yield Hypothesis(
             code="norm-order", acts=front, cost=1.3, message="it applies its norms behind the sums, the reference in front of its branches",
             fix=f"apply each norm in front of its branch in the forward of {piece.shown}: `x + branch(norm(x))`",
@@ -307,6 +316,10 @@ def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
 
+def _detached(tensor: Any) -> Any:
+    return tensor.detach()
+
+
 def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
     side: Any = piece.sides[1]
@@ -329,6 +342,13 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 code="stop-gradient", acts={op.number: act}, message=f"{called(op)}{place_of(op, piece)} stops the gradient",
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )  # fmt: skip
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
+        for op in ops:
+            if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
+                yield Hypothesis(
+                    code="missing-detach", acts={op.number: then_first(_detached)}, message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
+                    fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                )  # fmt: skip
     if len(cut) > 1:
         yield Hypothesis(
             code="stop-gradient", acts=cut, cost=1.2, message=f"{len(cut)} of its calls stop the gradient",

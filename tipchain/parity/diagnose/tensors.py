@@ -52,7 +52,7 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
     for one in wrong:
         bases = rotary_base(one.ours), rotary_base(one.theirs)
         if bases[0] and bases[1]:
-            told = ("rope-theta", f"has the base (theta) {bases[1]:.6g}, the reference's {bases[0]:.6g}")
+            told = ("rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}")
         else:
             told = describe(one, wrong, piece, states)[:2]
         code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
