@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tipchain.conversion.given_names import check_names
+from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError, class_and_line
 from tipchain.live.arguments import check_models, check_outputs, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
@@ -70,6 +70,7 @@ def align(
     training: bool = False,
     outputs: Any = None,
     names: Mapping[str, str] | None = None,
+    ignore: Sequence[str] = (),
     seed: int = 0,
     causes: bool = True,
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
@@ -106,6 +107,7 @@ def align(
             output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
             default all that both models return: by name, else by position, shape and values.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
+        ignore: layers or tensors of either model that the other one lacks.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
         data: the reference's and the port's data, compared sample by sample: iterables of samples or batches, data sets,
@@ -145,7 +147,7 @@ def align(
     check_outputs(given.outputs)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
         causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
@@ -198,7 +200,7 @@ class _Work:
         with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
             located = self._locate(store, pairs)
-        self._stage("preflight", self._check_construction, pairs, located)
+        self._stage("preflight", self._check_construction, pairs, located, store)
         if located is not None:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
@@ -354,7 +356,7 @@ class _Work:
             f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
         )
 
-    def _check_construction(self, pairs: list[LayerPair], located: Located | None) -> None:
+    def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
         found = () if located is None else located.matching.pairs
         folded = {pair.port.path for pair in found if pair.folded}
@@ -373,7 +375,7 @@ class _Work:
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
         if located is not None:
-            self.findings = weigh(self.findings, located.verdicts)
+            self.findings = weigh(self.findings, located, self.sides, self.models, store, self.seed)
         grave = [one for one in self.findings if not one.harmless]
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
@@ -518,7 +520,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= UNTOLD else f"the outputs differ, relative {apart:.3g}"
+        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
     if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"

@@ -68,7 +68,7 @@ def continued(
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
-    later = [one for one in trace.calls if one.number > call.number and one.parent == call.parent][:NEXT]
+    later = trace.calls[call.number + 1 :][:NEXT]
     values = [value for one in later for value in one.inputs]
     values += [value for one in trace.around(call) for value in one.outputs]
     given = {

@@ -1,10 +1,20 @@
-"""Which code between the layers made a tensor."""
+"""Which code between the layers made a tensor, and how far rounding takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any
 
+from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.matching import CallPair, Matching, hands_on
+from tipchain.parity.locate.pair_replays import Models
+from tipchain.parity.locate.replay import drawn_again
+from tipchain.parity.locate.runs import Run, as_float
+from tipchain.parity.locate.store import NotHeld, Store
+from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call, Trace, Value
 
 Calls = tuple[Call, Call]
@@ -94,3 +104,79 @@ class Glue:
             and call.number not in self._paired[1]
         ]  # fmt: skip
         return found[-1] if found else None
+
+
+class CodeRounding:
+    """How far float32 takes what the reference's code between its layers makes of their results in float64.
+
+    The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
+    in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
+
+    Args:
+        models: the reference's copies.
+        run: what it did in float64.
+        matching: which calls are judged by themselves.
+        store: where its tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(self, models: Models, run: Run, matching: Matching, store: Store, seed: int) -> None:
+        self._models, self._side, self._run, self._store, self._seed = models, models.side, run, store, seed
+        self._judged = {pair.reference.number for pair in matching.pairs if not pair.whole}
+        self._found: dict[int, float] = {}
+
+    def of(self, value: Value) -> float:
+        """Return how far a tensor of the reference's is off, relative; 0 where that is not known."""
+        return self._errors.get(id(value), 0.0)
+
+    @cached_property
+    def _errors(self) -> Mapping[int, float]:
+        side, root = self._side, self._run.trace.calls[0]
+        model = self._models.single[""]
+        self._calls = {(call.path, call.turn): call for call in self._run.trace.calls}
+        self._paths = {id(layer): path for path, layer in side.layers(model)}
+        self._turns, self._begun = Counter[str](), list[Call | None]()
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(side.precision(double=False))
+                stack.enter_context(side.randomness(drawn_again(root, self._seed)))
+                stack.enter_context(side.recording(gradient=False))
+                for _, layer in side.layers(model):
+                    stack.callback(side.watch(layer, self._before, self._after))
+                side.seed(self._seed)
+                args, kwargs = put_back(root.arguments, [self._single(value) for value in root.inputs])
+                made = take_out(model(*args, **kwargs), side.is_tensor)[1]
+                self._note(root.outputs, made)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
+            self._found.clear()
+        return self._found
+
+    def _before(self, layer: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        path = self._paths[id(layer)]
+        call = self._calls.get((path, self._turns[path]))
+        self._turns[path] += 1
+        self._begun.append(call)
+        if call is not None and call.number in self._judged:
+            self._note(call.inputs, take_out((args, dict(kwargs)), self._side.is_tensor)[1])
+
+    def _after(self, _: Any, result: Any) -> Any:
+        """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
+        call = self._begun.pop()
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if call is None or call.number not in self._judged or not plain:
+            return None
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        if len(made) != len(call.outputs):
+            return None
+        return put_back(structure, [self._single(value) for value in call.outputs])
+
+    def _single(self, value: Value) -> Any:
+        return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
+
+    def _note(self, values: Sequence[Value], tensors: Sequence[Any]) -> None:
+        for value, tensor in zip(values, tensors, strict=False):
+            if value.dtype.kind == "f" and value.shape == tuple(tensor.shape):
+                apart = relative(self._store.get(value.stored), self._side.view(tensor))
+                self._found[id(value)] = max(self._found.get(id(value), 0.0), apart)

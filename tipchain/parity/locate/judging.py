@@ -16,6 +16,7 @@ from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.glue import CodeRounding
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
@@ -23,6 +24,7 @@ from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
+from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
@@ -46,6 +48,8 @@ AGREE = 2.0**-23
 float32, as code with a cast does, that is what it makes."""
 COARSELY = 1e-3
 """The same for two runs of which one is in float32."""
+ROUNDINGS = 2.0
+"""Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
@@ -83,6 +87,7 @@ class PairJudge:
     compare: Comparer = field(init=False)
     outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
+    _rounding: CodeRounding = field(init=False)
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
@@ -94,6 +99,7 @@ class PairJudge:
             models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
             exact=self.exact, compare=self.compare, noise=self.noise, outputs=self.outputs,
         )  # fmt: skip
+        self._rounding = CodeRounding(self.models[0], ours, self.matching, self.store, self.seed)
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
@@ -126,9 +132,12 @@ class PairJudge:
             # Tensors of other shapes show no difference where what is made of them is the same.
             other = inputs or not self._agree(pair, outputs)
             if clean and other and inherited > self.noise.limit and not self._code.made_up_for(pair):
-                forward.append(self._code.before(pair, inputs, inherited))
-                loose.append(forward[-1])
-                clean = False
+                if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
+                    self.noise.limit = SPREAD * inherited
+                else:
+                    forward.append(self._code.before(pair, inputs, inherited))
+                    loose.append(forward[-1])
+                    clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
                 for one in self._judge_jointly(pair, inputs, outputs, inherited)
@@ -140,20 +149,34 @@ class PairJudge:
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
-        apart = self.outputs_apart()
-        if clean and max(apart, default=0.0) > self.noise.limit:
-            forward.append(self._code.at_end(apart, self.outputs))
-        elif clean and self.exact and not any(one.at_fault for one in backward):
-            changed = self._code.changed_gradient(max(apart, default=0.0))
-            changed = changed or self._code.used_elsewhere(
-                forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
-            )
+        if clean:
+            at_end, changed = self._judge_ends(forward, backward)
+            forward += at_end
             backward += changed
             loose += changed
         verdicts = (*forward, *reversed(backward))
         if not self.alike_outside or not any(one.at_fault for one in loose):
             return verdicts
         return settled(verdicts, loose, gradients=self.alike_inside)
+
+    def _judge_ends(
+        self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
+    ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
+        """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
+        apart = self.outputs_apart()
+        far = max(apart, default=0.0)
+        if far > self.noise.limit and self._rounded(
+            far, (self.runs[0].values, self.runs[1].values), self.outputs
+        ):
+            self.noise.limit = far
+        if far > self.noise.limit:
+            return [self._code.at_end(apart, self.outputs)], []
+        if not self.exact or any(one.at_fault for one in backward):
+            return [], []
+        changed = self._code.changed_gradient(far)
+        return [], changed or self._code.used_elsewhere(
+            forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
+        )
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
@@ -188,6 +211,19 @@ class PairJudge:
         if ours.output_names == theirs.output_names:
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
+
+    def _rounded(
+        self, apart: float, values: tuple[Sequence[Value], Sequence[Value]], links: Sequence[Link]
+    ) -> bool:
+        """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
+        if not self.exact or not apart <= COARSELY:
+            return False
+        ours, theirs = values
+        return all(
+            self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
+            <= max(self.noise.limit, ROUNDINGS * self._rounding.of(ours[link.ours]))
+            for link in links
+        )
 
     def _judge_jointly(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float

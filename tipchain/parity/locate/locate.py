@@ -51,6 +51,7 @@ class Located:
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
         links: which outputs belong together: what ``outputs`` begins with is about them.
+        noise: how far outputs may be apart in float64 by what kernels compute in float32 whatever they are given.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         models: copies of both models' layers; none in float64 where a model does not run so.
@@ -63,6 +64,7 @@ class Located:
     port: Run
     outputs: tuple[float, ...]
     links: tuple[Link, ...]
+    noise: float
     gradients: float
     alike: bool
     models: tuple[Models, Models]
@@ -348,7 +350,7 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...]) -> Located:
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
         reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, models=judge.models,
-        gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
+        noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tipchain.parity.locate.structures import take_out
 
 Array = npt.NDArray[Any]
 Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
-After = Callable[[Any, Any], None]
+After = Callable[[Any, Any], Any]
 
 
 class Side(Protocol):
@@ -29,7 +29,10 @@ class Side(Protocol):
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
 
     def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of ``layer``; return what ends this."""
+        """Call the two around each forward of ``layer``; return what ends this.
+
+        What the second returns, if that is anything, stands in place of the layer's result.
+        """
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a tensor."""
