@@ -100,7 +100,7 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
         code, told = "mask", f"{told}: a mask"
     return Hypothesis(
         code=code, message=told, fix=f"make {what} of {piece.shown} as the reference makes it",
-        acts={number: with_arguments(values) for number, values in acts.items()}, confirmed=True, edits_made=len(walk.leaves),
+        acts={number: with_arguments(values) for number, values in acts.items()}, confirmed=True, changes=len(walk.leaves),
         evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         (op, name, present, value), *_ = told
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
-            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, edits_made=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
+            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
             message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
@@ -178,7 +178,7 @@ def _with_settings(
         )
         message += count
     return Hypothesis(
-        code=code, message=message, confirmed=True, edits_made=len(chosen), acts={number: with_arguments(values) for number in numbers},
+        code=code, message=message, confirmed=True, changes=len(chosen), acts={number: with_arguments(values) for number in numbers},
         fix=f"{'write' if name == 'item' else 'pass'} {listed} {'in' if name == 'item' else 'to'} `{op.name}`{where}: `{op.line}`",
     )  # fmt: skip
 
@@ -515,7 +515,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(
-        code=code, confirmed=False, edits_made=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
+        code=code, confirmed=False, changes=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
         message=f"it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
