@@ -28,6 +28,7 @@ from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
+    FINE,
     Closeness,
     Direction,
     LayerVerdict,
@@ -115,8 +116,9 @@ class PairJudge:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
         self.noise.limit = AGREE if self.exact else COARSELY
-        near = max(self.outputs_apart(), default=inf) <= COARSELY
-        if hasty and not near:
+        furthest = max(self.outputs_apart(), default=inf)
+        near = furthest <= COARSELY
+        if hasty and furthest > self.noise.limit:
             raise NotHeld
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
@@ -367,9 +369,14 @@ class PairJudge:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
-            return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
+            found = self._agreeing_pairs.measure(fed, *gradients)
+            if found is None:
+                found = self._in_full(fed, inherited)
+                if all(classify(one)[0] in FINE for one in found if one):
+                    self._agreeing_pairs.note(fed.pair)
         except NotHeld:
-            return self._agreeing_pairs.in_double(fed, *gradients)
+            found = self._agreeing_pairs.in_double(fed, *gradients)
+        return found
 
     def _in_full(self, fed: Fed, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
