@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tipchain.conversion.given_names import check_names
+from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError, class_and_line
 from tipchain.live.arguments import check_models, check_outputs, check_pair
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
@@ -70,6 +70,7 @@ def align(
     training: bool = False,
     outputs: Any = None,
     names: Mapping[str, str] | None = None,
+    ignore: Sequence[str] = (),
     seed: int = 0,
     causes: bool = True,
     data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
@@ -106,6 +107,7 @@ def align(
             output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
             default all that both models return: by name, else by position, shape and values.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
+        ignore: layers or tensors of either model that the other one lacks.
         seed: of every random number.
         causes: whether to look for what makes a layer differ.
         data: the reference's and the port's data, compared sample by sample: iterables of samples or batches, data sets,
@@ -145,7 +147,7 @@ def align(
     check_outputs(given.outputs)
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=dict(names or {}), seed=seed,
+        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
         causes=causes, fed=fed, raw=inputs,
     )  # fmt: skip
     store = Store()
@@ -526,7 +528,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
 
 
 def _without_double(located: Located) -> str:
-    return "the reference" if located.models[0].double is None else "the port"
+    return "the port" if located.doubles[0] else "the reference"
 
 
 def tell_call(call: Call) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -30,6 +30,13 @@ CONSTANTS = 2.5e-7
 """Relative error that a constant of the formula in float32 makes: Paddle keeps label_smoothing and delta so."""
 SMALL = 1e-9
 """Share of the largest gradient below which another output's gradient counts as zero."""
+
+
+HELD: Mapping[str, tuple[str, ...]] = {
+    "label-smoothing": ("label_smoothing",), "ignore-index": ("ignore_index",), "focal-gamma": ("gamma",), "focal-alpha": ("alpha",),
+    "margin": ("margin",), "reduction": ("reduction",), "beta": ("beta", "delta"), "smoothing-constant": ("smooth", "eps"),
+}  # fmt: skip
+"""Attributes of losses by what a diagnosis is about."""
 
 
 class NotScalarError(UsageError):
@@ -103,7 +110,20 @@ def check_loss(
     floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
     problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels,
                       run=lambda number, given, target: _again(run, number, given, target, precise=precise))  # fmt: skip
-    return _judge(problem, floor, precise=precise)
+    found = _judge(problem, floor, precise=precise)
+    return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
+
+
+def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
+    """Return a diagnosis; where both losses say that they have what it would have the port pass, with another fix."""
+    for name in HELD.get(diagnosis.code, ()):
+        values = [getattr(one, name, None) for one in losses]
+        if isinstance(values[0], int | float | str) and values[0] == values[1]:
+            return replace(
+                diagnosis,
+                fix=f"the port's loss says that it has {name}={values[1]!r} already: look at what its forward makes of it",
+            )
+    return diagnosis
 
 
 def evaluate(
