@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod, sqrt
 from typing import Any
 
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.shared_parameters import SharedParameters
+from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
@@ -56,6 +56,8 @@ CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
+SINGLE_SAME = 1e-6
+"""The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
@@ -90,6 +92,7 @@ class PairJudge:
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
+    _own: list[Shared] = field(default_factory=list)
     compare: Comparer = field(init=False)
     outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
@@ -125,10 +128,12 @@ class PairJudge:
             raise NotHeld
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and near and self._shared.alike(SAME)
+        if self.exact and near:
+            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
-        loose: list[LayerVerdict] = []
+        loose: dict[int, float] = {}
         clean = same_numbers(self.runs)
         for number, pair in enumerate(self.matching.pairs):
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
@@ -148,14 +153,15 @@ class PairJudge:
                     self.noise.limit = SPREAD * inherited
                 else:
                     forward.append(self._code.before(pair, inputs, inherited))
-                    loose.append(forward[-1])
+                    loose[id(forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
                     clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
                 for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if pair.whole or not outputs or self._alive(pair):
-                loose += judged
+                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
+                loose |= {id(one): far for one in judged}
             forward.append(judged[0])
             backward += judged[1:]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
@@ -165,11 +171,23 @@ class PairJudge:
             at_end, changed = self._judge_ends(forward, backward)
             forward += at_end
             backward += changed
-            loose += changed
+            loose |= {id(one): inf for one in changed}
         verdicts = (*forward, *reversed(backward))
-        if not self.alike_outside or not any(one.at_fault for one in loose):
+        values, apart = self.runs[0].values, self.outputs_apart()
+        if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
             return verdicts
-        return settled(verdicts, loose, gradients=self.alike_inside)
+        actual = self._influence(values, self.outputs, max(apart))
+        return settled(verdicts, loose, actual, gradients=self.alike_inside)
+
+    def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
+        """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
+        if not links or apart is None:
+            return inf
+        sizes = (
+            self.compare.gradient_size(one) ** 2 * self.compare.size(one.stored) ** 2 * prod(one.shape)
+            for one in (values[link.ours] for link in links)
+        )
+        return apart * sqrt(sum(sizes))
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
@@ -186,9 +204,10 @@ class PairJudge:
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
         changed = self._code.changed_gradient(far)
-        return [], changed or self._code.used_elsewhere(
+        changed = changed or self._code.used_elsewhere(
             forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
         )
+        return [], changed or self._code.gives_own(self._own)
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
