@@ -527,7 +527,7 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
 
 
 def _without_double(located: Located) -> str:
-    return "the reference" if located.models[0].double is None else "the port"
+    return "the port" if located.doubles[0] else "the reference"
 
 
 def tell_call(call: Call) -> str:

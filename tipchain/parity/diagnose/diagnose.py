@@ -17,7 +17,7 @@ from tipchain.parity.diagnose.arguments import by_arguments, by_geometry
 from tipchain.parity.diagnose.arrangements import by_orders
 from tipchain.parity.diagnose.backward import told_by_gradients
 from tipchain.parity.diagnose.build import pieces
-from tipchain.parity.diagnose.counterparts import by_counterparts, by_substitution
+from tipchain.parity.diagnose.counterparts import by_counterparts, by_substitution, only_in_one
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.function_arguments import by_function_arguments
 from tipchain.parity.diagnose.functions import by_activation, by_dropout
@@ -342,6 +342,7 @@ def forward_place(layer: Any) -> str:
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     best = trials.best()
     tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
+    tried += only_in_one(trials.base.ops, piece.truth.steps) if piece.backward else ""
     if best is None or not best.explained:
         return _unknown(verdict, tried, 0.0 if trials.trials else None)
     told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"

@@ -19,7 +19,7 @@ from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import Shared
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict, classify
+from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 
 GRADIENTS_AGREE = 1e-6
 """Relative difference of gradients in two float64 runs whose layers and outputs agree."""
@@ -191,11 +191,7 @@ class CodeAtFault:
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
         """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
-        fine = {
-            (one.reference_path, one.port_path)
-            for one in forward
-            if one.closeness in (Closeness.BITWISE, Closeness.ROUNDING)
-        }
+        fine = {(one.reference_path, one.port_path) for one in forward if one.closeness in FINE}
         for one in shared:
             ours, theirs = one.pair.reference, one.pair.port
             if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:

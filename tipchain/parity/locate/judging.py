@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod, sqrt
 from typing import Any
 
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
+    FINE,
     Closeness,
     Direction,
     LayerVerdict,
@@ -54,6 +55,8 @@ CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
+SINGLE_SAME = 1e-6
+"""The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
@@ -113,15 +116,16 @@ class PairJudge:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
         self.noise.limit = AGREE if self.exact else COARSELY
-        near = max(self.outputs_apart(), default=inf) <= COARSELY
-        if hasty and not near:
+        furthest = max(self.outputs_apart(), default=inf)
+        near = furthest <= COARSELY
+        if hasty and furthest > self.noise.limit:
             raise NotHeld
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
         self.alike_inside = self.exact and near and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
-        loose: list[LayerVerdict] = []
+        loose: dict[int, float] = {}
         clean = same_numbers(self.runs)
         for pair in self.matching.pairs:
             inputs, outputs = (
@@ -136,14 +140,15 @@ class PairJudge:
                     self.noise.limit = SPREAD * inherited
                 else:
                     forward.append(self._code.before(pair, inputs, inherited))
-                    loose.append(forward[-1])
+                    loose[id(forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
                     clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
                 for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if pair.whole or not outputs or self._alive(pair):
-                loose += judged
+                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
+                loose |= {id(one): far for one in judged}
             forward.append(judged[0])
             backward += judged[1:]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
@@ -153,11 +158,23 @@ class PairJudge:
             at_end, changed = self._judge_ends(forward, backward)
             forward += at_end
             backward += changed
-            loose += changed
+            loose |= {id(one): inf for one in changed}
         verdicts = (*forward, *reversed(backward))
-        if not self.alike_outside or not any(one.at_fault for one in loose):
+        values, apart = self.runs[0].values, self.outputs_apart()
+        if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
             return verdicts
-        return settled(verdicts, loose, gradients=self.alike_inside)
+        actual = self._influence(values, self.outputs, max(apart))
+        return settled(verdicts, loose, actual, gradients=self.alike_inside)
+
+    def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
+        """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
+        if not links or apart is None:
+            return inf
+        sizes = (
+            self.compare.gradient_size(one) ** 2 * self.compare.size(one.stored) ** 2 * prod(one.shape)
+            for one in (values[link.ours] for link in links)
+        )
+        return apart * sqrt(sum(sizes))
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
@@ -352,9 +369,14 @@ class PairJudge:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
-            return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
+            found = self._agreeing_pairs.measure(fed, *gradients)
+            if found is None:
+                found = self._in_full(fed, inherited)
+                if all(classify(one)[0] in FINE for one in found if one):
+                    self._agreeing_pairs.note(fed.pair)
         except NotHeld:
-            return self._agreeing_pairs.in_double(fed, *gradients)
+            found = self._agreeing_pairs.in_double(fed, *gradients)
+        return found
 
     def _in_full(self, fed: Fed, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -54,7 +55,8 @@ class Located:
         noise: how far outputs may be apart in float64 by what kernels compute in float32 whatever they are given.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
-        models: copies of both models' layers; none in float64 where a model does not run so.
+        doubles: whether each ran in float64.
+        learns: whether the reference has parameters that take gradients.
     """
 
     matching: Matching
@@ -67,7 +69,8 @@ class Located:
     noise: float
     gradients: float
     alike: bool
-    models: tuple[Models, Models]
+    doubles: tuple[bool, bool]
+    learns: bool
 
     @property
     def one_sided(self) -> tuple[list[str], list[str]]:
@@ -86,12 +89,6 @@ class Located:
         return self.reference.loss is not None
 
     @property
-    def learns(self) -> bool:
-        """Whether the reference has parameters that take gradients."""
-        models = self.models[0]
-        return models.double is not None and bool(models.side.parameters(models.double.whole))
-
-    @property
     def comparable(self) -> bool:
         """Whether both models were given the same random numbers."""
         return same_numbers((self.reference, self.port))
@@ -99,7 +96,7 @@ class Located:
     @property
     def exact(self) -> bool:
         """Whether both ran in float64."""
-        return self.models[1].double is not None
+        return self.doubles[1]
 
 
 @dataclass(slots=True)
@@ -144,12 +141,13 @@ class Locator:
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             self.store.samples = None
+            gc.collect()  # the copies of both models
             few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
             found = None if whole is None or few is None else self._by_few(few, whole, *asked)
         if found is None:
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
-            found = _located(judge, judge.judge())
+            found = _located(judge, judge.judge(), (reference, port))
         return found
 
     def _by_outlines(
@@ -160,7 +158,7 @@ class Locator:
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
             whole = Whole.of(judge)
-            found = _located(judge, judge.judge(hasty=self.store.cut))
+            found = _located(judge, judge.judge(hasty=self.store.cut), models)
             if found.first is None or not self.store.cut:
                 return found, whole
         return None, whole
@@ -173,8 +171,9 @@ class Locator:
         with suppress(Exception):  # what is no batch of samples cannot be cut
             judge = self._judge(few, models, losses, layers)
             if whole.same_place(judge):
-                return whole.completed(_located(judge, judge.judge()))
+                return whole.completed(_located(judge, judge.judge(), models))
         self.store.forget()
+        gc.collect()
         return None
 
     def _judge(self, inputs: Inputs, *asked: Any) -> PairJudge:
@@ -330,7 +329,7 @@ class Whole:
     @classmethod
     def of(cls, judge: PairJudge) -> Whole:
         """Return what is known before any layer is judged."""
-        ours, theirs = (replace(run, trace=Trace(calls=(), paths={}), values=()) for run in judge.runs)
+        ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
 
     def same_place(self, judge: PairJudge) -> bool:
@@ -346,11 +345,20 @@ class Whole:
         return replace(found, reference=reference, port=port, outputs=self.outputs)
 
 
-def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...]) -> Located:
+def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair) -> Located:
+    """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
+    ours = judge.models[0]
+    doubles = ours.double is not None, judge.models[1].double is not None
+    learns = ours.double is not None and bool(ours.side.parameters(ours.double.whole))
+    for one, model, run in zip(judge.models, models, judge.runs, strict=True):
+        layers = dict(one.side.layers(model))
+        for call in run.trace.calls:
+            call.layer = layers.get(call.path, call.layer)
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, models=judge.models,
-        noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
+        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
+        learns=learns, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
+        alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
 
 

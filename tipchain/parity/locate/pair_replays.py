@@ -166,10 +166,10 @@ class Doubles(Mapping[str, Any]):
         self._side, self._made, self._model = side, made, model
         self._layers = dict(side.layers(made))
         self._versions = self._written()
-        self._take_up: Callable[[], None] | None = None
+        self._take_up: Callable[[Any], None] | None = None
 
     def lay_aside(self) -> None:
-        """Free the copy's values until a layer is asked for; `whole` has gradients and shapes all the same.
+        """Free each layer's values until it is asked for; `whole` has gradients and shapes all the same.
 
         Where forward wrote to a parameter, the copy alone has its values: then nothing is freed.
         """
@@ -186,8 +186,7 @@ class Doubles(Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         if self._take_up is not None:
-            self._take_up()
-            self._take_up = None
+            self._take_up(self._layers[path])
         return self._layers[path]
 
     def __iter__(self) -> Iterator[str]:

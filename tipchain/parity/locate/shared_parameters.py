@@ -119,7 +119,7 @@ class SharedParameters:
         if self._found and not self.beyond(tolerance):
             return True
         ours, theirs = (
-            [] if one.double is None else parameters_of(one.side, one.double[""]) for one in self._models
+            [] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models
         )
         return alike(ours, theirs, tolerance, NOTHING)
 

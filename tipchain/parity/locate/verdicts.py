@@ -56,6 +56,8 @@ ORDER = (
 
 FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
 """What a layer that is wrong is."""
+FINE = (Closeness.BITWISE, Closeness.ROUNDING)
+"""What a layer is that was shown to be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.replay import NotReplayed, Replayed, replay
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 from tipchain.parity.preflight.front import alike
 from tipchain.parity.preflight.layers import place_of
 from tipchain.parity.preflight.table import Pair
@@ -32,7 +32,7 @@ PADDING = ("padding-idx", "padding-row")
 """Codes of an embedding's index of padding."""
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
 """Codes of what another layer may do in its place, so that two layers alone tell nothing."""
-FINE = (Closeness.BITWISE, Closeness.ROUNDING)
+
 APART = 1e-3
 """Relative difference of two layers' results on inputs made to tell, beyond what float32 in a layer's own code makes of them."""
 LARGEST = 2**20
