@@ -75,7 +75,7 @@ def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:
                       reference="eps=1e-05", port="epsilon=0.001", message=f"body.{one} has epsilon=0.001{nasty}",
                       fix=f"pass `epsilon=1e-05` to `body.{one}`") for one in range(6)),
             Finding(code="mode", kind="flag", reference_path="", port_path="", reference=f"training=True{nasty}",
-                    port="training=False", message="the modes differ", fix="call `train()`", harmless=True),
+                    port="training=False", message="the modes differ", fix="call `train()`", effect="none"),
         ],
         diagnoses=[
             Diagnosis(code="shift", port_path="optimizer", message=f"elsewhere{nasty}", evidence="", explained=0.25, fix=""),

@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--paddle-model", metavar="MODULE:CALLABLE", help="builds the Paddle model")
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
     parser.add_argument(
-        "--names", type=Path, help="YAML file: Paddle's name by torch's, of layers or tensors"
+        "--names",
+        type=Path,
+        help="YAML file: Paddle's name by torch's, of layers or tensors; ignore: what one of them lacks",
     )
 
 
@@ -45,23 +47,24 @@ def run(args: argparse.Namespace) -> int:
         WeightsError: a weight file that cannot be used or written, or tensors that could not be matched.
     """
     _check_suffixes(args.torch, args.paddle)
-    torch_model, paddle_model, names = _models(args)
+    torch_model, paddle_model, names, ignore = _models(args)
     if args.names is not None:
         from tipchain.conversion.given_names import read_names
 
-        names = read_names(args.names).names
+        given = read_names(args.names)
+        names, ignore = given.names, given.ignore
     from tipchain.conversion.convert import convert_file, convert_file_back
 
     if args.to == "paddle":
-        done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names)
+        done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore)
         kept = "left behind, for Paddle has none"
     else:
-        done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names)
+        done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names, ignore)
         kept = "as the torch model has it, for Paddle has none"
-    for old, new in done.match.by_structure:
-        print(f"matched by structure: {old or '(the model)'} -> {new or '(the model)'}")
-    for leaf in dict.fromkeys(name.rpartition(".")[2] for name in done.kept):
-        count = sum(name.rpartition(".")[2] == leaf for name in done.kept)
+    print(done.match, end="\n" if str(done.match) else "")
+    constant = [name for name in done.kept if name not in done.match.left]
+    for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
+        count = sum(name.rpartition(".")[2] == leaf for name in constant)
         print(f"{leaf} ({count} times): {kept}")
     written = args.paddle if args.to == "paddle" else args.torch
     print(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading")
@@ -76,8 +79,8 @@ def _check_suffixes(torch: Path, paddle: Path) -> None:
             raise UsageError(f"{flag} {path}: {path.suffix} is a {other} file\n  expected: {own}")
 
 
-def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str]]:
-    """Return the torch model, the Paddle model and the names that differ."""
+def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
+    """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.parity.builders import build
     from tipchain.parity.case import find_root, load_case
 
@@ -92,15 +95,15 @@ def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str]]:
             raise UsageError(f"{', '.join(given)} cannot stand beside --case, which names the models")
         case = load_case(args.case)
         specs, root = [case.sides[side].model for side in ("torch", "paddle")], case.root
-        model_args, names = dict(case.model_args), case.weights.names
+        model_args, names, ignore = dict(case.model_args), case.weights.names, case.weights.ignore
     else:
         if args.torch_model is None or args.paddle_model is None:
             raise UsageError("give either --case, or both --torch-model and --paddle-model")
         specs, root = [args.torch_model, args.paddle_model], find_root(Path.cwd() / "here")
-        model_args, names = _read_args(args.model_args), {}
+        model_args, names, ignore = _read_args(args.model_args), {}, ()
     _import_frameworks()
     torch_model, paddle_model = (build(spec, root, model_args) for spec in specs)
-    return torch_model, paddle_model, names
+    return torch_model, paddle_model, names, ignore
 
 
 def _import_frameworks() -> None:

@@ -5,7 +5,7 @@ Both models must be given: the type of each layer decides how its tensors are st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.conversion.layouts import Array, Slot, assemble, divide, dtype_name
-from tipchain.conversion.matching import Match, UnmatchedError, match_models
+from tipchain.conversion.matching import Match, match_models
+from tipchain.conversion.report import UnmatchedError
 from tipchain.paddle_weights import misfits, read_paddle_file, write_paddle_file
 from tipchain.torch_weights import array_of, read_torch_state, tensor_of, torch_misfits, write_torch_file
 
@@ -25,8 +26,8 @@ class Converted:
     Attributes:
         state: tensors by name: arrays for Paddle (bfloat16 as its bits, uint16), tensors for torch.
         match: how the two models belong together.
-        kept: torch's names of what Paddle does not have (``num_batches_tracked``): left behind on the way to Paddle,
-            and on the way back as the torch model has it.
+        kept: torch's names of what Paddle does not have (``num_batches_tracked``, what is ignored): left behind on the
+            way to Paddle, and on the way back as the torch model has it.
     """
 
     state: Mapping[str, Any]
@@ -39,9 +40,10 @@ def convert_state(
     state: Mapping[str, Any],
     paddle_model: Any,
     names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
 ) -> dict[str, Array]:
     """Return torch's ``state`` under Paddle's names and in Paddle's layout; see `to_paddle`."""
-    return dict(to_paddle(torch_model, state, paddle_model, names).state)
+    return dict(to_paddle(torch_model, state, paddle_model, names, ignore).state)
 
 
 def to_paddle(
@@ -49,6 +51,7 @@ def to_paddle(
     state: Mapping[str, Any],
     paddle_model: Any,
     names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
 ) -> Converted:
     """Return torch's ``state`` under Paddle's names and in Paddle's layout.
 
@@ -57,12 +60,13 @@ def to_paddle(
         state: tensors by name.
         paddle_model: the ``paddle.nn.Layer`` that the result must fit.
         names: Paddle's name by torch's, of tensors or of layers, where structure cannot tell.
+        ignore: layers or tensors of either model that the other one lacks; the port's keep their values.
 
     Raises:
         WeightsError: unknown or missing keys, tensors that could not be matched, or shapes or dtypes that do not fit;
             all of them are listed.
     """
-    match = _match(torch_model, paddle_model, names, torch_misfits(torch_model, state))
+    match = _match(torch_model, paddle_model, names, ignore, torch_misfits(torch_model, state))
     problems: list[str] = []
     result: dict[str, Array] = {}
     for name, slot in match.slots.items():
@@ -80,16 +84,15 @@ def to_paddle(
         for part in slot.parts:
             array = np.zeros(tuple(part.tensor.shape), slot.dtype if slot.dtype != "bfloat16" else np.uint16)
             result.update(dict.fromkeys(part.names, array))
+    own = paddle_model.state_dict()
+    result.update((name, own[name].numpy()) for name in match.kept)
     problems += [
         f"tied: {name} and {other} are one tensor in the torch model, but differ in the file"
         for name, other in match.tied.items()
         if not _equal(array_of(state[name]), array_of(state[other]))
     ]
-    _refuse(problems or misfits(result, paddle_model.state_dict()))
-    wanted = paddle_model.state_dict()
-    return Converted(
-        state={name: result[name] for name in wanted}, match=match, kept=_kept(match, torch_model)
-    )
+    _refuse(problems or misfits(result, own))
+    return Converted(state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model))
 
 
 def to_torch(
@@ -97,6 +100,7 @@ def to_torch(
     state: Mapping[str, Array],
     torch_model: Any,
     names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
 ) -> Converted:
     """Return Paddle's ``state`` under torch's names and in torch's layout: the inverse of `to_paddle`.
 
@@ -107,11 +111,12 @@ def to_torch(
         state: arrays by name, as `read_paddle_file` returns them.
         torch_model: the ``torch.nn.Module`` that the result must fit.
         names: Paddle's name by torch's, as for `to_paddle`.
+        ignore: as for `to_paddle`.
 
     Raises:
         WeightsError: as `to_paddle` does, or a bias that torch does not have is not zero.
     """
-    match = _match(torch_model, paddle_model, names, misfits(state, paddle_model.state_dict()))
+    match = _match(torch_model, paddle_model, names, ignore, misfits(state, paddle_model.state_dict()))
     wanted = torch_model.state_dict()
     problems = [
         f"shared: {part.names[0]} and {name} are one tensor in the port, but differ in the file"
@@ -140,13 +145,13 @@ def to_torch(
 
 
 def _match(
-    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None, problems: list[str]
-) -> Match:
+    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None, ignore: Iterable[str], problems: list[str]
+) -> Match:  # fmt: skip
     """Return the match of the models; what is wrong with it is listed after ``problems``."""
     try:
-        match = match_models(torch_model, paddle_model, names)
+        match = match_models(torch_model, paddle_model, names, ignore)
     except UnmatchedError as error:
-        raise UnmatchedError([*problems, *error.problems]) from error
+        raise error.after(problems) from error
     _refuse(problems)
     return match
 
@@ -183,6 +188,7 @@ def convert_file(
     paddle_model: Any,
     paddle_path: Path,
     names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
 ) -> Converted:
     """Convert a torch weight file for the Paddle model, and verify the written file by loading it.
 
@@ -194,9 +200,9 @@ def convert_file(
     """
     state = read_torch_state(torch_path)
     try:
-        converted = to_paddle(torch_model, state, paddle_model, names)
+        converted = to_paddle(torch_model, state, paddle_model, names, ignore)
     except UnmatchedError as error:
-        raise UnmatchedError(error.problems, torch_path) from error
+        raise error.at(torch_path) from error
     write_paddle_file(paddle_model, converted.state, paddle_path)
     return converted
 
@@ -207,6 +213,7 @@ def convert_file_back(
     torch_model: Any,
     torch_path: Path,
     names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
 ) -> Converted:
     """Convert a Paddle weight file for the torch model, and verify the written file by loading it.
 
@@ -217,8 +224,8 @@ def convert_file_back(
     """
     state = read_paddle_file(paddle_path)
     try:
-        converted = to_torch(paddle_model, state, torch_model, names)
+        converted = to_torch(paddle_model, state, torch_model, names, ignore)
     except UnmatchedError as error:
-        raise UnmatchedError(error.problems, paddle_path) from error
+        raise error.at(paddle_path) from error
     write_torch_file(torch_model, converted.state, torch_path)
     return converted

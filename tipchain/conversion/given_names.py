@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tipchain.conversion.paddle_side import paddle_layers, split_names
+from tipchain.conversion.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
+from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.torch_side import torch_layers
 from tipchain.errors import InputError, UsageError
 from tipchain.layer_types import join
@@ -17,6 +19,7 @@ from tipchain.yaml_lines import load_yaml
 NEAR = 3
 """Existing names that a message about an unknown one shows."""
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
+LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
 SIDES = "torch", "Paddle"
 
 
@@ -62,11 +65,13 @@ class NameMap:
         file: the file.
         names: Paddle's name by torch's, of layers or of tensors.
         lines: the 1-based line of each, by torch's name.
+        ignore: layers or tensors of either model that the other one lacks.
     """
 
     file: Path
     names: Mapping[str, str]
     lines: Mapping[str, int]
+    ignore: tuple[str, ...] = ()
 
     def check(self, reference: Any, port: Any) -> None:
         """Refuse names that the models do not have.
@@ -91,15 +96,75 @@ def read_names(path: Path) -> NameMap:
         InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
     """
     document = load_yaml(path, InputError, "a mapping of names")
-    lines = {str(key): document.line((str(key),)) for key in document.data}
-    for key, value in document.data.items():
+    data = dict(document.data)
+    ignore = data.pop("ignore", [])
+    if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
+        raise InputError(
+            "is no list of names", file=path, line=document.line(("ignore",)), key="ignore", found=repr(ignore), expected=LIST
+        )  # fmt: skip
+    below = isinstance(data.get("names"), dict) and len(data) == 1
+    names = data["names"] if below else data
+    lines = {str(key): document.line(("names", str(key)) if below else (str(key),)) for key in names}
+    for key, value in names.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InputError(
                 "is no name", file=path, line=lines[str(key)], key=str(key), found=repr(value), expected=FORM
             )
     return NameMap(
-        file=path, names=dict(document.data), lines={key: line for key, line in lines.items() if line is not None}
+        file=path, names=dict(names), lines={key: line for key, line in lines.items() if line is not None},
+        ignore=tuple(ignore),
     )  # fmt: skip
+
+
+def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
+    """Return names with each ``*`` replaced by what torch's model has there, the first one to the first one."""
+    found: dict[str, str] = {}
+    existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
+    for key, value in names.items():
+        pattern = re.compile(r"([^.]+)".join(re.escape(part) for part in key.split("*")))
+        matches = [match for name in existing if (match := pattern.fullmatch(name))] if "*" in key else []
+        if not matches:
+            found[key] = value
+        for match in matches:
+            target = Target.parse(value)
+            filled = tuple(_fill(name, match.groups()) for name in target.names)
+            found.setdefault(match[0], str(replace(target, names=filled)))
+    return found
+
+
+def with_ignored(
+    names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any
+) -> dict[str, str]:
+    """Return names, ``*`` replaced, that also say what only one of the models has.
+
+    Args:
+        names: Paddle's name by torch's.
+        ignore: layers or tensors of either model that the other one lacks; where both have it, it is neither's.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+
+    Raises:
+        UsageError: neither model has one of them.
+    """
+    found = expand_names(names, reference)
+    patterns = [re.compile(r"[^.]+".join(re.escape(part) for part in one.split("*"))) for one in ignore]
+    existing = (_torch_names(reference), _paddle_names(port)) if patterns else ({}, {})
+    for one, pattern in zip(ignore, patterns, strict=True):
+        ours, theirs = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
+        if not ours and not theirs:
+            near = _near(one, existing[0]) + _near(one, existing[1])
+            such = f", such as {', '.join(near)}" if near else ""
+            raise UsageError(
+                f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}"
+            )
+        found.update(dict.fromkeys(ours, NOT_IN_PORT))
+        found.update((f"({name})", name) for name in theirs)
+    return found
+
+
+def _fill(pattern: str, parts: Sequence[str]) -> str:
+    left = list(parts)
+    return re.sub(r"\*", lambda star: left.pop(0) if left else star[0], pattern)
 
 
 def check_names(names: Mapping[str, str], reference: Any, port: Any) -> None:
@@ -129,10 +194,14 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
     existing = _torch_names(reference), _paddle_names(port)
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     found = []
-    for key, value in names.items():
-        if _both_hold_nothing(layers[0].get(key), layers[1].get(value)):
+    for key, value in expand_names(names, reference).items():
+        if (
+            key.startswith(NOT_IN_TORCH)
+            or value == NOT_IN_PORT
+            or _both_hold_nothing(layers[0].get(key), layers[1].get(value))
+        ):
             continue
-        given = [(0, key), *((1, one) for one in split_names(value))]
+        given = [(0, key), *((1, one) for one in Target.parse(value).names)]
         found += [
             UnknownName(
                 key=key,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,67 @@ TensorKind = Literal["parameter", "buffer"]
 Shape = tuple[int, ...]
 UNSUPPORTED = "not supported: "
 """How the kind of a Paddle layer begins whose type decides about its tensors in a way not known here."""
+
+
+NOT_IN_TORCH = "("
+"""How the left side of a name begins that says that torch has no such layer or tensor: ``(mask): mask``."""
+NOT_IN_PORT = "()"
+"""The right side of a name that says that the port has no such layer or tensor."""
+_TARGET = re.compile(
+    r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*"
+)
+
+
+def only_in_torch(name: str, names: Mapping[str, str]) -> bool:
+    """Tell whether names say that the port has no such tensor, or none of the layers that hold it."""
+    parts = name.split(".")
+    return any(names.get(".".join(parts[:stop])) == NOT_IN_PORT for stop in range(1, len(parts) + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which of Paddle's tensors a torch tensor is, and in which layout: the right side of a line of ``names``.
+
+    Attributes:
+        names: Paddle's layer, or its tensors, which torch keeps as one, joined along the first axis of torch's layout.
+        turned: the transpose of what they are in torch's layout, which the types of their layers tell: ``T(name)``.
+        shape: torch's shape, where it has other axes of 1: ``name as [8, 4, 1, 1]``.
+    """
+
+    names: tuple[str, ...]
+    turned: bool = False
+    shape: Shape | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Return what a line of ``names`` says; text of another form is one name."""
+        found = _TARGET.fullmatch(text)
+        if found is None:
+            return cls(names=(text.strip(),))
+        shape = found["shape"]
+        return cls(
+            names=tuple(one.strip() for one in found["names"].split("+")), turned=found["turned"] is not None,
+            shape=None if shape is None else tuple(int(one) for one in re.findall(r"\d+", shape)),
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        """Return the text that `parse` reads."""
+        joined = " + ".join(self.names)
+        return (f"T({joined})" if self.turned else joined) + (
+            "" if self.shape is None else f" as {list(self.shape)}"
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a single name, in the layout that types tell."""
+        return len(self.names) == 1 and not self.turned and self.shape is None
+
+    def apply(self, slot: Slot) -> Slot:
+        """Return a slot of Paddle's in this layout."""
+        if self.turned and len(slot.parts[0].shape) == 2:
+            parts = tuple(replace(part, transpose=not part.transpose) for part in slot.parts)
+            slot = replace(slot, parts=parts, shape=slot.shape[::-1], axis=1 - slot.axis)
+        return slot if self.shape is None else replace(slot, shape=self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,7 +109,8 @@ class Slot:
         shape: torch's shape.
         dtype: such as ``"float32"``.
         kind: ``"parameter"`` or ``"buffer"``.
-        parts: where a Paddle model keeps it, one below the other; empty for a torch model.
+        parts: where a Paddle model keeps it, joined along ``axis``; empty for a torch model.
+        axis: the axis of torch's layout along which the parts are joined.
         fixed: a constant zero that torch does not have.
         again: a tensor of a Paddle model that an earlier slot has under another name.
     """
@@ -58,6 +121,7 @@ class Slot:
     dtype: str
     kind: TensorKind
     parts: tuple[Part, ...] = ()
+    axis: int = 0
     fixed: bool = False
     again: bool = False
 
@@ -88,8 +152,14 @@ def dtype_name(tensor: Any) -> str:
 
 def assemble(arrays: Sequence[Array], slot: Slot) -> Array:
     """Return torch's array, given those of the slot's parts as Paddle keeps them."""
-    pieces = [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)]
-    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return stack(
+        [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot
+    )
+
+
+def stack(pieces: Sequence[Array], slot: Slot) -> Array:
+    """Return torch's array, given those of the slot's parts in torch's layout."""
+    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=slot.axis)
     return np.asarray(whole, order="C").reshape(slot.shape)
 
 
@@ -98,8 +168,8 @@ def divide(array: Array, slot: Slot) -> list[Array]:
     if len(slot.parts) == 1:
         pieces = [array.reshape(slot.parts[0].shape)]
     else:
-        ends = np.cumsum([part.shape[0] for part in slot.parts])[:-1]
-        pieces = np.split(array, ends)
+        ends = np.cumsum([part.shape[slot.axis] for part in slot.parts])[:-1]
+        pieces = np.split(array, ends, axis=slot.axis)
     return [
         np.asarray(piece.T if part.transpose else piece, order="C")
         for part, piece in zip(slot.parts, pieces, strict=True)

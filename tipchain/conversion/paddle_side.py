@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tipchain.conversion.layouts import UNSUPPORTED, LayerTensors, Part, Shape, Slot, TensorKind, dtype_name
+from tipchain.conversion.layouts import (
+    NOT_IN_TORCH,
+    UNSUPPORTED,
+    LayerTensors,
+    Part,
+    Shape,
+    Slot,
+    Target,
+    TensorKind,
+    dtype_name,
+)
 from tipchain.conversion.packed import cell_tensors, packed_tensors
 from tipchain.conversion.reparametrized import magnitude_shape
 from tipchain.errors import WeightsError
@@ -21,22 +31,23 @@ def paddle_layers(
     Args:
         model: a ``paddle.nn.Layer``.
         names: Paddle's name by torch's, of tensors or of layers (a prefix; the longest wins), where they differ.
-            ``"a + b"`` names several tensors that torch keeps as one, joined along its first axis. Naming what
-            is inside a layer that torch packs otherwise (``attn.q_proj``) opens that layer.
+            ``"a + b"`` names several tensors that torch keeps as one, ``"T(a)"`` the transpose, see `Target`. Naming
+            what is inside a layer that torch packs otherwise (``attn.q_proj``) opens that layer.
         open_: paths of further layers to open.
     """
-    names = names or {}
-    joined = {torch: split_names(paddle) for torch, paddle in names.items() if "+" in paddle}
-    inverse = {paddle: torch for torch, paddle in names.items() if "+" not in paddle}
-    targets = {*inverse, *(one for many in joined.values() for one in many)}
-    walk = _PaddleWalk(model, inverse, targets, open_)
+    targets = {torch: Target.parse(paddle) for torch, paddle in (names or {}).items()}
+    inverse = {target.names[0]: torch for torch, target in targets.items() if len(target.names) == 1}
+    walk = _PaddleWalk(model, inverse, {one for target in targets.values() for one in target.names}, open_)
     found = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
-    return _join_slots(found, joined) if joined else found
-
-
-def split_names(target: str) -> list[str]:
-    """Return the names in ``"a + b + c"``."""
-    return [one.strip() for one in target.split("+")]
+    joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
+    if joined:
+        found = _join_slots(found, joined)
+    if all(target.plain for target in targets.values()):
+        return found
+    return [
+        replace(layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots))
+        for layer in found
+    ]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -179,21 +190,21 @@ def _torch_shape(layer: Any, kind: str, leaf: str, slot: Slot) -> Shape:
     return slot.shape if found is None else found
 
 
-def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Sequence[str]]) -> list[LayerTensors]:
+def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
     """Return the layers with the slots that ``joined`` names made one."""
     slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
     made: list[LayerTensors] = []
     used: set[int] = set()
-    for torch_name, targets in joined.items():
-        pieces = [slots[name] for name in targets if name in slots]
-        if len(pieces) < len(targets):
+    for torch_name, target in joined.items():
+        pieces = [slots[name] for name in target.names if name in slots]
+        if len(pieces) < len(target.names):
             continue  # said where names are checked
         whole = replace(
             pieces[0], name=torch_name, leaf=torch_name, shape=_stacked([piece.shape for piece in pieces]),
             parts=tuple(part for piece in pieces for part in piece.parts),
         )  # fmt: skip
         made.append(
-            LayerTensors(path=" + ".join(targets), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
+            LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
         )
         used.update(id(piece) for piece in pieces)
     kept = [
@@ -205,12 +216,16 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Sequence[str]])
 def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[Slot]:
     """Yield every parameter and persistent buffer of a Paddle model as torch has it.
 
+    This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,
+    and `layouts.assemble` and `divide` turn arrays of its parts (values, gradients, moments) into torch's array and
+    back, also where the match transposes a tensor, joins several, or differs in axes of 1.
+
     A tensor that several layers share comes once, under its first name; a bias that a recurrent layer of Paddle
-    keeps as a constant zero, and torch not at all, does not come.
+    keeps as a constant zero, and torch not at all, does not come, nor what a match says that only the port keeps.
 
     Args:
         model: a ``paddle.nn.Layer``.
-        names: as for `paddle_layers`.
+        names: as for `paddle_layers`; those of a match hold its layouts.
 
     Raises:
         WeightsError: a layer's type decides about its tensors in a way not known here.
@@ -222,5 +237,5 @@ def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[S
                     "this layer's type is not supported: how it stores its tensors for torch is not known",
                     key=slot.parts[0].names[0], found=f"paddle.nn.{layer.kind.removeprefix(UNSUPPORTED)}",
                 )  # fmt: skip
-            if not slot.fixed and not slot.again:
+            if not slot.fixed and not slot.again and not slot.name.startswith(NOT_IN_TORCH):
                 yield slot

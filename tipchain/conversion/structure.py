@@ -1,256 +1,696 @@
-"""Match the layers of two models by kind, shapes and order of declaration, without their tensors.
+"""Match the tensors of two models as trees: by content and names, and by order of declaration last.
 
-Names decide where they agree. Where they do not, layers are matched by structure; what is not certain is not matched:
+A model is a tree of containers whose leaves are tensors. What belongs together must have the same shape and, where both
+models have the framework's own layer, the same kind of layer. Below a pair of containers:
 
-- A layer at the same place in both models, of the same kind and shapes, is matched by its name. Numbers are names
-  only where a list or Sequential has the same numbers in both; else they are positions.
-- What is left is matched below each layer that both models have: the shapes of each kind of layer that one side
-  declares there must be those that the other declares, in the same order. Else only a layer that is the one of its
-  kind and shapes on both sides is matched.
-- A match by order must not cross another of the same kind and shapes.
+1. Containers with the same content (the same tensors, in whatever order) stay together. One whose content no container
+   of the other side has is opened, the largest first, until what is left has the same content.
+2. What is the only one of its content belongs to the only one of the other side.
+3. Names tell alike ones apart, where they do so one to one: equal names, equal words or short forms of them (``q`` for
+   ``query``), numbers by rank.
+4. A container that was opened keeps its leaves together: what others in it belong to decides about the rest.
+5. Order of declaration is the weakest evidence. It decides only where no name says otherwise, and where nothing that is
+   known already was declared in another order around it; such pairs are marked.
+
+What is not certain is not matched. Frameworks and values play no part here.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal
+
+from tipchain.layer_types import OWN_KIND
 
 Shape = tuple[int, ...]
-Signature = tuple[str, frozenset[tuple[str, Shape]]]
-
-
-class Tensor(NamedTuple):
-    """A tensor of a unit: torch's name in its layer (a single tensor has none), torch's shape, and what to call it."""
-
-    leaf: str
-    shape: Shape
-    text: str = ""
+Path = tuple[str, ...]
+Key = Hashable
+Evidence = Literal["given", "content", "name", "order"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Unit:
-    """What is matched as a whole: the tensors of a layer, or one tensor of a user's own class.
+class Leaf:
+    """A tensor of either model.
 
     Attributes:
-        path: its name in its own model.
-        torch_path: its name in torch's, as far as names tell; of torch's, the same.
-        kind: the kind of layer.
-        tensors: its tensors.
-        given: a name that the user gave decides about it.
-        again: its tensors are those of an earlier unit, shared.
-        odd: of torch's, tensors with another name than their kind's: the kind's by torch's.
+        path: its name in torch's terms, as far as given names tell: the containers', then its own.
+        own_path: its name in its own model.
+        kind: the kind of its layer; `OWN_KIND` of a user's own class.
+        shape: its shape in torch's layout.
+        integer: whether it holds integers or booleans.
+        buffer: whether it is a buffer.
+        again: whether an earlier leaf is the same tensor.
+        scope: the name given by the user below which it is to be matched; "" is the model.
+        text: what a message calls it.
     """
 
-    path: str
-    torch_path: str
-    kind: str
-    tensors: tuple[Tensor, ...]
-    given: bool = False
+    path: Path
+    own_path: Path
+    kind: str = OWN_KIND
+    shape: Shape = ()
+    integer: bool = False
+    buffer: bool = False
     again: bool = False
-    odd: tuple[tuple[str, str], ...] = ()
+    scope: str = ""
+    text: str = ""
 
     @property
-    def signature(self) -> Signature:
-        """What two units that belong together have in common."""
-        return self.kind, frozenset((one.leaf, one.shape) for one in self.tensors)
-
-
-Pair = tuple[Unit, Unit]
+    def name(self) -> str:
+        """Its name in its own model."""
+        return ".".join(self.own_path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Structure:
-    """What was matched, torch's first, and what could not be, listed for a reader."""
+class LeafPair:
+    """Two tensors that belong together.
 
-    pairs: tuple[Pair, ...]
-    problems: tuple[str, ...]
+    Attributes:
+        expected: torch's.
+        actual: Paddle's.
+        evidence: the weakest that was needed, for them or for a container that they are in.
+    """
+
+    expected: Leaf
+    actual: Leaf
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Alike tensors, or containers of alike tensors, of which is not certain which is which.
+
+    Attributes:
+        expected: torch's names, in order of declaration.
+        actual: Paddle's.
+        why: the reason.
+        leaves: of torch's.
+    """
+
+    expected: tuple[str, ...]
+    actual: tuple[str, ...]
+    why: str
+    leaves: tuple[Leaf, ...]
 
 
 @dataclass(slots=True)
-class _Found:
-    """What one group of units came to."""
+class Structure:
+    """What was matched and what could not be.
 
-    pairs: list[Pair] = field(default_factory=list)
-    unclear: list[Pair] = field(default_factory=list)
-    torch: list[Unit] = field(default_factory=list)
-    paddle: list[Unit] = field(default_factory=list)
-
-
-def match_by_structure(torch: Sequence[Unit], paddle: Sequence[Unit]) -> Structure:
-    """Match the units of two models; both come in the order of their declaration."""
-    places = _Places(torch, paddle)
-    anchors = list(_anchors(torch, paddle, places))
-    taken = {id(unit) for pair in anchors for unit in pair}
-    groups: dict[str, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
-    for side, units in enumerate((torch, paddle)):
-        for unit in units:
-            if id(unit) not in taken and not unit.given:
-                groups[places.group(unit)][side].append(unit)
-    lost = [unit for unit in torch if unit.given and id(unit) not in taken]
-    found = [_Found(torch=lost), *(_match_group(ours, theirs) for ours, theirs in groups.values())]
-    order = {id(unit): number for units in (torch, paddle) for number, unit in enumerate(units)}
-    matched = sorted((pair for one in found for pair in one.pairs), key=lambda pair: order[id(pair[0])])
-    settled = [pair for pair in anchors if not pair[0].given]
-    crossed = _crossed(matched, [*settled, *matched], order, places)
-    problems = [*_list(found), *(_tell_crossing(pair, other) for pair, other in crossed)]
-    return Structure(pairs=(*anchors, *matched), problems=tuple(problems))
-
-
-class _Places:
-    """Which names the two models have in common."""
-
-    def __init__(self, torch: Sequence[Unit], paddle: Sequence[Unit]) -> None:
-        numbers = [_numbers(units) for units in (torch, paddle)]
-        self.loose = {
-            path for path in numbers[0].keys() & numbers[1].keys() if numbers[0][path] != numbers[1][path]
-        }
-        above = [{path for unit in units for path in _above(unit.torch_path)} for units in (torch, paddle)]
-        self.shared = above[0] & above[1]
-
-    def named(self, path: str) -> bool:
-        """Tell whether every number in ``path`` is a name."""
-        return not any(above in self.loose and _child(path, above).isdigit() for above in _above(path))
-
-    def group(self, unit: Unit) -> str:
-        """Return the path of the deepest layer that both models have by name and that holds ``unit``."""
-        held = ""
-        for path in _above(unit.torch_path):
-            if path not in self.shared or not self.named(path):
-                break
-            held = path
-        return held
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the paths of the layers that hold the one at ``path``, outermost first; the root's is empty."""
-    parts = path.split(".")
-    for stop in range(len(parts)):
-        yield ".".join(parts[:stop])
-
-
-def _child(path: str, above: str) -> str:
-    """Return the name of the part of ``path`` just inside ``above``."""
-    return path[len(above) + 1 if above else 0 :].partition(".")[0]
-
-
-def _numbers(units: Sequence[Unit]) -> dict[str, set[str]]:
-    """Return the numbers that stand for layers, by the path of the list that holds them."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for unit in units:
-        for above in _above(unit.torch_path):
-            if (child := _child(unit.torch_path, above)).isdigit():
-                found[above].add(child)
-    return found
-
-
-def _anchors(torch: Sequence[Unit], paddle: Sequence[Unit], places: _Places) -> Iterator[Pair]:
-    """Yield the pairs that names decide."""
-    ports: dict[tuple[str, bool], Unit] = {}
-    for one in paddle:  # a layer and a tensor may have the same name
-        ports.setdefault((one.torch_path, one.kind == "own"), one)
-    for unit in torch:
-        port = ports.get((unit.path, unit.kind == "own"))
-        if port is not None and (
-            unit.given or (unit.signature == port.signature and places.named(unit.path))
-        ):
-            yield unit, port
-
-
-def _match_group(ours: Sequence[Unit], theirs: Sequence[Unit]) -> _Found:
-    """Match what names left below one layer."""
-    for keep in (ours, theirs), ([u for u in ours if not u.again], [u for u in theirs if not u.again]):
-        kinds = [_by_kind(units) for units in keep]
-        if [[u.signature for u in units] for units in kinds[0]] == [
-            [u.signature for u in units] for units in kinds[1]
-        ]:
-            return _Found(
-                pairs=[pair for both in zip(*kinds, strict=True) for pair in zip(*both, strict=True)]
-            )
-    found = _Found()
-    classes: dict[Signature, tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
-    for side, units in enumerate((ours, theirs)):
-        for unit in units:
-            if not unit.again:
-                classes[unit.signature][side].append(unit)
-    for alike in classes.values():
-        if len(alike[0]) != len(alike[1]):
-            found.torch += alike[0]
-            found.paddle += alike[1]
-        elif len(alike[0]) == 1:
-            found.pairs.append((alike[0][0], alike[1][0]))
-        else:
-            found.unclear += zip(*alike, strict=True)
-    return found
-
-
-def _by_kind(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Return the units of each kind in the order of their declaration; kinds come by name."""
-    kinds: dict[str, list[Unit]] = defaultdict(list)
-    for unit in units:
-        kinds[unit.kind].append(unit)
-    return [kinds[kind] for kind in sorted(kinds)]
-
-
-def _crossed(
-    pairs: Sequence[Pair], others: Sequence[Pair], order: dict[int, int], places: _Places
-) -> Iterator[tuple[Pair, Pair]]:
-    """Yield each pair matched by order that crosses one of the same kind and shapes, with that one.
-
-    Pairs below different layers that both models have by name may cross: such layers tell them apart.
+    Attributes:
+        pairs: tensors that belong together.
+        by_order: names of tensors or containers, torch's and Paddle's, that order of declaration alone decided.
+        doubts: what is not certain.
+        unknown: torch's tensors without a counterpart.
+        missing: Paddle's tensors without a counterpart.
     """
-    alike: dict[Signature, list[tuple[str, Pair]]] = defaultdict(list)
-    for pair in others:
-        alike[pair[0].signature].append((places.group(pair[0]), pair))
-    for pair in pairs:
-        group = places.group(pair[0])
-        first, second = order[id(pair[0])], order[id(pair[1])]
-        for near, other in alike[pair[0].signature]:
-            crosses = (first < order[id(other[0])]) != (second < order[id(other[1])])
-            if crosses and other is not pair and _nested(group, near):
-                yield pair, other
-                break
+
+    pairs: list[LeafPair] = field(default_factory=list)
+    by_order: list[tuple[str, str]] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    unknown: list[Leaf] = field(default_factory=list)
+    missing: list[Leaf] = field(default_factory=list)
 
 
-def _nested(one: str, other: str) -> bool:
-    """Tell whether of two paths one is the other's or lies below it."""
-    short, long = sorted((one, other), key=len)
-    return not short or short == long or long.startswith(f"{short}.")
-
-
-def _list(found: Sequence[_Found]) -> list[str]:
-    torch = [unit for one in found for unit in one.torch]
-    paddle = [unit for one in found for unit in one.paddle]
-    return [
-        *(f"missing: {text}" for unit in paddle for text in _differing(unit, torch)),
-        *(f"unknown: {text}" for unit in torch for text in _differing(unit, paddle)),
-        *(
-            f"ambiguous: {unit.path} may be {port.path}, but the two models declare their layers in different orders, "
-            f"and others are alike: {_texts(unit)}"
-            for one in found
-            for unit, port in one.unclear
-        ),
+def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structure:
+    """Match the tensors of two models; both come in the order of their declaration."""
+    found = Structure()
+    for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
+        ours, theirs = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
+        keys = _keys(ours, theirs)
+        sides = [_forest([leaf for leaf in side if leaf in keys], keys) for side in (ours, theirs)]
+        _match_nodes(sides[0], sides[1], "content", found)
+    matched = {id(leaf) for pair in found.pairs for leaf in (pair.expected, pair.actual)}
+    doubtful = {id(leaf) for doubt in found.doubts for leaf in doubt.leaves}
+    spoken = {name for doubt in found.doubts for name in doubt.actual}
+    found.unknown = [leaf for leaf in torch if id(leaf) not in matched | doubtful and not leaf.again]
+    found.missing = [
+        leaf
+        for leaf in paddle
+        if id(leaf) not in matched and not leaf.again and spoken.isdisjoint(_above(leaf.own_path))
     ]
+    order = {id(leaf): number for number, leaf in enumerate(torch)}
+    found.pairs.sort(key=lambda pair: order[id(pair.expected)])
+    return found
 
 
-def _differing(unit: Unit, others: Sequence[Unit]) -> list[str]:
-    """Return the unit's tensors, without those that the unit of its name in the other model has too."""
-    same = {
-        (one.leaf, one.shape)
-        for other in others
-        if (other.torch_path, other.kind) == (unit.torch_path, unit.kind)
-        for one in other.tensors
-    }
-    return [one.text for one in unit.tensors if (one.leaf, one.shape) not in same]
+def packed_candidates(
+    unknown: Sequence[Leaf], missing: Sequence[Leaf]
+) -> list[tuple[Leaf, tuple[Leaf, Leaf, Leaf], bool]]:
+    """Return torch tensors that may be a query, a key and a value of the port's in one, in order of declaration.
+
+    Nothing tells whether they stand one after the other or take turns by heads: this is for a message. The flag says
+    that they are joined the other way round than torch's layers keep them.
+    """
+    groups: dict[tuple[Path, str], dict[str, Leaf]] = defaultdict(dict)
+    for leaf in missing:
+        words = _words(leaf.path[-2:-1])[0]
+        for letter in "qkv":
+            if words and any(word[0] == letter for word in words):
+                groups[leaf.path[:-2], leaf.path[-1]].setdefault(letter, leaf)
+    triples = [(group["q"], group["k"], group["v"]) for group in groups.values() if len(group) == 3]
+    found = []
+    for leaf in unknown:
+        for triple in triples:
+            first = triple[0].shape
+            joined = (3 * first[0], *first[1:])
+            if leaf.path[-1] == triple[0].path[-1] and leaf.shape in (joined, joined[::-1]):
+                found.append((leaf, triple, leaf.shape != joined))
+                triples.remove(triple)
+                break
+    return found
 
 
-def _texts(unit: Unit) -> str:
-    return ", ".join(one.text for one in unit.tensors)
+def _above(path: Path) -> Iterator[str]:
+    """Yield the names of a tensor and of all containers that it is in."""
+    return (".".join(path[:stop]) for stop in range(len(path) + 1))
 
 
-def _tell_crossing(pair: Pair, other: Pair) -> str:
+# What may belong together
+
+
+def squeezed(shape: Shape) -> Shape:
+    """Return a shape without the axes of 1."""
+    return tuple(size for size in shape if size != 1)
+
+
+LEVELS = 4
+"""Levels of likeness."""
+
+
+def _likeness(leaf: Leaf) -> tuple[Key, ...]:
+    """Return what two leaves that belong together have in common, the strictest first.
+
+    A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
+    so may the order of a matrix's two axes, which is no evidence then.
+    """
+    flat = squeezed(leaf.shape)
+    either = tuple(sorted(flat)) if len(flat) == 2 else flat
+    own = leaf.path[-1]
     return (
-        f"ambiguous: {pair[0].path} may be {pair[1].path} by its kind and shapes, but {other[0].path}, which is alike, "
-        f"then is {other[1].path}, and the order differs: {_texts(pair[0])}"
+        (leaf.kind, own, leaf.shape, leaf.integer),
+        (leaf.kind, own if leaf.kind != OWN_KIND else "", flat, leaf.integer, leaf.buffer),
+        ("named", own, either, leaf.integer),
+        ("shaped", either, leaf.integer, leaf.buffer),
     )
+
+
+def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
+    """Return, by leaf, what it has in common with those that it may belong to; leaves without any are left out.
+
+    A level of likeness holds for all leaves that are alike by it, if both models have as many of them. Tensors that are
+    shared with an earlier layer are left out where only one of the models has such a layer.
+    """
+    found: dict[Leaf, Key] = {}
+    rest = [list(torch), list(paddle)]
+    for shared in (True, False):
+        rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
+        for level in range(LEVELS):
+            counts = [Counter(_likeness(leaf)[level] for leaf in side) for side in rest]
+            even = {key for key, count in counts[0].items() if counts[1][key] == count}
+            for side in rest:
+                found.update((leaf, key) for leaf in side if (key := _likeness(leaf)[level]) in even)
+            rest = [[leaf for leaf in side if leaf not in found] for side in rest]
+    both = {_likeness(leaf)[0] for leaf in rest[0]} & {_likeness(leaf)[0] for leaf in rest[1]}
+    found.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in both)
+    return found
+
+
+# The tree
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A container, or a leaf.
+
+    Attributes:
+        path: in torch's terms.
+        leaves: all that it holds, in order of declaration.
+        children: what it holds; empty of a leaf.
+        content: how many leaves of each key it holds.
+        start: where its first leaf was declared.
+    """
+
+    path: Path
+    leaves: list[Leaf]
+    children: list[_Node]
+    content: frozenset[tuple[Key, int]]
+    start: int
+
+    @property
+    def own_name(self) -> str:
+        """Its name in its own model."""
+        first = self.leaves[0]
+        return ".".join(first.own_path[: len(first.own_path) - (len(first.path) - len(self.path))])
+
+
+def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
+    """Return the trees that leaves make, in order of declaration."""
+    order = {leaf: number for number, leaf in enumerate(leaves)}
+
+    def grow(some: Sequence[Leaf], depth: int) -> list[_Node]:
+        groups: dict[Hashable, list[Leaf]] = defaultdict(list)
+        for leaf in some:
+            ends = len(leaf.path) == depth + 1
+            groups[leaf if ends else leaf.path[: depth + 1]].append(leaf)
+        return [
+            _Node(
+                path=group[0].path[: depth + 1],
+                leaves=group,
+                children=[] if isinstance(key, Leaf) else grow(group, depth + 1),
+                content=frozenset(Counter(keys[leaf] for leaf in group).items()),
+                start=order[group[0]],
+            )
+            for key, group in groups.items()
+        ]
+
+    return grow(leaves, 0)
+
+
+# One pair of containers
+
+
+def _match_nodes(ours: list[_Node], theirs: list[_Node], evidence: Evidence, found: Structure) -> None:
+    """Match what two containers hold; ``evidence`` is what they themselves were matched by."""
+    depths = []
+    for side in (ours, theirs):
+        depth = 0
+        while len(side) == 1 and side[0].children:
+            depth, side[:] = len(side[0].path), side[0].children
+        depths.append(depth or (len(side[0].path) - 1 if side else 0))
+    scope = _Scope(ours, theirs, depths)
+    scope.decide()
+    found.doubts += scope.doubts
+    for one, (other, how) in scope.decided.items():
+        if how == "order":
+            found.by_order.append((one.own_name, other.own_name))
+        weakest: Evidence = (
+            "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
+        )
+        if one.children or other.children:
+            _match_nodes([one], [other], weakest, found)
+        else:
+            found.pairs.append(LeafPair(expected=one.leaves[0], actual=other.leaves[0], evidence=weakest))
+
+
+class _Scope:
+    """What two containers hold, opened as far as their contents differ.
+
+    Attributes:
+        decided: Paddle's node and the evidence by torch's node.
+        doubts: what could not be decided.
+    """
+
+    def __init__(self, ours: Sequence[_Node], theirs: Sequence[_Node], depths: Sequence[int]) -> None:
+        self.depths = depths
+        self.opened: tuple[list[_Node], list[_Node]] = ([], [])
+        self.sides = self._open(list(ours), list(theirs))
+        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}
+        self.taken: set[_Node] = set()
+        self.doubts: list[Doubt] = []
+        self.inside = self._holders(0), self._holders(1)
+        self._lists = [self._numbers(side) for side in (0, 1)]
+
+    def _open(self, ours: list[_Node], theirs: list[_Node]) -> tuple[list[_Node], list[_Node]]:
+        """Open the largest containers of whose content the two sides have not as many, until there are none."""
+        sides = (ours, theirs)
+        while True:
+            counts = [Counter(node.content for node in side) for side in sides]
+            uneven = [
+                [
+                    node
+                    for node in side
+                    if node.children and counts[0][node.content] != counts[1][node.content]
+                ]
+                for side in sides
+            ]
+            if not any(uneven):
+                return sides
+            most = max(len(node.leaves) for side in uneven for node in side)
+            for number, side in enumerate(sides):
+                largest = {node for node in uneven[number] if len(node.leaves) == most}
+                self.opened[number].extend(node for node in side if node in largest)
+                side[:] = [inner for node in side for inner in (node.children if node in largest else [node])]
+
+    def decide(self) -> None:
+        """Decide about every class of nodes with the same content."""
+        pending = []
+        for ours, theirs in self._classes():
+            if len(ours) == len(theirs) == 1:
+                self._take(ours[0], theirs[0], "content")
+            elif ours and theirs:
+                pending.append((ours, theirs, self._by_names(ours, theirs)))
+        for ours, theirs, told in pending:
+            if isinstance(told, str):
+                self._doubt(ours, theirs, told)
+            else:
+                for one, other in told.items():
+                    self._take(one, other, "name")
+        self._refuse_moved()
+        rest = [(ours, theirs) for ours, theirs, told in pending if not isinstance(told, str)]
+        while rest:
+            known = len(self.decided)
+            partners = self._partners()
+            rest = [part for ours, theirs in rest for part in self._together(ours, theirs, partners)]
+            if rest and len(self.decided) == known:
+                rest.sort(key=lambda part: len(part[0]))
+                self._by_order(*rest.pop(0))
+        self._refuse_torn()
+
+    def _classes(self) -> Iterable[tuple[list[_Node], list[_Node]]]:
+        """Return the nodes of both sides by their content."""
+        classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
+        for number, side in enumerate(self.sides):
+            for node in side:
+                classes[node.content][number].append(node)
+        return classes.values()
+
+    def _take(self, one: _Node, other: _Node, evidence: Evidence) -> None:
+        self.decided[one] = other, evidence
+        self.taken.add(other)
+
+    def _left(self, ours: Iterable[_Node], theirs: Iterable[_Node]) -> tuple[list[_Node], list[_Node]]:
+        return (
+            [node for node in ours if node not in self.decided],
+            [node for node in theirs if node not in self.taken],
+        )
+
+    def _doubt(self, ours: Sequence[_Node], theirs: Sequence[_Node], why: str) -> None:
+        self.doubts.append(
+            Doubt(
+                expected=tuple(node.own_name for node in ours), actual=tuple(node.own_name for node in theirs),
+                why=why, leaves=tuple(leaf for node in ours for leaf in node.leaves),
+            )
+        )  # fmt: skip
+
+    # Names
+
+    def _label(self, node: _Node, side: int) -> Path:
+        """Return a node's name below the container."""
+        return node.path[self.depths[side] :]
+
+    def _numbers(self, side: int) -> dict[Path, set[str]]:
+        """Return the numbers that stand for nodes, by the list that holds them."""
+        found: dict[Path, set[str]] = defaultdict(set)
+        for node in self.sides[side]:
+            label = self._label(node, side)
+            for depth, segment in enumerate(label):
+                if segment.isdigit():
+                    found[label[:depth]].add(segment)
+        return found
+
+    def _is_name(self, label: Path) -> bool:
+        """Tell whether every number in it is a name: both lists have the same numbers; else it is a position."""
+        return all(
+            self._lists[0][label[:depth]] == self._lists[1][label[:depth]]
+            for depth, segment in enumerate(label)
+            if segment.isdigit()
+        )
+
+    def _by_names(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> dict[_Node, _Node] | str:
+        """Return the pairs that names tell, or why they contradict each other."""
+        labels = [
+            {node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))
+        ]
+        named = {label: node for node, label in labels[1].items() if self._is_name(label)}
+        equal = {node: named[label] for node, label in labels[0].items() if label in named}
+        if len(equal) == len(ours) == len(theirs):
+            return equal
+        words = _by_words(*labels)
+        told = {**words, **equal}
+        if len(set(told.values())) < len(told) or any(
+            words.get(one, other) is not other for one, other in equal.items()
+        ):
+            return "equal names and numbers contradict each other"
+        return told
+
+    # Containers that were opened
+
+    def _holders(self, side: int) -> dict[_Node, list[_Node]]:
+        """Return the opened containers that hold each node."""
+        opened = {one.path: one for one in self.opened[side]}
+        return {
+            node: [opened[part] for stop in range(len(node.path)) if (part := node.path[:stop]) in opened]
+            for node in self.sides[side]
+        }
+
+    def _partners(self) -> list[tuple[_Node, _Node]]:
+        """Return opened containers, smallest first, whose decided nodes all belong to each other's."""
+        votes: Counter[tuple[_Node, _Node]] = Counter()
+        totals: Counter[_Node] = Counter()
+        for node, (image, _) in self.decided.items():
+            holders = self.inside[0][node], self.inside[1][image]
+            totals.update((*holders[0], *holders[1]))
+            votes.update((one, other) for one in holders[0] for other in holders[1])
+        agreed = [pair for pair, count in votes.items() if count == totals[pair[0]] == totals[pair[1]]]
+        return sorted(agreed, key=lambda pair: len(pair[0].leaves) + len(pair[1].leaves))
+
+    def _together(
+        self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
+    ) -> list[tuple[list[_Node], list[_Node]]]:
+        """Divide a class by the containers that what is decided already puts together; decide where one is left."""
+        mine, its = self._left(ours, theirs)
+        parts = []
+        for one, other in partners:
+            within = (
+                [node for node in mine if one in self.inside[0][node]],
+                [node for node in its if other in self.inside[1][node]],
+            )
+            if not within[0] or len(within[0]) != len(within[1]):
+                continue
+            if len(within[0]) == 1:
+                self._take(within[0][0], within[1][0], "content")
+            elif len(within[0]) < len(mine):
+                parts.append(within)
+            else:
+                continue
+            mine = [node for node in mine if node not in within[0]]
+            its = [node for node in its if node not in within[1]]
+        if mine and its:
+            parts.append((mine, its))
+        return parts
+
+    def _refuse_torn(self) -> None:
+        """Take back what tears a container, where one of the other side that fits it as a whole is torn, too."""
+        torn = self._torn(0), self._torn(1)
+        for one, mine in torn[0].items():
+            other = next((other for other in torn[1] if other.content == one.content), None)
+            if other is None or not all(node in self.decided for node in mine):
+                continue
+            images = [self.decided.pop(node)[0] for node in mine]
+            self.taken.difference_update(images)
+            why = f"{one.own_name} would be torn apart, though {other.own_name} holds the same"
+            self._doubt(mine, images, why)
+
+    def _torn(self, side: int) -> dict[_Node, list[_Node]]:
+        """Return the opened containers of one side whose nodes do not all go into one with the same content."""
+        images = {one: other for one, (other, _) in self.decided.items()}
+        if side:
+            images = {other: one for one, other in images.items()}
+        found = {}
+        for container in self.opened[side]:
+            mine = [node for node in self.sides[side] if container in self.inside[side][node]]
+            held = [self.inside[1 - side][images[node]] for node in mine if node in images]
+            if not any(
+                one.content == container.content and all(one in some for some in held)
+                for one in self.opened[1 - side]
+            ):
+                found[container] = mine
+        return found
+
+    # Order of declaration
+
+    def _by_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> None:
+        if len(ours) != len(theirs):
+            return  # some are unknown, or missing: which is not known either
+        reason = self._against_order(ours, theirs)
+        if reason:
+            self._doubt(ours, theirs, reason)
+            return
+        for one, other in zip(ours, theirs, strict=True):
+            self._take(one, other, "order" if len(ours) > 1 else "content")
+
+    def _against_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
+        """Say why alike nodes must not be matched in the order of their declaration; "" if nothing speaks against it."""
+        if len(ours) > 1 and self.doubts:
+            return f"nor is it certain of {self.doubts[0].expected[0]} beside it"
+        if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):
+            return reason
+        for one, other in zip(ours, theirs, strict=True):
+            near = self._crossed(one, other, "kinds" if len(ours) > 1 else "keys")
+            if near:
+                return f"the two models declare it and {near.own_name} in different orders"
+        return ""
+
+    def _order_is_doubtful(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
+        for side, nodes in enumerate((ours, theirs)):
+            words = [_words(self._label(node, side)) for node in nodes]
+            numbers = [number for _, number in words]
+            if len({tuple(one) for one, _ in words}) == 1 and numbers != sorted(numbers):
+                return "they are declared in another order than they are numbered"
+        known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
+        turned = [(image, place) for place, image in known]
+        for nodes, places in ((ours, known), (theirs, turned)):
+            if any(_is_between(node.start, places) for node in nodes):
+                return "the two models declare their layers in different orders around them"
+        return ""
+
+    def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
+        """Return a node that is declared on the other side of a pair than its partner, and could be taken for it.
+
+        Such is one that holds nothing else, in whatever number; of several pairs, one with a layer of the same kind.
+        """
+        kinds, keys = {leaf.kind for leaf in one.leaves}, {key for key, _ in one.content}
+        for near, (image, how) in self.decided.items():
+            crosses = (one.start < near.start) != (other.start < image.start)
+            if not crosses or near is one or (by == "kinds" and how == "order"):
+                continue
+            if {key for key, _ in near.content} == keys and not self._moves_with(one, other, near, image):
+                return near
+            if by == "kinds" and not kinds.isdisjoint(leaf.kind for leaf in near.leaves):
+                return near
+        return None
+
+    def _moves_with(self, one: _Node, other: _Node, near: _Node, image: _Node) -> bool:
+        """Tell whether another pair that names tell lies around ``near`` in both models as this pair does."""
+        places = one.start < near.start, other.start < image.start
+        return any(
+            (node.start < near.start, its.start < image.start) == places
+            for node, (its, how) in self.decided.items()
+            if how == "name" and node not in (one, near) and node.content != near.content
+        )
+
+    def _refuse_moved(self) -> None:
+        """Take back what content alone put together, where names or order say that leaves moved between containers."""
+        named = [
+            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])}
+            for side in (0, 1)
+        ]
+        for one, (other, how) in list(self.decided.items()):
+            labels = self._label(one, 0), self._label(other, 1)
+            words = [Counter(_words(label)[0]) for label in labels]
+            if how != "content" or labels[0] == labels[1] or words[0] & words[1]:
+                continue
+            reason = ""
+            twin = named[0].get(labels[1]) if all(words) else None
+            if (
+                labels[0] in named[1]
+                and twin is not None
+                and dict(twin.content).keys() & dict(one.content).keys()
+            ):
+                reason = (
+                    f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
+                )
+            elif near := self._crossed(one, other, "keys"):
+                reason = f"the two models declare it and {near.own_name} in different orders"
+            if reason:
+                del self.decided[one]
+                self.taken.discard(other)
+                self._doubt([one], [other], reason)
+
+
+def _is_between(start: int, known: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether of two known places that the other side has the other way round one is before, one after."""
+    before: list[int] = []
+    after: list[int] = []
+    for place, image in known:
+        (before if place < start else after).append(image)
+    return bool(before) and bool(after) and max(before) > min(after)
+
+
+# Words in names
+
+
+LETTERS = frozenset("qkvo")
+"""Single letters that stand for a word: query, key, value and output, as "Attention Is All You Need" writes them.
+
+Others are as often mere marks: ``norm_a``, ``norm_b``.
+"""
+_PIECES = re.compile(r"\d+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
+    """Return the words in a name, sorted, and the numbers in it."""
+    pieces = [piece for segment in label for piece in _PIECES.findall(segment)]
+    return (
+        sorted(piece.lower() for piece in pieces if not piece.isdigit()),
+        tuple(int(piece) for piece in pieces if piece.isdigit()),
+    )
+
+
+def _by_words(ours: Mapping[_Node, Path], theirs: Mapping[_Node, Path]) -> dict[_Node, _Node]:
+    """Return the nodes that the words in their names, and the ranks of the numbers, put together one to one."""
+    groups: list[dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]] = []
+    for labels in (ours, theirs):
+        group: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
+        for node, label in labels.items():
+            words, numbers = _words(label)
+            group[tuple(words)].append((numbers, node))
+        groups.append(group)
+    found: dict[_Node, _Node] = {}
+    for one, other in _alike_words(list(groups[0]), list(groups[1])):
+        members = [
+            sorted(group[words], key=lambda member: member[0])
+            for group, words in zip(groups, (one, other), strict=True)
+        ]
+        ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in members)
+        if ranked and len(members[0]) == len(members[1]):
+            found.update((mine, its) for (_, mine), (_, its) in zip(*members, strict=True))
+    return found
+
+
+def _alike_words(
+    ours: Sequence[tuple[str, ...]], theirs: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield sets of words that belong together: equal ones, else those that are more alike than any others."""
+    if len(ours) == len(theirs) == 1:
+        yield ours[0], theirs[0]
+        return
+    same = set(ours) & set(theirs)
+    yield from ((words, words) for words in ours if words in same)
+    rest = [[words for words in side if words not in same] for side in (ours, theirs)]
+    telling = [
+        {words: Counter(words) - _shared(side) for words in left}
+        for side, left in zip((ours, theirs), rest, strict=True)
+    ]
+    scores = {
+        (one, other): _likeness_of_words(telling[0][one], telling[1][other])
+        for one in rest[0]
+        for other in rest[1]
+    }
+    for (one, other), score in scores.items():
+        rivals = [rival for pair, rival in scores.items() if (pair[0] == one) != (pair[1] == other)]
+        if score > 0 and all(rival < score for rival in rivals):
+            yield one, other
+
+
+def _shared(side: Sequence[tuple[str, ...]]) -> Counter[str]:
+    """Return the words that all of one side's names have, which tell nothing apart."""
+    shared = Counter(side[0])
+    for words in side:
+        shared &= Counter(words)
+    return shared
+
+
+def _likeness_of_words(ours: Counter[str], theirs: Counter[str]) -> float:
+    """Return how many words two names have in common; a short form counts half."""
+    equal = ours & theirs
+    rest = [list((side - equal).elements()) for side in (ours, theirs)]
+    short = 0
+    for word in rest[0]:
+        partner = next((other for other in rest[1] if _is_short_form(word, other)), None)
+        if partner is not None:
+            rest[1].remove(partner)
+            short += 1
+    return equal.total() + short / 2
+
+
+def _is_short_form(one: str, other: str) -> bool:
+    """Tell whether one word begins as the other and has its letters in the other's order: ``attn``, ``attention``."""
+    short, long = sorted((one, other), key=len)
+    if len(short) == 1 and short not in LETTERS:
+        return False
+    letters = iter(long)
+    return short[0] == long[0] and all(letter in letters for letter in short)

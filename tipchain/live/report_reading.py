@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tipchain.errors import RecordError
@@ -38,7 +38,7 @@ def _report(document: Mapping[str, Any]) -> AlignmentReport:
         reasons=dict(document.get("reasons", {})),
         layers=[_layer(one) for one in document["layers"]],
         first_divergence=None if first is None else _layer(first),
-        findings=[_made(Finding, one) for one in document.get("findings", ())],
+        findings=[_finding(one) for one in document.get("findings", ())],
         diagnoses=[
             _made(Diagnosis, one, explained=_optional, paths=tuple) for one in document.get("diagnoses", ())
         ],
@@ -55,6 +55,12 @@ def _layer(document: Mapping[str, Any]) -> LayerVerdict:
     return _made(
         LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional
     )
+
+
+def _finding(document: Mapping[str, Any]) -> Finding:
+    """Return a finding; a report of before there were effects says of some that they are harmless."""
+    found = _made(Finding, document)
+    return replace(found, effect="none") if document.get("harmless") else found
 
 
 def _made(kind: type[T], document: Mapping[str, Any], **read: Callable[[Any], Any]) -> T:

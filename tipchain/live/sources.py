@@ -75,9 +75,10 @@ def _convert(case: Case, models: Sequence[Any], given: NameMap) -> dict[str, str
     """Give the port the reference's weights by the case's names and those given; return all names that were found."""
     given.check(*models)
     reference, port = models
-    converted = to_paddle(reference, reference.state_dict(), port, {**case.weights.names, **given.names})
+    names, ignore = {**case.weights.names, **given.names}, (*case.weights.ignore, *given.ignore)
+    converted = to_paddle(reference, reference.state_dict(), port, names, ignore)
     port.set_state_dict(dict(converted.state))
-    return {**converted.match.names, **given.names}
+    return dict(converted.match.names)
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Any, ...], Any]:
@@ -123,7 +124,7 @@ def open_callables(
     check_models(found["reference"], found["port"])
     if names is not None:
         names.check(found["reference"], found["port"])
-        found["names"] = dict(names.names)
+        found["names"], found["ignore"] = dict(names.names), names.ignore
     if loss is not None:
         found["loss"] = tuple(
             one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)

@@ -168,6 +168,7 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
         calibrate=weights.choice("calibrate", ("train_data", "inputs"), default="train_data"),
         torch=root / torch if torch else None,
         names={str(k): str(v) for k, v in weights.args("names").items()},
+        ignore=_ignored(weights),
     )
     weights.done()
     return spec
@@ -194,6 +195,13 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
         )
         one.done()
     return MappingProxyType(result)
+
+
+def _ignored(reader: Reader) -> tuple[str, ...]:
+    found = reader.items("ignore", default=[])
+    if not all(isinstance(name, str) for name in found):
+        raise reader.error("ignore", "is not a list of names", found=found, expected="e.g. [pooler]")
+    return tuple(found)
 
 
 def _outputs(reader: Reader) -> tuple[str, ...]:

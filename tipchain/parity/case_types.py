@@ -72,7 +72,8 @@ class WeightsSpec:
         fit_head: whether the last Linear is fitted (ridge) on the training data.
         calibrate: what BatchNorm's running statistics come from: ``"train_data"``, or ``"inputs"``, the fake ones.
         torch: a torch weight file, or None.
-        names: Paddle's name of a parameter or buffer by torch's, where they differ.
+        names: Paddle's name of a layer, a parameter or a buffer by torch's, where they differ.
+        ignore: layers or tensors of either model that the other one lacks.
     """
 
     init: str | None = "kaiming"
@@ -81,6 +82,7 @@ class WeightsSpec:
     calibrate: str = "train_data"
     torch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Effect = Literal["here", "elsewhere", "none"]
+"""What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -20,7 +23,8 @@ class Finding:
         port: the port's, as Paddle would.
         message: one sentence with both values.
         fix: what to write in the port.
-        harmless: it changes no result and no training; told, but it fails nothing.
+        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
+            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
     """
 
     code: str
@@ -31,7 +35,12 @@ class Finding:
     port: str
     message: str
     fix: str
-    harmless: bool = False
+    effect: Effect = "here"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it fails nothing."""
+        return self.effect == "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

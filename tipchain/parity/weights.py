@@ -125,6 +125,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         **torch_recipe,
         "paddle_model": case.sides["paddle"].model,
         "names": dict(weights.names),
+        "ignore": list(weights.ignore),
         "converter": [file_hash(path) for path in converters],
     }
     return {"torch": torch_recipe, "paddle": paddle_recipe}
@@ -289,7 +290,11 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
 
     paddle = load_framework("paddle")
     port = paddle.build(resolve(case.sides["paddle"].model, case.root), case.model_args)
-    return dict(convert_file(torch_model, torch_path, port, paddle_path, case.weights.names).match.names)
+    return dict(
+        convert_file(
+            torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore
+        ).match.names
+    )
 
 
 def state_digest(state: Mapping[str, Any]) -> str:

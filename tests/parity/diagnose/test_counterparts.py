@@ -203,3 +203,75 @@ def test_masks_of_fused_attention(live, causes, pair, ignored):
 
     found = causes.first(*pair(ours, theirs, LINES), {"args": (random(2, 4, 6), mask)})
     assert "mask" in found.code
+
+
+def test_functions_of_a_table_are_watched(live, causes, pair):
+    silu, gelu = functional(0).silu, functional(1).gelu
+    table = {"act": gelu}
+    models = pair(lambda m, x: m.b(silu(m.a(x))), lambda m, x: m.b(m.table_of["act"](m.a(x))), LINES)
+    models[1].table_of = table
+    found = causes.first(*models, random(3, 6))
+    assert (found.code, "`silu`" in found.message) == ("other-activation", True)
+    assert table["act"] is gelu, "the user's table is as it was"
+
+
+def blocks(live, *, front):
+    """Return two-branch blocks of both frameworks: the reference's norms in front of its branches, the port's behind the sums."""
+
+    def before(m, x):
+        x = x + m.a(m.n1(x))
+        return x + m.b(m.n2(x))
+
+    def behind(m, x):
+        x = m.n1(x + m.a(x))
+        return m.n2(x + m.b(x))
+
+    def inside(m, x):
+        x = x + m.n1(m.a(x))
+        return x + m.n2(m.b(x))
+
+    ours, theirs = {"front": (before, behind), "behind": (behind, before), "inside": (before, inside)}[front]
+
+    class Reference(live.torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n1, self.n2 = live.torch.nn.LayerNorm(6), live.torch.nn.LayerNorm(6)
+            self.a, self.b = live.torch.nn.Linear(6, 6), live.torch.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return ours(self, x)
+
+    class Port(live.paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.n1, self.n2 = live.paddle.nn.LayerNorm(6), live.paddle.nn.LayerNorm(6)
+            self.a, self.b = live.paddle.nn.Linear(6, 6), live.paddle.nn.Linear(6, 6)
+
+        def forward(self, x):
+            return theirs(self, x)
+
+    return live.equal(Reference(), Port())
+
+
+@pytest.mark.parametrize("front", ["front", "behind", "inside"])
+def test_the_order_of_norm_and_residual(live, causes, front):
+    assert causes.first(*blocks(live, front=front), random(2, 3, 6)).code == "norm-order"
+
+
+def test_a_tensor_that_a_layer_is_given_in_another_form_is_told(live, causes, pair):
+    def ours(m, x, cos):
+        return m.b(m.a(x) * cos)
+
+    class Inner:
+        bases = tuple(np.cos(np.outer(np.arange(5), base ** (-np.arange(6) / 6))) for base in (1e4, 5e5))
+
+    torch, paddle = live.torch, live.paddle
+    found = causes.first(
+        *pair(
+            lambda m, x: ours(m, x, torch.tensor(Inner.bases[0]).to(x)),
+            lambda m, x: ours(m, x, paddle.to_tensor(Inner.bases[1][None]).astype(x.dtype)),
+            LINES,
+        ),
+        random(2, 5, 6),
+    )
+    assert found.code == "rope-theta"

@@ -172,7 +172,7 @@ def activated(live):
     return NormAct
 
 
-@pytest.mark.parametrize("form", ["functions", "layers", "in the norm"])
+@pytest.mark.parametrize("form", ["functions", "functions outside", "layers", "in the norm"])
 @pytest.mark.parametrize("guilty", [None, 0, 1, 2])
 def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(live, functions, form, guilty):
     torch, paddle = live.torch.nn, live.paddle.nn
@@ -187,6 +187,9 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
         for n in range(3):
             options = {"epsilon": 1e-3 if n == guilty else 1e-5}
             made[f"c{n}"] = paddle.Conv2D(4 if n else 3, 4, 3)
+            if form == "functions outside":
+                made[f"c{n}"] = paddle.Sequential(made[f"c{n}"], paddle.BatchNorm2D(4, **options))
+                continue
             made[f"n{n}"] = (
                 paddle.BatchNorm(4, act="relu", **options) if form == "in the norm" else paddle.BatchNorm2D(4, **options)
             )  # fmt: skip
@@ -195,14 +198,17 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
 
     def forward(net, x):
         for n in range(3):
-            x = getattr(net, f"n{n}")(getattr(net, f"c{n}")(x))
+            x = getattr(net, f"c{n}")(x)
+            x = x if form == "functions outside" else getattr(net, f"n{n}")(x)
             if form != "in the norm":
                 x = getattr(net, f"a{n}")(x) if form == "layers" else functions[1].relu(x)
         return x
 
     port = two(live, (dict, None), (layers, forward))[1]
     found = live.locate(reference, port, random(2, 3, 10, 10))
-    assert {one.port_path for one in found.verdicts if one.at_fault} == ({f"n{guilty}"} - {"nNone"})
+    paths = [f"c{n}.1" if form == "functions outside" else f"n{n}" for n in range(3)]
+    wrong = {one.port_path for one in found.verdicts if one.at_fault}
+    assert wrong == (set() if guilty is None else {paths[guilty]})
     told = {
         one.port_path: one.closeness.value for one in found.verdicts if one.port_path.startswith(("n", "c"))
     }

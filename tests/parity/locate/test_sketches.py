@@ -201,11 +201,13 @@ def test_the_reference_s_values_are_not_held_while_the_port_runs(live, monkeypat
 
     def judge(self, **options):
         seen.append(self.models[0].double.whole.weight.dtype)
+        weight = self.models[0].double[""].weight
+        seen.extend([weight.dtype, weight.grad.dtype])
         return judging(self, **options)
 
     monkeypatch.setattr(PairJudge, "judge", judge)
     found = live.locate(reference, port, random(3, 6))
-    assert seen == [torch.float32]
-    assert found.models[0].double[""].weight.dtype == torch.float64
-    assert found.models[0].double[""].weight.grad.dtype == torch.float64
+    assert seen[0] == torch.float32
+    assert seen[1:] == [torch.float64, torch.float64], "values and gradients, once a layer is asked for"
+    assert found.reference.trace.calls[0].layer is reference, "the copies are given up"
     assert reference.weight.dtype == torch.float32

@@ -172,7 +172,7 @@ def _values(layer: Any, reference: Any, path: str, knob: Knob) -> Iterator[Hypot
         confirmed = number < len(told)
         yield Hypothesis(
             code=knob.code, message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
-            fix=f"pass `{knob.argument}={value!r}` to `{path}`", confirmed=confirmed, cost=1 if confirmed else 1.2,
+            fix=f"pass `{knob.argument}={value!r}` to `{path}`", confirmed=confirmed,
             within=partial(attributes, layer, **changes),
         )  # fmt: skip
 
@@ -201,7 +201,7 @@ def _modes(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
             if value is not layer._use_global_stats:  # noqa: SLF001
                 yield Hypothesis(
                     code="use-global-stats", message=f"its `use_global_stats` is {layer._use_global_stats}, the reference behaves like {value}",  # noqa: SLF001
-                    fix=f"pass `use_global_stats={value}` to `{path}`", cost=1.3,
+                    fix=f"pass `use_global_stats={value}` to `{path}`",
                     within=partial(attributes, layer, _use_global_stats=value),
                 )  # fmt: skip
 
@@ -229,7 +229,7 @@ def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypo
             f"`{name}` is {present[name]!r}, the reference's {how}{value!r}" for name, value in values.items()
         ]
         return Hypothesis(
-            code=code, message=f"its {', '.join(told)}", acts={op.number: act}, confirmed=confirmed, cost=1 if confirmed else 1.2,
+            code=code, message=f"its {', '.join(told)}", acts={op.number: act}, confirmed=confirmed,
             fix=f"pass {', '.join(f'`{name}={value!r}`' for name, value in values.items())} to `{path}`",
         )  # fmt: skip
 
@@ -297,7 +297,7 @@ def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]
             return convolve(padded, layer.weight, layer.bias, stride=layer._stride, padding=0, dilation=layer._dilation, groups=layer._groups)  # noqa: SLF001  # fmt: skip
 
         yield Hypothesis(
-            code="padding-side", message=f"its padding stands on both sides, the reference's {side} the data", cost=1.3,
+            code="padding-side", message=f"its padding stands on both sides, the reference's {side} the data",
             fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it", acts={op.number: act},
         )  # fmt: skip
 
@@ -340,7 +340,7 @@ def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any
         yield Hypothesis(
             code="padding-mode", message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
             fix=f"pass `padding_mode={shown!r}` to `{path}`", acts={op.number: act}, confirmed=shown == wanted,
-            cost=1 if shown == wanted else 1.2,
+
         )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def by_counted(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     for number in (0, op.args[1] + 1, op.args[1] - 1):
         act = with_argument(1, number)
         yield Hypothesis(
-            code="off-by-one", acts={op.number: act}, cost=1.05,
+            code="off-by-one", acts={op.number: act},
             message=f"it does `{op.name}` {op.args[1]}{place_of(op, piece)}, the reference {number}",
             fix=f"write {number} for {op.args[1]}{place_of(op, piece)}: `{op.line}`",
         )  # fmt: skip
@@ -72,7 +72,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             before = _transposed_before(order)
             yield Hypothesis(
                 code=code, acts={op.number: before}, message=f"the axes are in another order in front of `{op.name}`{where}",
-                fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`", cost=1.1,
+                fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`",
             )  # fmt: skip
         for order in islice(permutations(range(len(first.shape))), 1, MOST_ORDERS):
             sizes = [first.shape[axis] for axis in order]
@@ -80,7 +80,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             after = instead(partial(_divided, sizes, back))
             yield Hypothesis(
                 code=code, acts={op.number: after}, message=f"`{op.name}`{where} divides an axis in another order",
-                fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`", cost=1.1,
+                fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`",
             )  # fmt: skip
     rank = len(first.shape)
     if 1 < rank <= 4 and op.name != LAYER:
@@ -88,7 +88,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             if [first.shape[axis] for axis in order] == list(first.shape):
                 turn = then_first(partial(_turned, list(order)))
                 yield Hypothesis(
-                    code="axis-order", acts={op.number: turn}, cost=1.2, message=f"the result of `{op.name}`{where} has its axes in another order",
+                    code="axis-order", acts={op.number: turn}, message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
                 )  # fmt: skip
 
@@ -144,13 +144,13 @@ def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             continue
         if op.name in CURVED:
             yield Hypothesis(
-                code="scale-factor", acts={op.number: on_input(partial(_times, value))}, cost=1.25, confirmed=value in told,
+                code="scale-factor", acts={op.number: on_input(partial(_times, value))}, confirmed=value in told,
                 message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
                 fix=f"multiply what goes into {called(op)}{where} by {name}: `{op.line}`",
             )  # fmt: skip
         act = then_first(partial(_times, value))
         yield Hypothesis(
-            code="sign" if value == -1 else "scale-factor", acts={op.number: act}, cost=1.25, confirmed=value in told,
+            code="sign" if value == -1 else "scale-factor", acts={op.number: act}, confirmed=value in told,
             message=f"the reference multiplies by {name} after {called(op)}{where}",
             fix=f"multiply the result of {called(op)}{where} by {name}: `{op.line}`",
         )  # fmt: skip

@@ -8,6 +8,9 @@ from typing import Any
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import Op, floats_of
 
+HIDING = -1e4
+"""What is added to scores to hide them is at most this: half precision, whose least number is -65504, must hold it."""
+
 
 def is_tensor(piece: Piece) -> Callable[[Any], bool]:
     """Return what tells the port's tensors."""
@@ -31,4 +34,4 @@ def is_mask(value: Any, piece: Piece) -> bool:
         return False
     if "float" not in str(value.dtype):
         return "bool" in str(value.dtype)
-    return bool((value <= -1e4).any())
+    return bool((value <= HIDING).any())

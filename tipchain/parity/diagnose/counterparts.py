@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from tipchain.parity.diagnose.acts import called_as, with_argument, with_arguments
 from tipchain.parity.diagnose.arguments import kind_of
 from tipchain.parity.diagnose.arrangements import layout_code
-from tipchain.parity.diagnose.asking import is_tensor, paddle_of
+from tipchain.parity.diagnose.asking import HIDING, is_tensor, paddle_of
 from tipchain.parity.diagnose.function_arguments import ARGUMENTS, MOST_EPSILON, has_axis
 from tipchain.parity.diagnose.functions import ACTIVATIONS, called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis
@@ -28,6 +30,10 @@ NAMES = {
     "dim0": "axis", "min_val": "min", "max_val": "max", "lambd": "threshold", "repeats": "repeats",
 }  # fmt: skip
 """Paddle's names of settings that torch calls otherwise."""
+ASIDE = frozenset(
+    {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
+)
+"""Settings that say where a result is kept, not what it is."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
 GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -55,11 +61,57 @@ NUMBERED = {
 
 def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port's calls as the reference makes them where the two programs part: settings, functions, operands."""
+    if walk.leaves:
+        yield _other_leaves(piece, walk)
     for group in alike(walk.partings):
         yield from _settings(group, piece, walk)
         yield from _other_function(group, piece, walk)
         yield from _operands(group, piece, walk)
         yield from _missing_step(group, piece, walk)
+
+
+def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
+    """Return the port with the tensors that its code is given, or keeps, as the reference has them."""
+    acts: dict[int, dict[int | str, Any]] = {}
+    for key, (_, new) in walk.leaves.items():
+        for op in walk.consumers[key]:
+            places: dict[int | str, Any] = {
+                number: new for number, one in enumerate(op.args) if id(one) == key[0]
+            }
+            acts.setdefault(op.number, {}).update(places)
+    key, (old, new) = next(iter(walk.leaves.items()))
+    ours, theirs = numpy_of(new), numpy_of(old)
+    given = zip(piece.calls[1].input_names, piece.inputs[1], strict=False)
+    name = next(
+        (name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), ""
+    )
+    what = f"`{name}`" if name else walk.told(key)
+    told = f"it is given another {what} than the reference" if name else f"it keeps another tensor than the reference: {what}"  # fmt: skip
+    code = "wrong-input" if name else "wrong-buffer"
+    bases = rotary_base(ours), rotary_base(theirs)
+    if bases[0] and bases[1]:
+        code, told = (
+            "rope-theta",
+            f"{told}: its base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}",
+        )
+    elif (
+        theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any())
+    ):
+        code, told = "mask", f"{told}: a mask"
+    return Hypothesis(
+        code=code, message=told, fix=f"make {what} of {piece.shown} as the reference makes it",
+        acts={number: with_arguments(values) for number, values in acts.items()}, confirmed=True, changes=len(walk.leaves),
+        evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
+    )  # fmt: skip
+
+
+def _argument(piece: Piece, name: str) -> str:
+    """Return what forward calls an argument that is known by its number (``0.1``) or by its name (``1.mask``)."""
+    which, _, rest = name.partition(".")
+    parameters = list(inspect.signature(piece.port.forward).parameters)
+    if which == "0" and rest.isdigit() and int(rest) < len(parameters):
+        return parameters[int(rest)]
+    return rest or name
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -96,7 +148,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         (op, name, present, value), *_ = told
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
-            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, edits_made=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
+            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
             message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
@@ -126,7 +178,7 @@ def _with_settings(
         )
         message += count
     return Hypothesis(
-        code=code, message=message, confirmed=True, edits_made=len(chosen), acts={number: with_arguments(values) for number in numbers},
+        code=code, message=message, confirmed=True, changes=len(chosen), acts={number: with_arguments(values) for number in numbers},
         fix=f"{'write' if name == 'item' else 'pass'} {listed} {'in' if name == 'item' else 'to'} `{op.name}`{where}: `{op.line}`",
     )  # fmt: skip
 
@@ -194,7 +246,7 @@ def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
 
 def spelled(step: Step, walk: Walk) -> dict[str, Any]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
-    settings = dict(step.settings)
+    settings = {name: one for name, one in step.settings.items() if name not in ASIDE}
     rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)  # fmt: skip
     if step.said in SIZES:
         numbers = [one for name, one in settings.items() if name.isdigit() and isinstance(one, int)]
@@ -459,12 +511,12 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
     if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > 1e-3:
-        code, beside = "rope-theta", f": the base (theta) is {bases[1]:.6g}, the reference's {bases[0]:.6g}"
+        code, beside = "rope-theta", f": the base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(
-        code=code, confirmed=False, edits_made=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
-        message=f"it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{_only(ours, theirs)}{WORDS.get(code, '')}",
+        code=code, confirmed=False, changes=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
+        message=f"it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
     )  # fmt: skip
@@ -495,12 +547,11 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[S
         total = sum(one.name == LAYER and "Norm" in kind_of(one.layer) for one in walk.ops)
         behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
         return "norm-order" if total >= behind else "missing-norm"
-    rotated = [_rotates([op.name for op in mine]), _rotates([one.name for one in others])]
+    every = [op.name for one in walk.partings for op in walk.layout_before(one.ops)]
+    each_step = [step.name for one in walk.partings for step in walk.layout_steps_before(one.steps)]
     angled = any(one.name in ("cos", "sin") for one in walk.ops)
-    if angled and (
-        all(rotated)
-        or {"repeat_interleave", "concat"} <= {op.name for op in mine} | {one.name for one in others}
-    ):
+    turned = _rotates(every) and _rotates(each_step) and "neg" in {*every, *each_step}
+    if turned or (angled and {"repeat_interleave", "concat"} <= {*every, *each_step}):
         return "rotate-half"
     counts = _count([(op.name, len(walk.given(op))) for op in mine]), _count([(one.name, len(one.given)) for one in others])  # fmt: skip
     extra, missing = {*(counts[0] - counts[1])} - LAYOUT, {*(counts[1] - counts[0])} - LAYOUT
@@ -529,7 +580,7 @@ def _one_sided(code: str, which: str) -> str:
     return f"{which}-{kind}"
 
 
-def _only(ours: Sequence[Op], theirs: Sequence[Step]) -> str:
+def only_in_one(ours: Sequence[Op], theirs: Sequence[Step]) -> str:
     """Return in words which functions only one of two stretches of code calls."""
     mine = Counter(name for _, name in {(op.number, op.name) for op in ours if op.name != LAYER})
     others = Counter(name for _, name in {(one.number, one.name) for one in theirs if one.name != LAYER})
@@ -542,6 +593,6 @@ def _only(ours: Sequence[Op], theirs: Sequence[Step]) -> str:
 
 
 def _rotates(names: Sequence[str]) -> bool:
-    """Tell whether some calls take a tensor apart, negate a part, and put it together."""
+    """Tell whether some calls take a tensor apart, and put it together again."""
     apart = {"getitem", "chunk", "split", "unbind"} & set(names)
-    return bool(apart) and bool({"neg", "multiply"} & set(names)) and bool({"concat", "stack"} & set(names))
+    return bool(apart) and bool({"concat", "stack"} & set(names))

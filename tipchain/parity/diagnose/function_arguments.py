@@ -134,7 +134,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             act = with_argument(place, value, argument.name)
 
             yield Hypothesis(
-                code=argument.code, acts={op.number: act}, confirmed=confirmed, cost=1.0 if confirmed else 1.1,
+                code=argument.code, acts={op.number: act}, confirmed=confirmed,
                 message=f"`{argument.name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
                 fix=f"pass `{argument.name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
             )  # fmt: skip

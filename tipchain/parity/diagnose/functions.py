@@ -136,12 +136,17 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
+    if is_one:
+        skip = argument_of(0)
+        yield Hypothesis(
+            code="extra-activation", acts={op.number: skip}, message=f"it applies `{kind}`{where}, the reference doesn't",
+            fix=f"remove `{kind}`{where}",
+        )  # fmt: skip
     for name, written, function in activations(paddle, rank=len(first.shape)):
-        rare = 0.5 if name in RARE else 0.0
+        rare = name in RARE
         if rare and not RARE[name] & set(piece.truth.names):
             continue
         confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
-        extra = 0.0 if confirmed else 0.3
         if is_one and not _is_same(kind, name, written):  # its settings are looked at elsewhere
             replace = instead(function)
             code = "other-activation"
@@ -152,22 +157,14 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             elif name == "softmax" and kind in ("softmax", "Softmax"):
                 code = "softmax-axis"
             yield Hypothesis(
-                code=code, acts={op.number: replace}, confirmed=confirmed, cost=1.0 + extra,
+                code=code, acts={op.number: replace}, confirmed=confirmed,
                 message=f"it applies `{kind}`{where}, the reference `{written}`", fix=f"write `{written}` for `{kind}`{where}",
             )  # fmt: skip
-        missing = kind == "Identity"
         append = then(function)
         yield Hypothesis(
             code="missing-activation", acts={op.number: append}, confirmed=confirmed,
-            cost=(1.0 if missing else 1.05 if not is_one else 1.4) + extra + rare,
             message=f"it lacks `{written}` after {called(op)}{where}",
             fix=f"apply `{written}` after {called(op)}{where}",
-        )  # fmt: skip
-    if is_one:
-        skip = argument_of(0)
-        yield Hypothesis(
-            code="extra-activation", acts={op.number: skip}, message=f"it applies `{kind}`{where}, the reference doesn't",
-            fix=f"remove `{kind}`{where}",
         )  # fmt: skip
 
 

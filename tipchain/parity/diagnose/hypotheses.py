@@ -11,6 +11,7 @@ from typing import Any
 from tipchain.parity.diagnose.outcomes import Outcome
 from tipchain.parity.diagnose.piece import Edit, Piece
 from tipchain.parity.diagnose.program import Act
+from tipchain.parity.pace import Pace
 
 EXPLAINED = 0.99
 """Fraction of the error that a cause must explain."""
@@ -32,8 +33,7 @@ class Hypothesis:
         edits: what is done to the piece's tensors.
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
-        cost: how many things are changed, or how odd the change is.
-        edits_made: how many settings or places are changed at once.
+        changes: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
     """
 
@@ -44,8 +44,7 @@ class Hypothesis:
     edits: Mapping[int, Edit] = field(default_factory=dict)
     within: Callable[[], AbstractContextManager[None]] | None = None
     confirmed: bool = False
-    cost: float = 1.0
-    edits_made: int = 1
+    changes: int = 1
     evidence: str = ""
 
 
@@ -63,7 +62,7 @@ def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
     return Hypothesis(
         code=hypotheses[0].code, message="; ".join(one.message for one in hypotheses), fix="; ".join(one.fix for one in hypotheses),
         acts={number: act for one in hypotheses for number, act in one.acts.items()}, within=every if within else None,
-        confirmed=all(one.confirmed for one in hypotheses), edits_made=len(hypotheses), cost=float(len(hypotheses)),
+        confirmed=all(one.confirmed for one in hypotheses), changes=len(hypotheses),
     )  # fmt: skip
 
 
@@ -89,18 +88,22 @@ class Trial:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Return what sorts trials: best and simplest first."""
+        """Return what sorts trials.
+
+        What leaves only rounding comes first, then what explains most; of equal ones what mends the end, what the
+        reference has, what changes least, and what was tried first: settings and functions before steps, steps before
+        places, and numbers that are fitted last.
+        """
         found = self.hypothesis
-        if self.whole:
-            return 0, not self.end, found.cost - 0.5 * found.confirmed, self.number
-        return 1, -self.explained, found.cost, self.number
+        share = 0.0 if self.whole else -self.explained
+        return not self.whole, share, not self.end, not found.confirmed, found.changes, self.number
 
 
 class Trials:
     """Runs hypotheses, up to a number of runs, and keeps how they did."""
 
-    def __init__(self, piece: Piece, most: int) -> None:
-        self.piece, self.most = piece, most
+    def __init__(self, piece: Piece, most: int, pace: Pace | None = None) -> None:
+        self.piece, self.most, self.pace = piece, most, pace or Pace()
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
@@ -110,7 +113,7 @@ class Trials:
     @property
     def left(self) -> int:
         """How many runs are left."""
-        return self.most - self.piece.runs
+        return 0 if self.pace.over else self.most - self.piece.runs
 
     def run(self, hypotheses: Iterable[Hypothesis]) -> None:
         """Try hypotheses until the runs are spent."""

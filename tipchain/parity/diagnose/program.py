@@ -166,7 +166,9 @@ class Tap:
             yield self
         finally:
             for holder, name, original in reversed(self._undo):
-                if original is None:
+                if isinstance(holder, dict):
+                    holder[name] = original
+                elif original is None:
                     delattr(holder, name)
                 else:
                     setattr(holder, name, original)
@@ -205,6 +207,15 @@ class Tap:
                 if id(value) in self._wrapped and callable(value):
                     self._undo.append((holder, name, value))
                     setattr(holder, name, self._wrapped[id(value)])
+                elif isinstance(value, dict) and name != "__builtins__":
+                    self._wrap_table(value)
+
+    def _wrap_table(self, table: dict[Any, Any]) -> None:
+        """Wrap the functions of a table that user code looks them up in."""
+        for name, value in list(table.items()):
+            if callable(value) and id(value) in self._wrapped:
+                self._undo.append((table, name, value))
+                table[name] = self._wrapped[id(value)]
 
     def _wrap_layer(self, layer: Any, path: str) -> None:
         original = layer.forward

@@ -28,7 +28,7 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             moved = tuple(_shifted(item, by) if place in slices else item for place, item in enumerate(items))
             told = [", ".join(map(_told, one)) for one in (items, moved)]
             yield Hypothesis(
-                code="off-by-one", acts={op.number: with_argument(1, moved)}, cost=1.1,
+                code="off-by-one", acts={op.number: with_argument(1, moved)},
                 message=f"it takes index [{told[0]}]{where}, which is shifted: the reference [{told[1]}]",
                 fix=f"write [{told[1]}] for [{told[0]}]{where}: `{op.line}`",
             )  # fmt: skip
@@ -46,7 +46,7 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             act = with_argument(1, new)
             code = "wrong-index" if isinstance(item, int) else "off-by-one"
             yield Hypothesis(
-                code=code, acts={op.number: act}, cost=1.1, message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
+                code=code, acts={op.number: act}, message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
                 fix=f"write {_told(value)} for {_told(item)}{where}: `{op.line}`",
             )  # fmt: skip
 
@@ -79,7 +79,7 @@ def by_selections(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         keep = list(given.shape) if op.kwargs.get("keepdim") else None
         for number in (0, -1):
             yield Hypothesis(
-                code="pooling", acts={op.number: instead(partial(_one, axis % rank, number, keep))}, cost=1.05,
+                code="pooling", acts={op.number: instead(partial(_one, axis % rank, number, keep))},
                 message=f"it takes the {op.name} over axis {axis}{where}, the reference takes index {number} there",
                 fix=f"take index {number} of axis {axis} for the {op.name}{where}: `{op.line}`",
             )  # fmt: skip
@@ -93,7 +93,7 @@ def by_selections(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             return
         for name in ("mean", "max", "sum"):
             yield Hypothesis(
-                code="pooling", acts={op.number: instead(partial(_all, getattr(paddle, name), places[0]))}, cost=1.1,
+                code="pooling", acts={op.number: instead(partial(_all, getattr(paddle, name), places[0]))},
                 message=f"it takes index {items[places[0]]} of axis {places[0]}{where}, the reference the {name} over that axis",
                 fix=f"take the {name} over axis {places[0]}{where}: `{op.line}`",
             )  # fmt: skip
@@ -120,7 +120,7 @@ def counted(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         return
     where = place_of(op, piece)
     yield Hypothesis(
-        code="wrong-index", acts={one.number: with_argument(1, number) for number, one in enumerate(alike)}, cost=1.1,
+        code="wrong-index", acts={one.number: with_argument(1, number) for number, one in enumerate(alike)},
         message=f"it takes index {op.args[1]} each of {len(alike)} times{where}, the reference the next one each time",
         fix=f"take the index of the turn{where}: `{op.line}`",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from tipchain.parity.diagnose.acts import argument, then
+from tipchain.parity.diagnose.acts import argument, then, then_first
 from tipchain.parity.diagnose.functions import ACTIVATIONS, LAYER_ACTIVATIONS, called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, name_number
 from tipchain.parity.diagnose.piece import INPUT, OUTPUT, Piece
@@ -50,7 +50,7 @@ def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> It
         act = then(layer)
         code = "norm-order" if norm and not idle else "missing-layer"
         yield Hypothesis(
-            code=code, acts={op.number: act}, cost=1.2, message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
+            code=code, acts={op.number: act}, message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
             fix=f"apply `{path}` after {called(op)}{place_of(op, piece)}: `{op.line}`",
         )  # fmt: skip
 
@@ -61,7 +61,7 @@ def at_input(piece: Piece) -> Iterator[Hypothesis]:
     for path, layer in piece.sides[1].layers(piece.port):
         if path and "Norm" in type(layer).__name__ and is_float and is_float[0]:
             yield Hypothesis(
-                code="norm-order", edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]}, cost=1.3,  # type: ignore[misc]
+                code="norm-order", edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]},  # type: ignore[misc]
                 message=f"it does not apply `{path}` to its input", fix=f"apply `{path}` to the input of {piece.shown}",
             )  # fmt: skip
     shapes = [one.shape for one in piece.inputs[1]]
@@ -76,7 +76,7 @@ def at_input(piece: Piece) -> Iterator[Hypothesis]:
         for axis, size in enumerate(shapes[0]):
             code = "channel-order" if size == 3 and axis in (1, len(shapes[0]) - 1) else "flipped-input"
             yield Hypothesis(
-                code=code, edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]}, cost=1.3,  # type: ignore[misc]
+                code=code, edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]},  # type: ignore[misc]
                 message=f"axis {axis} of its input runs the other way", fix=f"flip axis {axis} of the input of {piece.shown}",
             )  # fmt: skip
 
@@ -119,13 +119,13 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code="sign" if abs(factor + 1) < 1e-9 else "scale-factor",
                 edits={OUTPUT: lambda given, number=number, factor=factor: [one * factor if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
-                message=f"the reference's result is {told} times its", fix=f"multiply the result of {piece.shown} by {told}", cost=1.1,
+                message=f"the reference's result is {told} times its", fix=f"multiply the result of {piece.shown} by {told}",
                 evidence=f"factor by least squares: {factor:.9g}",
             )  # fmt: skip
         shift = float((truth - got).mean())
         yield Hypothesis(
             code="shift", edits={OUTPUT: lambda given, number=number, shift=shift: [one + shift if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
-            message=f"the reference's result is its plus {shift:.6g}", fix=f"add {shift:.6g} to the result of {piece.shown}", cost=1.4,
+            message=f"the reference's result is its plus {shift:.6g}", fix=f"add {shift:.6g} to the result of {piece.shown}",
         )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
     if base is None or type(layer).forward is base.forward:
         return
     yield Hypothesis(
-        code="extra-step", cost=2.0, message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
+        code="extra-step", message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
         fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}", within=partial(_with_forward, layer, base),
     )  # fmt: skip
 
@@ -170,9 +170,7 @@ def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> I
             acts = dict.fromkeys((op.number, *alike), one.acts[op.number])
             heads = one.code == "axis-order" and len(acts) >= 3
             code = "norm-axes" if one.code == "axis" else "head-order" if heads else one.code
-            yield replace(
-                one, acts=acts, cost=one.cost + 0.1, code=code, message=f"{one.message}, in {len(acts)} calls"
-            )
+            yield replace(one, acts=acts, code=code, message=f"{one.message}, in {len(acts)} calls")
 
 
 def _alike(one: Op, other: Op) -> bool:
@@ -207,23 +205,32 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     ]
     sums = [one for one in ops if one.name == "add" and len(floats_of(one.args, is_tensor)) == 2]
     behind: dict[int, Act] = {}
-    for norm, total in zip(found, sums, strict=False):
-        if norm.number < total.number and _fits(norm, total, is_tensor):
-            behind.update(_moved(norm, total))
-    if len(behind) > 2:
+    for norm in found:
+        kept = next(
+            (
+                one
+                for one in sums
+                if one.number > norm.number and any(norm.args[0] is each for each in one.args)
+            ),
+            None,
+        )
+        if kept is not None and _fits(norm, kept, is_tensor):
+            behind.update(_moved(norm, kept))
+    if behind:
         yield Hypothesis(
-            code="norm-order", acts=behind, cost=1.3, message="it applies its norms in front of its branches, the reference behind the sums",
+            code="norm-order", acts=behind, message="it applies its norms in front of its branches, the reference behind the sums",
             fix=f"apply each norm to the sum in the forward of {piece.shown}: `norm(x + branch(x))`",
         )  # fmt: skip
     front: dict[int, Act] = {}
-    for norm, total in zip(found, sums, strict=False):
-        branch = _branch(total, ops, is_tensor)
-        if norm.number == total.number + 1 and branch is not None:
+    for norm in found:
+        total = next((one for one in sums if one.result is norm.args[0]), None)
+        branch = None if total is None else _branch(total, ops, is_tensor)
+        if branch is not None:
             front[norm.number] = argument(0)
             front.update(dict.fromkeys(branch, _normed(norm)))
-    if len(front) > 2:
+    if front:
         yield Hypothesis(
-            code="norm-order", acts=front, cost=1.3, message="it applies its norms behind the sums, the reference in front of its branches",
+            code="norm-order", acts=front, message="it applies its norms behind the sums, the reference in front of its branches",
             fix=f"apply each norm in front of its branch in the forward of {piece.shown}: `x + branch(norm(x))`",
         )  # fmt: skip
 
@@ -258,7 +265,7 @@ def moves(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             made += 1
             of_norms = norm or (other.name == LAYER and "Norm" in type(other.layer).__name__)
             yield Hypothesis(
-                code=_order_code(op, other, norms=of_norms), acts=_moved(op, other), cost=1.3 if of_norms else 1.35,
+                code=_order_code(op, other, norms=of_norms), acts=_moved(op, other),
                 message=f"it applies {called(op)}{place_of(op, piece)}, the reference after {called(other)}{place_of(other, piece)}",
                 fix=f"apply {called(op)} after {called(other)}{place_of(other, piece)}: `{other.line}`",
             )  # fmt: skip
@@ -307,6 +314,10 @@ def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
 
+def _detached(tensor: Any) -> Any:
+    return tensor.detach()
+
+
 def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
     side: Any = piece.sides[1]
@@ -329,8 +340,15 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 code="stop-gradient", acts={op.number: act}, message=f"{called(op)}{place_of(op, piece)} stops the gradient",
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )  # fmt: skip
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
+        for op in ops:
+            if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
+                yield Hypothesis(
+                    code="missing-detach", acts={op.number: then_first(_detached)}, message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
+                    fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                )  # fmt: skip
     if len(cut) > 1:
         yield Hypothesis(
-            code="stop-gradient", acts=cut, cost=1.2, message=f"{len(cut)} of its calls stop the gradient",
+            code="stop-gradient", acts=cut, message=f"{len(cut)} of its calls stop the gradient",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
         )  # fmt: skip

@@ -79,7 +79,7 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             else f"its {called(op)}{where}"
         )
         yield Hypothesis(
-            code=_extra_code(op), acts={op.number: skip}, cost=1.1, message=f"{does} is not in the reference",
+            code=_extra_code(op), acts={op.number: skip}, message=f"{does} is not in the reference",
             fix=f"remove {called(op)}{where}: `{op.line}`",
         )  # fmt: skip
     else:
@@ -91,7 +91,7 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
                 code = {"add": "residual" if whole else "extra-term", "multiply": "scale-factor", "divide": "scale-factor"}.get(op.name, "extra-step")  # fmt: skip
                 code = "extra-mask" if is_mask(other, piece) else code
                 yield Hypothesis(
-                    code=code, acts={op.number: keep}, cost=1.05,
+                    code=code, acts={op.number: keep},
                     message=f"its `{op.name}`{where} is not in the reference", fix=f"remove `{op.name}`{where}: `{op.line}`",
                 )  # fmt: skip
 
@@ -117,7 +117,7 @@ def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, A
         # A sum is no residual where it already is in this one.
         plus = then_first(tensor.add)
         yield Hypothesis(
-            code="missing-residual", acts={op.number: plus}, cost=1.15,
+            code="missing-residual", acts={op.number: plus},
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
         )  # fmt: skip
@@ -127,7 +127,7 @@ def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, A
         ):  # fmt: skip
             act = then_first(apply)
             yield Hypothesis(
-                code=code, acts={op.number: act}, cost=1.6,
+                code=code, acts={op.number: act},
                 message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
                 fix=f"{how} {name} after {called(op)}{where}",
             )  # fmt: skip
@@ -154,7 +154,7 @@ def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Ite
             other = with_argument(place, tensor)
             code = "residual" if op.name == "add" else "wrong-input"
             yield Hypothesis(
-                code=code, acts={op.number: other}, cost=1.2,
+                code=code, acts={op.number: other},
                 message=f"argument {place} of {called(op)}{where} is another tensor than the reference's, which is {name}",
                 fix=f"give {called(op)}{where} {name} as argument {place}: `{op.line}`",
             )  # fmt: skip
@@ -171,7 +171,7 @@ def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
                 act = of_both(function)
                 code = "sign" if {name, op.name} == {"add", "subtract"} else "other-operation"
                 yield Hypothesis(
-                    code=code, acts={op.number: act}, cost=1.1, message=f"it does `{op.name}`{where}, the reference `{name}`",
+                    code=code, acts={op.number: act}, message=f"it does `{op.name}`{where}, the reference `{name}`",
                     fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
                 )  # fmt: skip
     if op.name in REDUCTIONS:
@@ -211,7 +211,7 @@ def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )
 
         yield Hypothesis(
-            code="pooling", acts={op.number: act}, cost=1.0 if options.get("exclusive", True) is False else 1.05,
+            code="pooling", acts={op.number: act},
             message=f"it applies `{kind}`{where}, the reference `{wanted}`", fix=f"write `{wanted}` for `{kind}`{where}",
         )  # fmt: skip
 
@@ -261,7 +261,7 @@ def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             else "swapped-inputs"
         )
         yield Hypothesis(
-            code=code, cost=1.2, acts={op.number: constant(other.result), other.number: constant(op.result)},
+            code=code, acts={op.number: constant(other.result), other.number: constant(op.result)},
             message=f"the results of {called(op)} and {called(other)} stand in each other's place",
             fix=f"exchange the results of {called(op)}{place_of(op, piece)} and {called(other)}{place_of(other, piece)}",
         )  # fmt: skip

@@ -52,21 +52,21 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
     for one in wrong:
         bases = rotary_base(one.ours), rotary_base(one.theirs)
         if bases[0] and bases[1]:
-            told = ("rope-theta", f"has the base (theta) {bases[1]:.6g}, the reference's {bases[0]:.6g}")
+            told = ("rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}")
         else:
             told = describe(one, wrong, piece, states)[:2]
         code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
         yield Hypothesis(
             code=code, message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
             fix=f"fill `{one.name}` of {piece.shown} as the reference does", within=partial(replaced, [one]),
-            confirmed=True, cost=0.6, evidence=f"with the reference's {one.name} the error is gone",
+            confirmed=True, evidence=f"with the reference's {one.name} the error is gone",
         )  # fmt: skip
     if len(wrong) > 1:
         names = ", ".join(f"`{one.name}`" for one in wrong)
         yield Hypothesis(
             code="wrong-buffer", message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
             fix=f"fill {names} of {piece.shown} as the reference does", within=partial(replaced, wrong),
-            confirmed=True, cost=0.5 + 0.1 * len(wrong), edits_made=len(wrong),
+            confirmed=True, changes=len(wrong),
         )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def _given(piece: Piece, held: Sequence[Held], told: tuple[str, str, str]) -> Hy
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
     return Hypothesis(
         code=code, message=message, fix=fix.format(path=piece.paths[1] or "the model", name=held[0].name),
-        within=partial(replaced, held), confirmed=True, cost=0.5 + 0.1 * len(held),
+        within=partial(replaced, held), confirmed=True, changes=len(held),
         evidence=f"with the reference's {', '.join(one.name for one in held[:6])} the error is gone",
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
     names = " and ".join(vectors)
     argument = "bias_attr" if code == "missing-bias" else "weight_attr` and `bias_attr"
     yield Hypothesis(
-        code=code, message=f"it has no {names}, the reference has", confirmed=True, cost=0.5, edits={OUTPUT: add},
+        code=code, message=f"it has no {names}, the reference has", confirmed=True, edits={OUTPUT: add},
         fix=f"don't pass `{argument}=False` to `{piece.paths[1]}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
     )  # fmt: skip
@@ -134,7 +134,7 @@ def _extra(piece: Piece, extra: Mapping[str, Slot]) -> Iterator[Hypothesis]:
     names = " and ".join(one.name for one in held)
     arguments = " and ".join(f"`{'bias' if 'bias' in one.name else 'weight'}_attr=False`" for one in held)
     yield Hypothesis(
-        code=code, message=f"it has a {names}, the reference has none", confirmed=True, cost=0.5,
+        code=code, message=f"it has a {names}, the reference has none", confirmed=True,
         fix=f"pass {arguments} to `{piece.paths[1]}`", within=partial(replaced, held),
         evidence=f"without its {names} the error is gone",
     )  # fmt: skip

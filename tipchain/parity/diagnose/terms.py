@@ -69,7 +69,7 @@ def _applied(
         for way, told in WAYS:
             apply = partial(_done, way, shaped)
             yield Hypothesis(
-                code="missing-factor" if way == "multiply" else "missing-term", cost=1.05 if behind else 1.1,
+                code="missing-factor" if way == "multiply" else "missing-term",
                 acts={one.number: then_first(apply) if behind else on_input(apply) for one in found},
                 message=f"its `{name}` is missing there: the reference {told} it {place}", fix=f"{way} `{name}` {place}: `{op.line}`",
             )  # fmt: skip
@@ -108,7 +108,7 @@ def placed_otherwise(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             made = floats_of(later.result, telling)
             for shaped in fitted(tensor, list(made[0].shape)) if made else ():
                 yield Hypothesis(
-                    code="missing-term", cost=1.2,
+                    code="missing-term",
                     acts={op.number: argument(1 - places[0]), later.number: then_first(partial(_done, "add", shaped))},
                     message=f"it adds a slice of its `{name}`{place_of(op, piece)}, the reference the whole after {called(later)}{place_of(later, piece)}",
                     fix=f"add `{name}` to the result of {called(later)}{place_of(later, piece)} instead: `{op.line}`",
@@ -134,7 +134,7 @@ def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             made = floats_of(later.result, is_tensor(piece))
             if len(made) == 1 and len(made[0].shape) == len(op.result.shape) and later not in found:
                 yield Hypothesis(
-                    code="missing-roll", acts={later.number: then(undo)}, cost=1.1,
+                    code="missing-roll", acts={later.number: then(undo)},
                     message=f"what it rolls by {shifts}{place_of(op, piece)} is not rolled back after {called(later)}{place_of(later, piece)}",
                     fix=f"roll by {back} after {called(later)}{place_of(later, piece)}: `{later.line}`",
                 )  # fmt: skip
@@ -161,7 +161,7 @@ def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
         for name in free:
             code = "missing-mask" if is_mask(tensor, piece) or "mask" in f"{name}{told}" else "missing-input"
             yield Hypothesis(
-                code=code, within=partial(_given, piece.port, names, name, tensor), cost=0.9,
+                code=code, within=partial(_given, piece.port, names, name, tensor),
                 message=f"it is not given `{name}`, which the reference is given: a {'mask' if code == 'missing-mask' else 'tensor'} of shape {list(tensor.shape)}",
                 fix=f"pass `{name}` to {piece.shown} where it is called",
             )  # fmt: skip
@@ -204,7 +204,7 @@ def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypo
             places.append(("in front of", on_input(function)))
         for place, act in places:
             yield Hypothesis(
-                code="missing-function", acts={op.number: act}, confirmed=True, cost=1.05,
+                code="missing-function", acts={op.number: act}, confirmed=True,
                 message=f"it lacks {told} {place} {called(op)}{place_of(op, piece)}",
                 fix=f"apply {told} {place} {called(op)}{place_of(op, piece)}: `{op.line}`",
             )  # fmt: skip

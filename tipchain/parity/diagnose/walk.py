@@ -78,6 +78,7 @@ class Walk:
         self.consumers: dict[Key, list[Op]] = {}
         self.makers_of: dict[Key, Op] = {}
         self.partings: list[Parting] = []
+        self.leaves: dict[Key, tuple[Any, Any]] = {}
 
     def run(self) -> list[Parting]:
         """Return where the programs part, in the order of the port's calls."""
@@ -89,9 +90,22 @@ class Walk:
             for key, one in self.made(op).items():
                 self._match(key, one)
                 self.makers_of.setdefault(key, op)
+        self._put_leaves_right()
         for op in self.ops:
             self._follow(op)
         return self.partings
+
+    def _put_leaves_right(self) -> None:
+        """Look for the counterparts of tensors that no call made: what the code is given, or keeps."""
+        for op in self.ops:
+            for key, one in self.given(op).items():
+                if key in self.makers_of or self.matched[key] or key in self.leaves:
+                    continue
+                found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
+                if found is not None:
+                    self.leaves[key] = one, found[1]
+                    self.healed[key] = found[1]
+                    self.shared.add(found[0])
 
     def _key(self, tensor: Any, number: int, *, after: bool = False) -> Key:
         """Return what tells a tensor, and how often it was written to, before a call or after it."""
@@ -190,22 +204,24 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
 
-    def _counterpart(self, op: Op, key: Key, old: Any, array: Array) -> tuple[int, Any] | None:
+    def _counterpart(
+        self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False
+    ) -> tuple[int, Any] | None:
         """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
         for number in self.sizes.get(array.size, ()):
             ours = self.values[number].array
-            if number in self.shared or number not in self.makers or ours is None:
+            if number in self.shared or (number not in self.makers) is not leaf or ours is None:
                 continue
             for one in arranged(ours, array.shape, flat=True):
                 tensor = self.piece.sides[1].tensor(np.ascontiguousarray(one), gradient=False)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
-                if self._makes_right(key, tensor, op, number):
+                if self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
         return None
 
-    def _makes_right(self, key: Key, new: Any, op: Op, number: int) -> bool:
+    def _makes_right(self, key: Key, new: Any, since: int, number: int) -> bool:
         """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
-        later = [one for one in self.consumers.get(key, ()) if one.number > op.number]
+        later = [one for one in self.consumers.get(key, ()) if one.number > since]
         if not later:
             ours = self.piece.truth.outputs
             return any(one.size == new.size and self._same(one, numpy_of(new)) for one in ours)
@@ -215,7 +231,9 @@ class Walk:
                 continue
             if one.name in LAYOUT:
                 made = list(self.made(one))
-                if len(made) == len(results) == 1 and self._makes_right(made[0], results[0], one, number):
+                if len(made) == len(results) == 1 and self._makes_right(
+                    made[0], results[0], one.number, number
+                ):
                     return True
             elif results and all(set(self.find(numpy_of(each))) - {number} for each in results):
                 return True

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.conversion.layouts import Slot
+from tipchain.conversion.layouts import Slot, stack
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
@@ -260,8 +260,7 @@ class PaddleFramework:
             read(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
             for part, tensor in zip(slot.parts, tensors, strict=True)
         ]
-        whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return whole.reshape(slot.shape)
+        return stack(pieces, slot)
 
     def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[Slot]:
         return (slot for slot in torch_view(model, names) if slot.kind == kind)

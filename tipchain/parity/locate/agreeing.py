@@ -9,10 +9,12 @@ from typing import Any
 
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.feeding import Fed
+from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import Models, PairReplays
+from tipchain.parity.locate.replay import NotReplayed
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call
-from tipchain.parity.locate.verdicts import Closeness, Measured, classify, measure_spread, only
+from tipchain.parity.locate.verdicts import FINE, Measured, classify, measure_spread, only
 
 Found = tuple[list[Measured], list[Measured]]
 """What was measured of the outputs, and of the gradients."""
@@ -26,7 +28,7 @@ OWN = ("torch.nn.", "paddle.nn.")
 
 
 class Agreeing:
-    """Measures large layers that agree in float64; the same kernel on equal shapes once.
+    """Measures layers that agree in float64, the same kernel on equal shapes once: large ones on one sample, forward.
 
     Args:
         models: copies of both.
@@ -40,7 +42,7 @@ class Agreeing:
         self._seen: set[Hashable] = set()
 
     def measure(self, fed: Fed, gradients: float, parameters: float | None) -> Found | None:
-        """Measure a pair; None of a small layer, and where one sample does not tell enough.
+        """Measure a pair; None of a small layer whose kernel is new, and where one sample does not tell enough.
 
         Args:
             fed: what the layers are given.
@@ -48,15 +50,19 @@ class Agreeing:
             parameters: how far those of its parameters are; None without any.
         """
         pair = fed.pair
-        if pair.whole or any(pair.then) or not self._large(pair.port):
-            return None
-        if not all(link.layout.permutes for link in (*fed.inputs, *fed.outputs)):
-            return None  # one sample is laid out otherwise
-        kind = self._kind(pair.reference), self._kind(pair.port)
-        if None not in kind and kind in self._seen:
+        kind = self._kinds(pair)
+        if kind in self._seen:
             return self.in_double(fed, gradients, parameters)
+        permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
+        if (
+            pair.whole or any(pair.then) or not self._large(pair.port) or not permuted
+        ):  # one sample is laid out otherwise
+            return None
         replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
-        slow, fast = replays.reference32, replays.port32
+        try:
+            slow, fast = replays.reference32, replays.port32
+        except NotReplayed:
+            return None  # what was taken for the first sample is none
         if slow is None or fast is None:
             return None
         forward = [
@@ -67,10 +73,20 @@ class Agreeing:
             for link in fed.outputs
         ]  # fmt: skip
         alone = all(one.reference is not None and one.reference <= ROUGHLY for one in forward)
-        if not alone or classify(forward)[0] not in (Closeness.BITWISE, Closeness.ROUNDING):
+        if not alone or classify(forward)[0] not in FINE:
             return None
-        self._seen.add(kind)
+        self.note(pair)
         return forward, self._backward(fed, gradients, parameters)
+
+    def note(self, pair: CallPair) -> None:
+        """Remember that the kernels of a pair come as close in float32 as rounding allows."""
+        kinds = self._kinds(pair)
+        if kinds is not None:
+            self._seen.add(kinds)
+
+    def _kinds(self, pair: CallPair) -> Hashable | None:
+        kinds = self._kind(pair.reference), self._kind(pair.port)
+        return None if pair.whole or any(pair.then) or None in kinds else kinds
 
     def in_double(self, fed: Fed, gradients: float, parameters: float | None) -> Found:
         """Return what the float64 runs tell about a pair; see `measure`."""

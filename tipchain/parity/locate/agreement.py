@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -33,6 +33,8 @@ ACTIVATIONS = (
     "softplus",
 )
 """Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
+REFUTES = 100.0
+"""How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted."""
 NEXT = 3
 """Calls after a layer whose inputs are looked at for a function of its result."""
 SAME = 1e-6
@@ -68,7 +70,7 @@ def continued(
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
-    later = [one for one in trace.calls if one.number > call.number and one.parent == call.parent][:NEXT]
+    later = trace.calls[call.number + 1 :][:NEXT]
     values = [value for one in later for value in one.inputs]
     values += [value for one in trace.around(call) for value in one.outputs]
     given = {
@@ -117,23 +119,32 @@ def of_one_size(sides: tuple[LiveSide, LiveSide], pair: CallPair) -> bool:
 
 
 def settled(
-    verdicts: Iterable[LayerVerdict], loose: Iterable[LayerVerdict], *, gradients: bool
+    verdicts: Iterable[LayerVerdict], loose: Mapping[int, float], actual: float, *, gradients: bool
 ) -> tuple[LayerVerdict, ...]:
     """Return the verdicts on models whose outputs agree, less what that refutes.
 
     Args:
         verdicts: of layers.
-        loose: those that rest on which call is taken for which: if they were right, the models would differ.
+        loose: by id those that rest on which call is taken for which, each with how far it would take the outputs if it were
+            right, by the gradients there.
+        actual: how far the outputs are apart, likewise.
         gradients: the gradients of all parameters agree too.
     """
-    rest = {id(one) for one in loose}
+    found = list(verdicts)
+    refuted = {
+        (one.port_path, one.turn)
+        for one in found
+        if one.direction == "forward"
+        and one.closeness is Closeness.DIFFERS
+        and loose.get(id(one), 0.0) >= REFUTES * actual
+    }
     return tuple(
         _refuted(one)
-        if id(one) in rest
+        if id(one) in loose
         and one.closeness is Closeness.DIFFERS
-        and (gradients or one.direction == "forward")
+        and ((one.port_path, one.turn) in refuted if one.direction == "forward" or not gradients else True)
         else one
-        for one in verdicts
+        for one in found
     )
 
 

@@ -63,7 +63,7 @@ def _groups(parameters: Sequence[Parameter]) -> Mapping[Hashable, list[Array]]:
     """Return the gradients by what their parameters hold; none is as good as zeros."""
     found: dict[Hashable, list[Array]] = defaultdict(list)
     for one in parameters:
-        flat = np.ascontiguousarray(one.values).reshape(-1)
+        flat = np.ascontiguousarray(one.values, np.float32).reshape(-1)  # float64 copies hold no more
         told = print_of(flat)
         constant = float(flat[0]) if flat.size and not told[1] else None
         gradient = np.zeros(flat.size) if one.gradient is None else one.gradient.reshape(-1)

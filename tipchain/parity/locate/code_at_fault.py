@@ -19,7 +19,7 @@ from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import Shared
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict, classify
+from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 
 GRADIENTS_AGREE = 1e-6
 """Relative difference of gradients in two float64 runs whose layers and outputs agree."""
@@ -191,11 +191,7 @@ class CodeAtFault:
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
         """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
-        fine = {
-            (one.reference_path, one.port_path)
-            for one in forward
-            if one.closeness in (Closeness.BITWISE, Closeness.ROUNDING)
-        }
+        fine = {(one.reference_path, one.port_path) for one in forward if one.closeness in FINE}
         for one in shared:
             ours, theirs = one.pair.reference, one.pair.port
             if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
@@ -204,6 +200,17 @@ class CodeAtFault:
                 found = self._code(calls, one.apart / one.size if one.size else inf, what)
                 return [replace(found, direction="backward")]
         return []
+
+    def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
+        """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
+        return [
+            replace(
+                self._code((one.pair.reference, one.pair.port), one.apart / one.size if one.size else inf,
+                           f"gives its parameter {one.name} another gradient, or none"),
+                direction="backward",
+            )
+            for one in unlike
+        ]  # fmt: skip
 
 
 def _holds(trace: Trace, around: Call, call: Call) -> bool:

@@ -92,6 +92,7 @@ def parameter_gradients(
         yield measure(
             f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
             known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name), least,
+            replays.terms(truth),
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod, sqrt
 from typing import Any
 
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.shared_parameters import SharedParameters
+from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
     EXACT,
     FAULTS,
+    FINE,
     Closeness,
     Direction,
     LayerVerdict,
@@ -38,6 +39,7 @@ from tipchain.parity.locate.verdicts import (
     ratio,
     reason_of,
 )
+from tipchain.parity.pace import LATE, Pace
 
 Array = npt.NDArray[Any]
 STATE = (
@@ -54,6 +56,8 @@ CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
 SAME = 1e-9
 """Relative difference up to which the results of two models in float64 are the same."""
+SINGLE_SAME = 1e-6
+"""The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
 
@@ -70,6 +74,8 @@ class PairJudge:
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
         noise: how far tensors of the two runs may be apart that are the same.
+        pace: how long this may take.
+        late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
     """
 
@@ -80,10 +86,13 @@ class PairJudge:
     seed: int
     exact: bool = True
     noise: Noise = field(default_factory=Noise)
+    pace: Pace = field(default_factory=Pace)
+    late: int = 0
     _code: CodeAtFault = field(init=False)
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
+    _own: list[Shared] = field(default_factory=list)
     compare: Comparer = field(init=False)
     outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
@@ -113,17 +122,25 @@ class PairJudge:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
         self.noise.limit = AGREE if self.exact else COARSELY
-        near = max(self.outputs_apart(), default=inf) <= COARSELY
-        if hasty and not near:
+        furthest = max(self.outputs_apart(), default=inf)
+        near = furthest <= COARSELY
+        if hasty and furthest > self.noise.limit:
             raise NotHeld
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and near and self._shared.alike(SAME)
+        if self.exact and near:
+            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
-        loose: list[LayerVerdict] = []
+        loose: dict[int, float] = {}
         clean = same_numbers(self.runs)
-        for pair in self.matching.pairs:
+        for number, pair in enumerate(self.matching.pairs):
+            self.pace.tell("comparing layers", number, len(self.matching.pairs))
+            if self.pace.over:
+                self.late += 1
+                forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
+                continue
             inputs, outputs = (
                 self.compare.inputs(pair),
                 self.compare.outputs(pair),
@@ -136,28 +153,41 @@ class PairJudge:
                     self.noise.limit = SPREAD * inherited
                 else:
                     forward.append(self._code.before(pair, inputs, inherited))
-                    loose.append(forward[-1])
+                    loose[id(forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
                     clean = False
             judged = [
                 self._weighed(pair, one, (*forward, *backward))
                 for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if pair.whole or not outputs or self._alive(pair):
-                loose += judged
+                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
+                loose |= {id(one): far for one in judged}
             forward.append(judged[0])
             backward += judged[1:]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
-        if clean:
+        if clean and not self.late:
             at_end, changed = self._judge_ends(forward, backward)
             forward += at_end
             backward += changed
-            loose += changed
+            loose |= {id(one): inf for one in changed}
         verdicts = (*forward, *reversed(backward))
-        if not self.alike_outside or not any(one.at_fault for one in loose):
+        values, apart = self.runs[0].values, self.outputs_apart()
+        if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
             return verdicts
-        return settled(verdicts, loose, gradients=self.alike_inside)
+        actual = self._influence(values, self.outputs, max(apart))
+        return settled(verdicts, loose, actual, gradients=self.alike_inside)
+
+    def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
+        """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
+        if not links or apart is None:
+            return inf
+        sizes = (
+            self.compare.gradient_size(one) ** 2 * self.compare.size(one.stored) ** 2 * prod(one.shape)
+            for one in (values[link.ours] for link in links)
+        )
+        return apart * sqrt(sum(sizes))
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
@@ -174,9 +204,10 @@ class PairJudge:
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
         changed = self._code.changed_gradient(far)
-        return [], changed or self._code.used_elsewhere(
+        changed = changed or self._code.used_elsewhere(
             forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
         )
+        return [], changed or self._code.gives_own(self._own)
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
@@ -352,9 +383,14 @@ class PairJudge:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
-            return self._agreeing_pairs.measure(fed, *gradients) or self._in_full(fed, inherited)
+            found = self._agreeing_pairs.measure(fed, *gradients)
+            if found is None:
+                found = self._in_full(fed, inherited)
+                if all(classify(one)[0] in FINE for one in found if one):
+                    self._agreeing_pairs.note(fed.pair)
         except NotHeld:
-            return self._agreeing_pairs.in_double(fed, *gradients)
+            found = self._agreeing_pairs.in_double(fed, *gradients)
+        return found
 
     def _in_full(self, fed: Fed, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""

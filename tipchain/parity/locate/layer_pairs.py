@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot
-from tipchain.conversion.matching import to_open
-from tipchain.conversion.paddle_side import paddle_layers
+from tipchain.conversion.given_names import expand_names
+from tipchain.conversion.layouts import LayerTensors, Slot, Target, assemble
+from tipchain.conversion.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.conversion.structure import match_by_structure
-from tipchain.conversion.torch_side import torch_layers
-from tipchain.conversion.units import paddle_units, torch_units
-from tipchain.layer_types import OWN_KIND
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]
@@ -51,12 +48,8 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
         port: a ``paddle.nn.Layer``.
         names: Paddle's path by torch's, of layers or of tensors.
     """
-    names = names or {}
-    ours, theirs = torch_layers(reference), paddle_layers(port, names)
-    opened = to_open(ours, theirs)
-    if opened:
-        theirs = paddle_layers(port, names, opened)
-    rest = _Rest(ours, theirs)
+    names = expand_names(names or {}, reference)
+    rest = _Rest(*matchable_layers(reference, port, names))
     rest.take(_by_structure(rest, names, named=True), "name")
     state = reference.state_dict()
     rest.take(_by_equal_values(rest, names, state), "values")
@@ -101,17 +94,24 @@ class _Rest:
 
 def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iterator[tuple[str, str]]:
     """Yield what names decide, or else what kinds, shapes and order do."""
-    ours, theirs = list(rest.ours.values()), list(rest.theirs.values())
-    found = match_by_structure(torch_units(ours, names, {}, {}), paddle_units(theirs, {}))
-    for unit, port in found.pairs:
-        if (unit.path == port.torch_path or unit.given) == named:
-            yield _layer_of(unit, rest.ours), _layer_of(port, rest.theirs)
-
-
-def _layer_of(unit: Any, layers: Mapping[str, LayerTensors]) -> str:
-    """Return the path of the layer that a unit is, or whose tensor it is."""
-    path: str = unit.path
-    return path.rpartition(".")[0] if unit.kind == OWN_KIND and path not in layers else path
+    ours = torch_leaves(rest.ours.values(), names)
+    theirs = paddle_leaves(rest.theirs.values(), names)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for pair in match_by_structure(list(ours), list(theirs)).pairs:
+        found[ours[pair.expected][0].path][theirs[pair.actual][0].path] = None
+    shared = Counter(port for ports in found.values() for port in ports)
+    given = {Target.parse(target).names[0]: name for name, target in names.items()}
+    for path, ports in found.items():
+        port = next(iter(ports))
+        alike = (
+            rest.ours[path].kind == rest.theirs[port].kind
+        )  # others may keep their tensors in another layout
+        if (
+            alike
+            and len(ports) == shared[port] == 1
+            and (path in (rest.theirs[port].torch_path, given.get(port))) == named
+        ):
+            yield path, port
 
 
 def _by_equal_values(
@@ -139,8 +139,7 @@ def _parameters(layer: LayerTensors) -> list[Slot]:
 
 def _whole(slot: Slot) -> Array:
     """Return the values of a slot of Paddle's that has one part, in torch's layout."""
-    array: Array = slot.parts[0].tensor.numpy()
-    return array.T if slot.parts[0].transpose else array.reshape(slot.shape)
+    return assemble([part.tensor.numpy() for part in slot.parts], slot)
 
 
 def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Trace, Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
+from tipchain.parity.pace import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
@@ -54,7 +56,9 @@ class Located:
         noise: how far outputs may be apart in float64 by what kernels compute in float32 whatever they are given.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
-        models: copies of both models' layers; none in float64 where a model does not run so.
+        doubles: whether each ran in float64.
+        learns: whether the reference has parameters that take gradients.
+        late: pairs of calls for which there was no time.
     """
 
     matching: Matching
@@ -67,7 +71,9 @@ class Located:
     noise: float
     gradients: float
     alike: bool
-    models: tuple[Models, Models]
+    doubles: tuple[bool, bool]
+    learns: bool
+    late: int = 0
 
     @property
     def one_sided(self) -> tuple[list[str], list[str]]:
@@ -86,12 +92,6 @@ class Located:
         return self.reference.loss is not None
 
     @property
-    def learns(self) -> bool:
-        """Whether the reference has parameters that take gradients."""
-        models = self.models[0]
-        return models.double is not None and bool(models.side.parameters(models.double.whole))
-
-    @property
     def comparable(self) -> bool:
         """Whether both models were given the same random numbers."""
         return same_numbers((self.reference, self.port))
@@ -99,7 +99,7 @@ class Located:
     @property
     def exact(self) -> bool:
         """Whether both ran in float64."""
-        return self.models[1].double is not None
+        return self.doubles[1]
 
 
 @dataclass(slots=True)
@@ -112,6 +112,7 @@ class Locator:
         seed: of every random number.
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
+        pace: how long it may take.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -119,6 +120,7 @@ class Locator:
     seed: int = 0
     backward: bool = True
     training: bool | None = None
+    pace: Pace = field(default_factory=Pace)
     _sketches: dict[int, Sketch] = field(default_factory=dict)
     _small: bool = False
 
@@ -137,6 +139,7 @@ class Locator:
             pairs: the layers that belong together, if that is known; else they are paired.
 
         Raises:
+            OutOfTime: the time is up before any layer was compared.
             Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
         asked = (reference, port), losses, pair_layers(reference, port, names) if pairs is None else pairs
@@ -144,13 +147,25 @@ class Locator:
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             self.store.samples = None
+            gc.collect()  # the copies of both models
+            self._hurry(whole)
             few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
             found = None if whole is None or few is None else self._by_few(few, whole, *asked)
         if found is None:
+            self._hurry(whole)
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
-            found = _located(judge, judge.judge())
+            found = _located(judge, judge.judge(), (reference, port))
         return found
+
+    def _hurry(self, whole: Whole | None) -> None:
+        """Give up before the models are run again if the time is up.
+
+        Raises:
+            OutOfTime: it is.
+        """
+        if self.pace.over:
+            raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
     def _by_outlines(
         self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
@@ -160,7 +175,7 @@ class Locator:
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
             whole = Whole.of(judge)
-            found = _located(judge, judge.judge(hasty=self.store.cut))
+            found = _located(judge, judge.judge(hasty=self.store.cut), models)
             if found.first is None or not self.store.cut:
                 return found, whole
         return None, whole
@@ -173,8 +188,9 @@ class Locator:
         with suppress(Exception):  # what is no batch of samples cannot be cut
             judge = self._judge(few, models, losses, layers)
             if whole.same_place(judge):
-                return whole.completed(_located(judge, judge.judge()))
+                return whole.completed(_located(judge, judge.judge(), models))
         self.store.forget()
+        gc.collect()
         return None
 
     def _judge(self, inputs: Inputs, *asked: Any) -> PairJudge:
@@ -216,7 +232,7 @@ class Locator:
         )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
-            exact=theirs.double is not None,
+            exact=theirs.double is not None, pace=self.pace,
         )  # fmt: skip
 
     def _trains(self, models: Pair) -> bool:
@@ -273,6 +289,7 @@ class Locator:
         known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
+        self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {
             "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
@@ -330,7 +347,7 @@ class Whole:
     @classmethod
     def of(cls, judge: PairJudge) -> Whole:
         """Return what is known before any layer is judged."""
-        ours, theirs = (replace(run, trace=Trace(calls=(), paths={}), values=()) for run in judge.runs)
+        ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
 
     def same_place(self, judge: PairJudge) -> bool:
@@ -346,11 +363,20 @@ class Whole:
         return replace(found, reference=reference, port=port, outputs=self.outputs)
 
 
-def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...]) -> Located:
+def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair) -> Located:
+    """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
+    ours = judge.models[0]
+    doubles = ours.double is not None, judge.models[1].double is not None
+    learns = ours.double is not None and bool(ours.side.parameters(ours.double.whole))
+    for one, model, run in zip(judge.models, models, judge.runs, strict=True):
+        layers = dict(one.side.layers(model))
+        for call in run.trace.calls:
+            call.layer = layers.get(call.path, call.layer)
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, models=judge.models,
-        noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(), alike=judge.alike_outside and judge.alike_inside,
+        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
+        learns=learns, late=judge.late, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
+        alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
 
 

@@ -55,18 +55,26 @@ class PairReplays:
 
     @cached_property
     def moved(self) -> Replayed | None:
-        """The reference's layer, its inputs a unit in float32's last place up or down by a coin.
+        """The reference's layer, its inputs and cotangents a unit in float32's last place up or down by a coin.
 
         In float64, if it runs so.
         """
         generator = np.random.default_rng(self._seed)
-        given = [
-            one + np.spacing(np.abs(one).astype(np.float32)) * generator.choice((-1.0, 1.0), one.shape)
-            if one.dtype.kind == "f"
-            else one
-            for one in self._given[0]
-        ]
-        return self._run(0, given, double=self._models[0].double is not None)
+
+        def moved(one: Array) -> Array:
+            if one.dtype.kind != "f":
+                return one
+            coins = generator.choice((-1.0, 1.0), one.shape)
+            return np.asarray(one + np.spacing(np.abs(one).astype(np.float32)) * coins)
+
+        given = [moved(one) for one in self._given[0]]
+        cotangents = [None if one is None else moved(one) for one in self._cotangents[0]]
+        return self._run(0, given, double=self._models[0].double is not None, cotangents=cotangents)
+
+    def terms(self, parameter: Array) -> int:
+        """Return how many terms a kernel adds up for an element of a parameter's gradient."""
+        size = max((one.size for one in self._cotangents[0] if one is not None), default=1)
+        return max(1, size // max(parameter.shape[0] if parameter.ndim else 1, 1))
 
     @cached_property
     def reference32(self) -> Replayed | None:
@@ -89,7 +97,14 @@ class PairReplays:
         """The port's layer in float64, if it runs so."""
         return self._run(1, self._given[1], double=True)
 
-    def _run(self, number: int, given: Sequence[Array], *, double: bool) -> Replayed | None:
+    def _run(
+        self,
+        number: int,
+        given: Sequence[Array],
+        *,
+        double: bool,
+        cotangents: Sequence[Array | None] | None = None,
+    ) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
         layers = models.double if double else models.single
         if layers is None:
@@ -99,7 +114,7 @@ class PairReplays:
             layers[call.path],
             call,
             given,
-            self._cotangents[number],
+            self._cotangents[number] if cotangents is None else cotangents,
             double=double,
             seed=self._seed,
             then=pair_steps(models, layers, self.fed.pair.then[number]),
@@ -151,10 +166,10 @@ class Doubles(Mapping[str, Any]):
         self._side, self._made, self._model = side, made, model
         self._layers = dict(side.layers(made))
         self._versions = self._written()
-        self._take_up: Callable[[], None] | None = None
+        self._take_up: Callable[[Any], None] | None = None
 
     def lay_aside(self) -> None:
-        """Free the copy's values until a layer is asked for; `whole` has gradients and shapes all the same.
+        """Free each layer's values until it is asked for; `whole` has gradients and shapes all the same.
 
         Where forward wrote to a parameter, the copy alone has its values: then nothing is freed.
         """
@@ -171,8 +186,7 @@ class Doubles(Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         if self._take_up is not None:
-            self._take_up()
-            self._take_up = None
+            self._take_up(self._layers[path])
         return self._layers[path]
 
     def __iter__(self) -> Iterator[str]:

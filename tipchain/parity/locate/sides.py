@@ -67,11 +67,11 @@ class LiveSide(Side, Protocol):
     def takes_gradient(self, tensor: Any) -> bool:
         """Tell whether something of the tensor can be differentiated."""
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
         """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
 
         Returns:
-            What gives the copy its values back; none of its layers may be run before.
+            What gives one of the copy's layers its values back; that may not be run before.
         """
 
     def seed(self, seed: int) -> None:
@@ -155,19 +155,18 @@ class TorchSide:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
         """Let the copy's parameters be the model's own tensors for a while."""
-        lent = [
-            (one, own.data, one.dtype)
-            for one, own in zip(made.parameters(), model.parameters(), strict=True)
-            if one.shape == own.shape
-        ]
-        for one, values, _ in lent:
-            one.data = values
+        lent: dict[int, Any] = {}
+        for one, own in zip(made.parameters(), model.parameters(), strict=True):
+            if one.shape == own.shape:
+                lent[id(one)] = one.dtype
+                one.data = own.data
 
-        def take_up() -> None:
-            for one, values, dtype in lent:
-                one.data = values.to(dtype, copy=True)
+        def take_up(layer: Any) -> None:
+            for one in layer.parameters():
+                if id(one) in lent:
+                    one.data = one.data.to(lent.pop(id(one)), copy=True)
 
         return take_up
 
@@ -309,9 +308,9 @@ class PaddleSide:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[], None]:  # noqa: ARG002
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
-        return lambda: None
+        return lambda _: None
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return ``paddle.set_grad_enabled``."""

@@ -131,7 +131,6 @@ class Trace:
     """All calls of one forward, in the order in which they began; the first is the model's own."""
 
     calls: tuple[Call, ...]
-    paths: Mapping[str, Any]
 
     def around(self, call: Call) -> Iterator[Call]:
         """Yield the calls inside which a call happened, the innermost first."""
@@ -179,7 +178,7 @@ class Tracer:
 
     def trace(self) -> Trace:
         """Return what was recorded so far."""
-        return Trace(calls=tuple(self._calls), paths=self._paths)
+        return Trace(calls=tuple(self._calls))
 
     def _before(self, layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from math import inf, log2
+from math import inf, log2, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -56,6 +56,8 @@ ORDER = (
 
 FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
 """What a layer that is wrong is."""
+FINE = (Closeness.BITWISE, Closeness.ROUNDING)
+"""What a layer is that was shown to be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,7 @@ def measure(
     exact: Array | float | None,
     moved: Array | None = None,
     least: float = 0.0,
+    terms: int = 1,
 ) -> Measured:
     """Measure a tensor that the reference gives in float64 (``truth``) and float32, the port in float32 and float64.
 
@@ -143,6 +146,8 @@ def measure(
         exact: float64, likewise; or its error, where that is known.
         moved: what the reference gives in float64 for inputs a unit in float32's last place off: where the port has no
             float64, its error may be as large as that too.
+        terms: how many terms each element is the sum of. Each addition rounds the sum so far, so that a kernel that adds one
+            after the other is off by the root of their number, times the unit and what moving the terms makes.
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
     same = _equal(reference, port)
@@ -161,7 +166,7 @@ def measure(
 
     shaken, rounded = error(moved), error(reference)
     if shaken is not None:
-        rounded = max(rounded or 0.0, shaken)
+        rounded = max(rounded or 0.0, shaken if terms == 1 else sqrt(terms) * (UNIT + shaken))
     known = exact if isinstance(exact, float) or exact is None else error(exact)
     return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
 

@@ -16,6 +16,12 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 FITS = 1e-4
 """Relative residual up to which a formula is a loss's."""
+SETTLED = 1e-3
+"""Relative difference of a setting from sample to sample, or class to class, up to which it is one: float32 keeps constants."""
+MOST_CLASSES, MOST_ENTRIES = 64, 200_000
+"""Classes and entries of an output up to which weights by class are solved for along with smoothing: a dense system."""
+MOST_FOCUS = 10.0
+"""Largest gamma that is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +48,13 @@ def recognize(output: Array, label: Array, gradient: Array) -> Iterator[Recogniz
     with np.errstate(all="ignore"):
         if label.dtype.kind in "iub" and output.ndim > 1 and label.size < output.size:
             yield from _cross_entropy(output, label, gradient)
+            yield from _focal(output, label, gradient)
         if label.shape == output.shape or label.size == output.size:
             target = label.reshape(output.shape).astype(np.float64)
             yield from _regression(output, target, gradient)
             if target.min() >= 0 and target.max() <= 1:
                 yield from _binary(output, target, gradient)
+                yield from _binary_focal(output, target, gradient)
             if output.ndim > 1 and target.min() >= 0:
                 yield from _divergence(output, target, gradient)
 
@@ -103,6 +111,7 @@ def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: in
             knobs = {
                 "smoothing": 0.0,
                 "weights": {},
+                "form": "",
                 "ignored": (),
                 "scale": scale * label.size,
                 "axis": other,
@@ -146,18 +155,232 @@ def _weighted(
         per_row = np.array([weights[int(label)] for label in chosen])
         fitted, value, smoothing = per_row[:, None] * part, float((per_row * picked).sum()), 0.0
         scale = float(per_row.mean())
-        if np.linalg.norm(fitted - given) > limit or not scale:
+        weights = {label: factor / (scale or 1.0) for label, factor in weights.items()}
+    form = ""
+    if np.linalg.norm(fitted - given) > limit or not scale:
+        hot = np.eye(classes)[chosen]
+        both = _soft_weighted(chances[counts], hot, given, seen)
+        if both is None:
             return None
-        weights = {label: factor / scale for label, factor in weights.items()}
+        smoothing, weights, form, scale, value, fitted = both
+        weights = {label: weights[label] for label in map(int, np.unique(chosen))}
+        mean = float(np.mean([weights[int(label)] for label in chosen])) or 1.0
+        weights, scale = {label: one / mean for label, one in weights.items()}, scale * mean
     whole = np.zeros_like(rows)
     whole[counts] = fitted
     knobs = {
         "smoothing": smoothing,
         "weights": weights,
+        "form": form,
         "ignored": tuple(sorted(ignored)),
         "scale": scale * len(chosen),
     }
     return knobs, value, whole
+
+
+def _soft_weighted(
+    chances: Array, soft: Array, given: Array, logs: Array
+) -> tuple[float, dict[int, float], str, float, float, Array] | None:
+    """Return smoothing, weights by class, their form, scale, value and fitted gradient of a cross entropy of soft labels.
+
+    The forms: ``"terms"`` weigh each class's term of a sample, as torch does; ``"samples"`` each sample's whole loss by the
+    mean of its labels' weights, as Paddle does.
+    """
+    count, classes = soft.shape
+    if classes > MOST_CLASSES or count * classes > MOST_ENTRIES:
+        return None
+    limit = FITS * float(np.linalg.norm(given))
+    # Each class's term is linear in its weight, once for its share of the labels and once for that of even ones.
+    terms = chances[:, None, :] - np.eye(classes)[None]
+    columns = np.concatenate([soft[:, :, None] * terms, terms / classes], axis=1)
+    used = np.flatnonzero(np.abs(columns).sum(axis=(0, 2)))
+    basis = np.moveaxis(columns[:, used], 1, -1).reshape(-1, len(used))
+    solved, *_ = np.linalg.lstsq(basis, given.ravel(), rcond=None)
+    fitted = (basis @ solved).reshape(given.shape)
+    if np.linalg.norm(fitted - given) <= limit:
+        both = np.zeros(2 * classes)
+        both[used] = solved
+        own, even = both[:classes], both[classes:]
+        total = own + even
+        seen = soft.sum(axis=0) > 0
+        smoothing = float(np.median(even[seen] / np.where(total[seen], total[seen], 1.0)))
+        if np.abs(even[seen] - smoothing * total[seen]).max() <= SETTLED * np.abs(total[seen]).max():
+            weights = np.where(seen, total, even / smoothing if smoothing else 0.0)
+            scale = float(weights[seen].mean())
+            value = -float((logs * (soft * own + even / classes)).sum())
+            return (
+                _small(smoothing),
+                dict(enumerate((weights / (scale or 1.0)).tolist())),
+                "terms",
+                scale,
+                value,
+                fitted,
+            )
+    return _weighted_samples(chances, soft, given, logs)
+
+
+def _weighted_samples(
+    chances: Array, soft: Array, given: Array, logs: Array
+) -> tuple[float, dict[int, float], str, float, float, Array] | None:
+    classes = soft.shape[1]
+    one, other = chances - soft, chances - 1 / classes
+    dots = [[(a * b).sum(axis=1) for b in (one, other)] for a in (one, other)]
+    wanted = (one * given).sum(axis=1), (other * given).sum(axis=1)
+    square = dots[0][0] * dots[1][1] - dots[0][1] ** 2
+    told = square > 1e-9 * dots[0][0] * dots[1][1]
+    if not told.any():
+        return None
+    own = np.where(told, (wanted[0] * dots[1][1] - wanted[1] * dots[0][1]) / np.where(told, square, 1.0), 0.0)
+    even = np.where(
+        told, (wanted[1] * dots[0][0] - wanted[0] * dots[0][1]) / np.where(told, square, 1.0), 0.0
+    )
+    smoothing = float(np.median((even / np.where(own + even, own + even, 1.0))[told]))
+    mixed = (1 - smoothing) * one + smoothing * other
+    factors = (mixed * given).sum(axis=1) / (mixed**2).sum(axis=1)
+    fitted = factors[:, None] * mixed
+    smooth = (1 - smoothing) * soft + smoothing / classes
+    weights, *_ = np.linalg.lstsq(smooth, factors, rcond=None)
+    unlike = np.abs(smooth @ weights - factors).max() > SETTLED * np.abs(factors).max()
+    if np.linalg.norm(fitted - given) > FITS * float(np.linalg.norm(given)) or unlike:
+        return None
+    scale = float(weights[soft.sum(axis=0) > 0].mean())
+    value = -float((factors * (smooth * logs).sum(axis=1)).sum())
+    return (
+        _small(smoothing),
+        dict(enumerate((weights / (scale or 1.0)).tolist())),
+        "samples",
+        scale,
+        value,
+        fitted,
+    )
+
+
+def _small(share: float) -> float:
+    return share if abs(share) > 1e-6 else 0.0
+
+
+def _focal(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]:
+    """Recognize a focal cross entropy of classes: its focus, and its factor, one for all or one for each class."""
+    if output.size != label.size * output.shape[1]:
+        return
+    labels = label.reshape(-1).astype(np.int64)
+    if labels.min() < 0 or labels.max() >= output.shape[1]:
+        return
+    logs = log_softmax(rows_of(output))
+    hard = np.exp(logs) - np.eye(output.shape[1])[labels]
+    rows = rows_of(gradient)
+    factors = (rows * hard).sum(axis=1) / np.maximum((hard**2).sum(axis=1), 1e-300)
+    if np.linalg.norm(factors[:, None] * hard - rows) > FITS * np.linalg.norm(rows):
+        return
+    picked = logs[np.arange(len(labels)), labels]
+    weights = np.abs(hard).sum(axis=1)
+    for names in (np.zeros_like(labels), labels):
+        found = _focus(factors, picked, names, weights)
+        if found is None:
+            continue
+        gamma, sizes = found
+        scale = float(np.mean([sizes[int(one)] for one in names]))
+        each = np.array([sizes[int(one)] for one in names])
+        value = -float((each * (1 - np.exp(picked)) ** gamma * picked).sum())
+        fitted = (each * _slope(picked, gamma))[:, None] * hard
+        shape = (output.shape[0], *output.shape[2:], output.shape[1])
+        alphas = {} if len(sizes) == 1 else {one: size / scale for one, size in sizes.items()}
+        yield Recognized(
+            family="focal cross entropy", value=value, gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
+            knobs={"gamma": gamma, "alphas": alphas, "scale": scale * len(labels)},
+        )  # fmt: skip
+        return
+
+
+def _binary_focal(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
+    """Recognize a focal loss of yes and no: its focus, and the share alpha of the positive."""
+    if not np.isin(target, (0, 1)).all():
+        return
+    x, bits = output.reshape(-1), target.reshape(-1).astype(np.int64)
+    signs = 2.0 * bits - 1
+    logs = -np.logaddexp(0, -signs * x)
+    hard = -signs * -np.expm1(logs)
+    factors = gradient.reshape(-1) / np.where(hard, hard, 1.0)
+    found = _focus(factors, logs, bits, np.abs(hard))
+    if found is None or len(found[1]) != 2:
+        yield from _asymmetric(output, bits, factors, logs, hard)
+        return
+    gamma, sizes = found
+    each = np.array([sizes[int(one)] for one in bits])
+    yield Recognized(
+        family="binary focal loss", value=-float((each * (-np.expm1(logs)) ** gamma * logs).sum()),
+        gradient=(each * _slope(logs, gamma) * hard).reshape(output.shape),
+        knobs={"gamma": gamma, "gamma_neg": gamma, "alpha": sizes[1] / (sizes[0] + sizes[1]), "scale": (sizes[0] + sizes[1]) * len(x)},
+    )  # fmt: skip
+
+
+def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: Array) -> Iterator[Recognized]:
+    """Recognize a focal loss of yes and no with a focus of its own for each."""
+    parts = [(bits == kind, _focus(factors[bits == kind], logs[bits == kind], bits[bits == kind], np.abs(hard[bits == kind]), plain=True)) for kind in (0, 1)]  # fmt: skip
+    value, fitted, known = 0.0, np.zeros(len(bits)), []
+    for at, found in parts:
+        if found is None:
+            return
+        gamma, size = found[0], next(iter(found[1].values()))
+        value -= float((size * (-np.expm1(logs[at])) ** gamma * logs[at]).sum())
+        fitted[at] = size * _slope(logs[at], gamma) * hard[at]
+        known.append((gamma, size))
+    if max(known[0][0], known[1][0]) < 1e-3:
+        return  # a plain one, with weights
+    total = known[0][1] + known[1][1]
+    yield Recognized(
+        family="binary focal loss", value=value, gradient=fitted.reshape(output.shape),
+        knobs={"gamma": known[1][0], "gamma_neg": known[0][0], "alpha": known[1][1] / total, "scale": total * len(bits)},
+    )  # fmt: skip
+
+
+def _slope(logs: Array, gamma: float) -> Array:
+    """Return how much steeper or flatter than a cross entropy's a focal loss's slope is, by the label's log-probability."""
+    rest = np.maximum(-np.expm1(logs), 1e-300)
+    return np.asarray(rest**gamma - gamma * np.exp(logs) * rest ** (gamma - 1) * logs)
+
+
+def _focus(
+    factors: Array, logs: Array, names: Array, weights: Array, *, plain: bool = False
+) -> tuple[float, dict[int, float]] | None:
+    """Return gamma and the factor of each name, with which slopes are as found; None where none are; gamma 0 if ``plain``."""
+    kinds = np.unique(names)
+    if len(factors) < len(kinds) + 2:
+        return None
+
+    def fit(gamma: float) -> tuple[float, dict[int, float]]:
+        slope = _slope(logs, gamma) * weights
+        wanted = factors * weights
+        sizes, left = {}, 0.0
+        for kind in kinds:
+            at = names == kind
+            sizes[int(kind)] = float(slope[at] @ wanted[at] / max(float(slope[at] @ slope[at]), 1e-300))
+            left += float(((wanted[at] - sizes[int(kind)] * slope[at]) ** 2).sum())
+        return left, sizes
+
+    grid = np.linspace(0, MOST_FOCUS, 41)
+    at = int(np.argmin([fit(float(gamma))[0] for gamma in grid]))
+    low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, len(grid) - 1)])
+    for _ in range(60):
+        third = (high - low) / 3
+        low, high = (
+            (low, high - third) if fit(low + third)[0] <= fit(high - third)[0] else (low + third, high)
+        )
+    gamma = (low + high) / 2
+    short = float(f"{gamma:.4g}")
+    gamma = (
+        short
+        if fit(short)[0] <= 4 * fit(gamma)[0] + 1e-12 * float(((factors * weights) ** 2).sum())
+        else gamma
+    )
+    left, sizes = fit(gamma)
+    if (
+        left > FITS**2 * float(((factors * weights) ** 2).sum())
+        or (gamma < 1e-3 and not plain)
+        or not all(sizes.values())
+    ):
+        return None
+    return gamma, sizes
 
 
 def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
@@ -228,9 +451,21 @@ def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recog
     if output.max() <= 0:
         forms.append(("reversed Kullback-Leibler of log-probabilities", np.exp(output) * (output - wanted + 1),
                       float((np.exp(output) * (output - wanted)).sum())))  # fmt: skip
+    plain = {"smoothing": 0.0, "weights": {}, "form": ""}
+    found = False
     for name, slope, height in forms:
         scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
         if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+            found = True
+            knobs = {**(plain if name.startswith("soft") else {}), "scale": scale}
+            yield Recognized(family=name, knobs=knobs, value=scale * height, gradient=scale * slope)
+    if not found and np.allclose(total, 1, atol=1e-5):
+        both = _soft_weighted(*(rows_of(one) for one in (chances, target, gradient, logs)))
+        if both is not None:
+            smoothing, weights, form, scale, value, fitted = both
+            shape = (output.shape[0], *output.shape[2:], output.shape[1])
+            alike = np.ptp(list(weights.values())) <= SETTLED
             yield Recognized(
-                family=name, knobs={"scale": scale}, value=scale * height, gradient=scale * slope
-            )
+                family="soft cross entropy of logits", value=value, gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
+                knobs={"smoothing": smoothing, "weights": {} if alike else weights, "form": "" if alike else form, "scale": scale},
+            )  # fmt: skip

@@ -170,6 +170,14 @@ def _transformed(labels: Array) -> Iterator[tuple[str, str, str, Array]]:
             ("1 -", 1 - labels),
             ("2 x - 1 of", 2 * labels - 1),
             ("(x + 1) / 2 of", (labels + 1) / 2),
+            *(
+                (
+                    ("softmax of", np.exp(log_softmax(labels))),
+                    ("sharpened (squared)", labels**2 / (labels**2).sum(axis=1, keepdims=True)),
+                )
+                if labels.ndim > 1
+                else ()
+            ),
         ):
             if np.isfinite(changed).all():
                 yield (

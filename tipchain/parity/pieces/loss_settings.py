@@ -15,15 +15,23 @@ Array = npt.NDArray[Any]
 CLOSE = 1e-4
 CODES: Mapping[str, str] = {
     "axis": "axis", "ignored": "ignore-index", "weights": "class-weights", "pos_weight": "pos-weight", "beta": "beta",
-    "smoothing": "label-smoothing",
+    "smoothing": "label-smoothing", "form": "weight-form", "gamma": "focal-gamma", "gamma_neg": "focal-gamma", "alpha": "focal-alpha", "alphas": "focal-alpha",
 }  # fmt: skip
 """What is told first where several differ: an ignored class changes the mean's divisor too."""
 FIXES: Mapping[str, str] = {
-    "axis": "take softmax over the axis of classes that the reference takes", "ignored": "pass the reference's ignore_index",
-    "weights": "pass the reference's weight=", "pos_weight": "pass the reference's pos_weight=",
-    "beta": "pass the reference's beta (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
-    "smoothing": "pass the reference's label_smoothing=",
+    "axis": "take softmax over axis {0}, that of the classes", "weights": "pass the reference's weight=", "pos_weight": "pass pos_weight={0:.5g}",
+    "beta": "pass beta={0:.5g} (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
+    "smoothing": "pass label_smoothing={0:.5g}", "gamma": "pass gamma={0:.5g}", "gamma_neg": "pass gamma={0:.5g} for negative labels", "alpha": "pass alpha={0:.5g}",
+    "alphas": "pass the reference's alpha of each class",
+    "form": "weigh each class's term before they are summed: -(weight * soft * log_softmax(x)).sum(1), over the sum of the labels' weights",
 }  # fmt: skip
+
+
+FOCAL = (
+    {"cross entropy of logits", "focal cross entropy"},
+    {"binary cross entropy of logits", "binary focal loss"},
+)
+"""Families of which the second is the first with a focus."""
 
 
 def settings(problem: Problem) -> Iterator[Guess]:
@@ -63,11 +71,12 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
         )
 
     if ours.family != theirs.family:
-        return made(_family_code(ours.family, theirs.family), f"the port's loss is {theirs.family}, the reference's {ours.family}",
-                    f"use the loss of the reference: {ours.family}")  # fmt: skip
+        return made(*_other_family(ours, theirs))
     for knob, code in CODES.items():
         if _differs(ours.knobs.get(knob), theirs.knobs.get(knob)):
-            return made(code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), FIXES[knob])
+            return made(
+                code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _fix(knob, ours.knobs[knob])
+            )
     weighted = ours.knobs.get("weights")
     if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > CLOSE:
         words = (
@@ -75,11 +84,42 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
             "the reference's: one divides by the sum of the weights, the other by the number of samples"
         )
         return made("reduction", words, "divide by the sum of the weights, as reduction='mean' does")
+    sizes = theirs.knobs["scale"], ours.knobs["scale"]
+    if (
+        ours.family.endswith(("focal cross entropy", "focal loss"))
+        and max(map(abs, sizes)) <= 1 + CLOSE
+        and abs(sizes[0] - sizes[1]) > CLOSE
+    ):
+        # A mean of samples times a factor of at most 1, as alpha is; whole multiples are other reductions.
+        return made("focal-alpha", f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
+                    f"pass alpha={sizes[1]:.5g}")  # fmt: skip
     beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
     if beta and abs(scales[1] / scales[0] / beta - 1) < CLOSE and abs(beta - 1) > CLOSE:
         words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
         return made("beta", words, f"divide Paddle's smooth_l1_loss by delta ({beta:.6g})")
     return None
+
+
+def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
+    """Return slug, words and fix of losses of different families."""
+    if {ours.family, theirs.family} in FOCAL:
+        expected, actual = (one.knobs.get("gamma", 0.0) for one in (ours, theirs))
+        words = (
+            f"the port's gamma is {actual:.5g}, the reference's {expected:.5g} (0 is a plain cross entropy)"
+        )
+        return "focal-gamma", words, f"pass gamma={expected:.5g}"
+    words = f"the port's loss is {theirs.family}, the reference's {ours.family}"
+    return _family_code(ours.family, theirs.family), words, f"use the loss of the reference: {ours.family}"
+
+
+def _fix(knob: str, expected: Any) -> str:
+    if knob == "ignored":
+        return (
+            f"pass ignore_index={expected[0]}"
+            if len(expected) == 1
+            else "ignore the labels that the reference ignores"
+        )
+    return FIXES[knob].format(expected)
 
 
 def _family_code(expected: str, actual: str) -> str:
@@ -105,10 +145,19 @@ def _words(knob: str, expected: Any, actual: Any) -> str:
         case "ignored":
             said = [f"{', '.join(map(str, one))}" if one else "none" for one in (actual, expected)]
             return f"the port ignores samples of label {said[0]}, the reference of {said[1]}"
+        case "form":
+            forms = {"": "alike", "terms": "each class's term", "samples": "each sample's whole loss"}
+            return f"the port's weights multiply {forms[actual]}, the reference's {forms[expected]}: with soft or smoothed labels these differ"
+        case "alphas":
+            return f"the port's alpha is, by class, {_weights(actual)}, the reference's {_weights(expected)} (means are 1)"
         case "weights":
             return f"the port weighs classes {_weights(actual)}, the reference {_weights(expected)} (means are 1)"
         case _:
-            name = {"smoothing": "label smoothing", "pos_weight": "weight of positive labels"}.get(knob, knob)
+            name = {
+                "smoothing": "label smoothing",
+                "gamma_neg": "gamma of negative labels",
+                "pos_weight": "weight of positive labels",
+            }.get(knob, knob)
             return f"the port's {name} is {actual:.5g}, the reference's {expected:.5g}"
 
 

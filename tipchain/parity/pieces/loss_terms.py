@@ -30,9 +30,19 @@ def factors(problem: Problem) -> Iterator[Guess]:
     code, words = _meaning(problem, factor)
     yield Guess(
         code=code, message=f"the port's loss is {factor:.6g} times the reference's{words}",
-        fix="use the reference's reduction" if code == "reduction" else f"multiply the port's loss by {1 / factor:.6g}",
+        fix=_fix(words) if code == "reduction" else f"multiply the port's loss by {1 / factor:.6g}",
         evidence="the reference's loss times this factor is the port's", found=problem.expected.scaled(factor),
     )  # fmt: skip
+
+
+def _fix(words: str) -> str:
+    """Return what to do about another reduction; a mean over another number is divided by the reference's."""
+    wanted = words.rpartition(" in place of ")[2]
+    return (
+        f"divide by the number of {wanted}, as the reference does"
+        if words.startswith(": a mean over")
+        else "use the reference's reduction"
+    )
 
 
 def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
@@ -70,15 +80,14 @@ def _counts(problem: Problem) -> dict[str, int]:
             "entries of the last axis": shape[-1],
             "places": int(np.prod(shape)) // shape[1],
         }
-    labels = problem.labels
-    if isinstance(labels, np.ndarray):
+    for labels in problem.targets[:1]:
         found["labels"] = labels.size
         if labels.dtype.kind in "iub":
             values, times = np.unique(labels, return_counts=True)
-            found |= {
-                f"labels other than {value}": labels.size - int(count)
-                for value, count in zip(values, times, strict=True)
-            }
+            classes = shape[1] if len(shape) > 1 else 0
+            counted = sorted(zip(values, times, strict=True), key=lambda one: 0 <= one[0] < classes)
+            # What is no class is left out on purpose; the number of a class is told last.
+            found |= {f"labels other than {value}": labels.size - int(count) for value, count in counted}
             found["labels above 0"] = int((labels > 0).sum())
     return {name: int(count) for name, count in found.items()}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,41 @@ Array = npt.NDArray[Any]
 METRIC = "metric"
 CHUNKS = 16
 """Batches of up to so many samples that a callable may have made by itself are tried."""
+BINS = (
+    9,
+    10,
+    15,
+    16,
+    19,
+    20,
+    25,
+    31,
+    32,
+    49,
+    50,
+    63,
+    64,
+    99,
+    100,
+    127,
+    128,
+    199,
+    200,
+    255,
+    256,
+    499,
+    500,
+    511,
+    512,
+    999,
+    1000,
+    1023,
+    1024,
+    4095,
+)
+"""Numbers of bins that are usual, and those of as many thresholds from 0 to 1."""
+TINY = 1e-12
+"""What a share of 0 is taken for where its logit is wanted."""
 CODES = {
     "metric": "other-metric", "k": "top-k", "average": "class-average", "over": "batch-average", "threshold": "threshold",
     "axis": "argmax-axis", "unit": "unit",
@@ -148,7 +185,7 @@ def _fits(values: Array, wanted: Array) -> bool:
 def _oddity(way: Way) -> int:
     """Return how unusual a way is, to choose among several that give the same."""
     odd = {"accuracy": 0, "f1": 1, "precision": 2, "recall": 2, "iou": 2}.get(way.metric, 1)
-    return odd + (way.average == "all classes") + (way.threshold == 0.5)
+    return odd + (way.average in ("all classes", "but the first")) + (way.threshold == 0.5)
 
 
 def _code(name: str, one: Way, other: Way) -> str:
@@ -174,6 +211,7 @@ def _fix(name: str, one: Way) -> str:
     names = {
         "classes": "macro",
         "all classes": "macro, classes without samples as 0",
+        "but the first": "macro, without class 0",
         "": "none, over samples",
     }
     if name == "over":
@@ -203,8 +241,59 @@ def _related(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
 
 
 def _called_otherwise(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Call the reference with something changed: batch by batch, other outputs, other labels."""
-    return _first(case, ours, theirs, _guesses(case, name)) or _counted_by_port(case, other, ours, theirs)
+    """Call one metric with something changed: the last batch alone, batch by batch, other outputs, other labels."""
+    apart = case, name, other, ours, theirs
+    return (
+        _of_one_batch(*apart)
+        or _binned(*apart)
+        or _first(case, ours, theirs, _guesses(case, name))
+        or _counted_by_port(case, other, ours, theirs)
+    )
+
+
+def _of_one_batch(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a metric that keeps one batch of several: what the other gives for that batch alone."""
+    if all(len(probe.batches) < 2 for probe in case.probes):
+        return []
+    for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))):
+        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
+            values = _reruns(case, side, key, itemgetter(at))
+            share = 0.0 if values is None else _explained(expected, actual, values)
+            if share >= EXPLAINS:
+                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
+                return [Diagnosis(
+                    code=f"{which}-batch", port_path=METRIC, message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
+                    evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone", explained=share,
+                    fix="sum over all batches in update() and divide once at the end" if side == 0 else f"keep the {which} batch's value, as the reference does",
+                )]  # fmt: skip
+    return []
+
+
+def _binned(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a metric that counts scores in bins: what the other gives for scores that are rounded down to them."""
+    for squashed, bins in product((False, True), BINS):
+        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
+            values = _rerun(case, key, partial(_into_bins, bins=bins, squashed=squashed), side)
+            share = 0.0 if values is None else _explained(expected, actual, values)
+            if share >= EXPLAINS:
+                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
+                return [Diagnosis(
+                    code="bins", port_path=METRIC, message=f"the {who} counts scores in {bins} bins, the {whom} each score",
+                    evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone", explained=share,
+                    fix="compute from sorted scores, or pass num_thresholds=4095 or more" if side == 0 else f"pass num_thresholds={bins}",
+                )]  # fmt: skip
+    return []
+
+
+def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
+    outputs, labels = batch
+    scores = np.asarray(outputs, np.float64)
+    if squashed:
+        scores = 1 / (1 + np.exp(-scores))
+    elif scores.min() < 0 or scores.max() > 1:
+        return [batch]  # no shares: nothing changes, and nothing is explained
+    made = np.floor(scores * bins) / bins
+    return [(np.log(np.maximum(made, TINY) / np.maximum(1 - made, TINY)) if squashed else made, labels)]
 
 
 def _guesses(case: Case, name: str) -> Iterator[tuple[str, str, str, Array]]:
@@ -231,16 +320,20 @@ def _guesses(case: Case, name: str) -> Iterator[tuple[str, str, str, Array]]:
             yield "ignored-label", message, f"count label {label} too", values
 
 
-def _rerun(case: Case, name: str, change: Callable[[Batch], Sequence[Batch]]) -> Array | None:
-    """Return what the reference says of changed batches, None where it does not take them."""
-    found = []
-    for probe in case.probes:
-        batches = [made for one in probe.batches for made in change(one)]
-        try:
-            found.append(case.meters[0].values(batches).get(name, np.nan))
-        except Exception:  # noqa: BLE001  (a metric that cannot take it: the hypothesis does not apply)
-            return None
-    return np.array(found)
+def _rerun(case: Case, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array | None:
+    """Return what a side's metric says of changed batches, None where it does not take them."""
+    return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
+
+
+def _reruns(
+    case: Case, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
+) -> Array | None:
+    try:
+        return np.array(
+            [case.meters[side].values(change(probe.batches)).get(name, np.nan) for probe in case.probes]
+        )
+    except Exception:  # noqa: BLE001  (a metric that does not take such batches: the hypothesis does not apply)
+        return None
 
 
 def _first(

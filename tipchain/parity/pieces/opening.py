@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot
-from tipchain.conversion.matching import UnmatchedError, match_models
+from tipchain.conversion.matching import match_models
 from tipchain.conversion.paddle_side import paddle_layers, torch_view
 from tipchain.errors import UsageError, WeightsError
 from tipchain.parity.locate.layer_pairs import pair_layers
@@ -65,7 +65,7 @@ def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tupl
     try:
         match = match_models(reference, port, names)
         found = {slot.name: slot for slot in torch_view(port, match.names) if slot.kind == "parameter"}
-    except (UnmatchedError, WeightsError):
+    except WeightsError:
         pairs = {pair.reference: pair.port for pair in pair_layers(reference, port, names)}
         layers = paddle_layers(port, {**pairs, **(names or {})})
         found = {slot.name: slot for layer in layers for slot in layer.slots if slot.kind == "parameter"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import log
 from typing import Any
 
@@ -44,22 +44,74 @@ class _Guess:
     fix: str
     curve: Array
     steps: slice
+    knobs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def schedule_causes(expected: Array, actual: Array) -> tuple[Diagnosis, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tried:
+    """What setting knobs of the port's own schedule came to.
+
+    Attributes:
+        attributes: that were set, with their values.
+        curve: its rates then.
+        held: whether it had just these values already.
+    """
+
+    attributes: Mapping[str, Any]
+    curve: Array
+    held: bool
+
+
+Trial = Callable[[Mapping[str, Any]], Tried | None]
+"""Sets knobs of the port's own schedule; None where it has no such attributes."""
+
+
+def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: None) -> tuple[Diagnosis, ...]:
     """Return what makes one curve of the other, the likeliest first; one of code ``unknown`` where nothing does.
 
     Args:
         expected: the reference's learning rates, ``[steps]``.
         actual: the port's.
+        trial: tries a fix on the port's schedule; what does not give the reference's rates is not told to be passed.
     """
     shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
     for guess in _guesses(expected, actual, shapes):
         explained = _explained(expected, actual, guess)
         if explained >= EXPLAINS:
-            return (_told(guess, explained, len(expected)),)
+            return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], expected, trial)
     several = _several(expected, actual, *shapes)
+    if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
+        differ = {
+            name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value
+        }
+        return _proved(several, differ, shapes[0], expected, trial)
     return several or (_unknown(expected, actual, *shapes),)
+
+
+def _proved(
+    told: tuple[Diagnosis, ...], knobs: Mapping[str, Any], shape: Shape | None, expected: Array, trial: Trial
+) -> tuple[Diagnosis, ...]:
+    """Return diagnoses whose fixes were tried on the port's own schedule: told as its arguments, or not to be passed."""
+    tried = trial(knobs) if knobs else None
+    if tried is None:
+        return told
+    if len(tried.curve) == len(expected) and same(expected, tried.curve):
+        words = ", ".join(f"{name}={_short(value)}" for name, value in tried.attributes.items())
+        proof = f"; with {words} the port's own schedule gives the reference's rates"
+        return tuple(replace(one, evidence=one.evidence + proof, fix=f"pass {words}") for one in told)
+    if tried.held:  # it passes what the reference passes: it is another schedule
+        kind = f": {_named(shape)}" if shape is not None else ""
+        return (
+            replace(
+                told[0],
+                code="schedule-type",
+                fix=f"use the reference's schedule{kind}; the port's has its arguments already",
+            ),
+        )
+    wanted = [f"its {WORDS[name]} becomes {_short(value)}" for name, value in knobs.items() if name in WORDS]
+    return tuple(
+        replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told
+    )
 
 
 def cycled_momentum(momentum: Array) -> Diagnosis:
@@ -177,7 +229,7 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
             yield _Guess(CODES[name], _words(name, one.knobs[name], value), f"pass {FIXES[name]}={_short(one.knobs[name])}",
-                         draw(changed, count), slice(None))  # fmt: skip
+                         draw(changed, count), slice(None), {name: one.knobs[name]})  # fmt: skip
 
 
 def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:

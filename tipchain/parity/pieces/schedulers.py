@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.builders import Builder
 from tipchain.parity.pieces.check import PieceCheck, failed_to_run
 from tipchain.parity.pieces.opening import build_both, build_torch_schedule, copied, slots_of
-from tipchain.parity.pieces.schedule_causes import cycled_momentum, schedule_causes
+from tipchain.parity.pieces.schedule_causes import Trial, Tried, cycled_momentum, schedule_causes
 from tipchain.parity.pieces.schedule_shapes import close, first_apart, same
 from tipchain.parity.pieces.trained import PaddleTrained, TorchTrained, Trained
 
@@ -27,6 +28,12 @@ STEPS = 200
 MOST_STEPS = 20_000
 LENGTHS = ("T_max", "total_steps", "total_iters", "decay_steps", "total_epochs")
 """Attributes of schedules that say when they end."""
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "rate": ("base_lr",), "gamma": ("gamma",), "milestones": ("milestones", "boundaries"), "step_size": ("step_size",),
+    "length": ("T_max", "decay_steps", "T_0"), "end": ("eta_min", "end_lr"), "power": ("power",), "times": ("T_mult",),
+    "warmup_steps": ("warmup_steps",), "warmup_start": ("start_lr",),
+}  # fmt: skip
+"""Attributes of Paddle's schedules by the knob of a curve that they set."""
 REPEATS = ("step_size", "T_0", "step_size_up")
 """Those of which a few must be seen."""
 
@@ -68,6 +75,7 @@ def check_schedulers(
     """
     try:
         ours, theirs = _open(sides, reference, port, builders, schedulers, names)
+        fresh = copy.deepcopy(theirs[1])
         count = steps or _count((ours[1], theirs[1]), iterations)
         curves = tuple(_walk(*one, count) for one in (ours, theirs))
     except TipchainError as error:
@@ -79,7 +87,7 @@ def check_schedulers(
         return PieceCheck(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
-    return _judge(curves[0], curves[1], any(one is not None for one in schedulers))
+    return _judge(curves[0], curves[1], fresh, any(one is not None for one in schedulers))
 
 
 def _open(
@@ -179,7 +187,60 @@ def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Arra
             yield name, rates[:count], other.rates[name][:count]
 
 
-def _judge(ours: _Curves, theirs: _Curves, scheduled: bool) -> PieceCheck:
+def _trial(fresh: Any, actual: Array) -> Trial:
+    """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
+
+    def attempt(schedule: Any, knobs: Mapping[str, Any]) -> Tried | None:
+        found: dict[str, Any] = {}
+        held = True
+        for knob, value in knobs.items():
+            pairs = [
+                (one, name)
+                for one in _nested(schedule)
+                for name in ATTRIBUTES.get(knob, ())
+                if hasattr(one, name)
+            ]
+            if not pairs:
+                return None
+            holder, name = pairs[0]
+            found[name] = list(value) if isinstance(value, tuple) else value
+            held = held and bool(np.all(np.asarray(getattr(holder, name)) == np.asarray(found[name])))
+            setattr(holder, name, found[name])
+        for one in reversed(list(_nested(schedule))):
+            one.last_epoch = -1
+            one.step()
+        advance, rates = stepper(schedule), [float(schedule())]
+        for step in range(1, len(actual)):
+            advance(step)
+            rates.append(float(schedule()))
+        return Tried(attributes=found, curve=np.array(rates), held=held)
+
+    def trial(knobs: Mapping[str, Any]) -> Tried | None:
+        if fresh is None:
+            return None
+        try:
+            usual, changed = attempt(copy.deepcopy(fresh), {}), attempt(copy.deepcopy(fresh), knobs)
+        except Exception:  # noqa: BLE001  (a schedule that does not take the value, or steps otherwise: nothing is proved)
+            return None
+        if usual is None or changed is None:
+            return None
+        scale = actual[0] / usual.curve[0] if usual.curve[0] else 1.0
+        return replace(changed, curve=changed.curve * scale) if same(usual.curve * scale, actual) else None
+
+    return trial
+
+
+def _nested(schedule: Any) -> Iterator[Any]:
+    """Yield a schedule of Paddle's and those that it wraps."""
+    yield schedule
+    for name in ("lr_after_warmup", "learning_rate"):
+        inner = getattr(schedule, name, None)
+        if hasattr(inner, "last_epoch") and hasattr(inner, "step"):
+            yield from _nested(inner)
+            return
+
+
+def _judge(ours: _Curves, theirs: _Curves, fresh: Any, scheduled: bool) -> PieceCheck:
     count = min(ours.steps, theirs.steps)
     pairs = list(_pairs(ours, theirs, count))
     if not pairs:
@@ -206,7 +267,7 @@ def _judge(ours: _Curves, theirs: _Curves, scheduled: bool) -> PieceCheck:
             f"learning rates differ at {np.count_nonzero(~close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
-        causes = schedule_causes(one, other)
+        causes = schedule_causes(one, other, _trial(fresh, other))
         return PieceCheck(
             outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes
         )

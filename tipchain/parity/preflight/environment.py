@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tipchain.parity.findings import Finding
+from tipchain.parity.findings import Effect, Finding
 
 
 def check_environment() -> list[Finding]:
@@ -24,10 +24,10 @@ def check_environment() -> list[Finding]:
     ]
 
 
-def _finding(code: str, ours: str, theirs: str, what: str, fix: str, *, harmless: bool = True) -> Finding:
+def _finding(code: str, ours: str, theirs: str, what: str, fix: str, *, effect: Effect = "none") -> Finding:
     return Finding(
         code=code, kind="environment", reference_path="", port_path="", reference=ours, port=theirs,
-        message=f"{what}: torch has {ours}, Paddle {theirs}", fix=fix, harmless=harmless,
+        message=f"{what}: torch has {ours}, Paddle {theirs}", fix=fix, effect=effect,
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
             yield _finding(
                 code, f"allow_tf32={bool(ours.allow_tf32)}", f"{switch}_switch={bool(read())}", what,
                 f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
-                harmless=False,
+                effect="here",
             )  # fmt: skip
     name = "FLAGS_cudnn_deterministic"
     ours = bool(torch.backends.cudnn.deterministic)

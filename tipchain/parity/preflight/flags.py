@@ -40,7 +40,7 @@ def check_flags(
     """
     found: list[Finding] = []
     if bool(reference.training) != bool(port.training):
-        found.append(_modes_of_models(reference, port))
+        found.append(_modes_of_models(reference, port, [*expanded(pairs)]))
     else:
         found += [one for pair in expanded(pairs) for one in _modes(pair)]
     if tensors is not None:
@@ -52,13 +52,30 @@ def _word(layer: Any) -> str:
     return "train" if layer.training else "eval"
 
 
-def _modes_of_models(reference: Any, port: Any) -> Finding:
+def _modes_of_models(reference: Any, port: Any, pairs: Iterable[Pair]) -> Finding:
+    """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
+    minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
+    shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
+    told = f"; a run in the modes that they are in would show it ({shown})" if minding else ""
     return Finding(
         code="mode", kind="flag", reference_path="", port_path="", reference=f"training={reference.training}",
         port=f"training={port.training}",
-        message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode",
-        fix=f"call `{_word(reference)}()` of the port", harmless=True,
+        message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+        fix=f"call `{_word(reference)}()` of the port", effect="elsewhere" if minding else "none",
     )  # fmt: skip
+
+
+def _mind_modes(pair: Pair) -> bool:
+    """Tell whether a layer of a pair does other things in train mode: of its kind, or as its own code asks."""
+    for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
+        if (
+            kind is None
+            and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names
+        ):
+            return True
+        if kind is not None and kind.name in MINDED and _drops(layer):
+            return True
+    return False
 
 
 def _modes(pair: Pair) -> Iterator[Finding]:
@@ -79,16 +96,21 @@ def _modes(pair: Pair) -> Iterator[Finding]:
 
 def _minds(layer: Any) -> bool | None:
     """Tell whether a layer does what it does in train mode; None where that is the same as in eval mode."""
-    rate = getattr(layer, "p", getattr(layer, "dropout", None))
-    if rate is not None and not isinstance(rate, int | float):
-        rate = None
-    if rate == 0 or (rate is not None and getattr(layer, "num_layers", 2) == 1):
+    if not _drops(layer):
         return None
     if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode
         return False
     if hasattr(layer, "running_mean") and layer.running_mean is None:
         return None
     return bool(layer.training)
+
+
+def _drops(layer: Any) -> bool:
+    """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
+    rate = getattr(layer, "p", getattr(layer, "dropout", None))
+    if not isinstance(rate, int | float):
+        return True
+    return rate != 0 and getattr(layer, "num_layers", 2) != 1
 
 
 def _dtypes(tensors: Tensors) -> Iterator[Finding]:

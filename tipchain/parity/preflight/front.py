@@ -61,7 +61,7 @@ def check(
 
     Returns:
         The findings, each once: about layers in the order of torch's model, then about the models, the optimizers, the
-        schedules, the environment. A pair of calls that names and inputs do not confirm makes harmless findings.
+        schedules, the environment. A pair of calls that names and inputs do not confirm makes findings without effect.
 
     Raises:
         WeightsError: a lazy layer of torch's has no shape yet.
@@ -95,7 +95,7 @@ def check(
         ]
     found += schedules
     on_gpu = any(one.is_cuda for one in reference.parameters())  # elsewhere TF32 is not computed in
-    around = [one if on_gpu else replace(one, harmless=True) for one in check_environment()]
+    around = [one if on_gpu else replace(one, effect="none") for one in check_environment()]
     return list(dict.fromkeys([*found, *around]))
 
 
@@ -169,17 +169,16 @@ class _Pairs:
         return bool(getattr(self.port[one.port_path], "_use_global_stats", False))
 
     def weigh(self, one: Finding) -> Finding:
-        """Return the finding; a harmless one where only the order of calls says that the layers belong together."""
+        """Return the finding; one without effect where only the order of calls says that the layers belong together."""
         call = self.calls.get(_paths(one))
         if one.harmless or call is None or _paths(one) in self.given:
             return one
         if one.code in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
-            return one if _one_name(*_paths(one)) else replace(one, harmless=True)
-        inputs = _alike(call.reference.inputs, call.port.inputs)
-        outputs = _alike(call.reference.outputs, call.port.outputs)
-        if one.code == "layer-type" and (not inputs or outputs):
-            return replace(one, harmless=True)
-        return one if inputs or _one_name(*_paths(one)) else replace(one, harmless=True)
+            return one if _one_name(*_paths(one)) else replace(one, effect="none")
+        inputs = alike(call.reference.inputs, call.port.inputs)
+        if one.code == "layer-type" and not inputs:
+            return replace(one, effect="none")
+        return one if inputs or _one_name(*_paths(one)) else replace(one, effect="none")
 
 
 def _one_name(ours: str, theirs: str) -> bool:
@@ -188,7 +187,7 @@ def _one_name(ours: str, theirs: str) -> bool:
     return ours == theirs or (names[0] == names[1] and not names[0].isdigit())
 
 
-def _alike(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> bool:
+def alike(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> bool:
     """Tell whether the first tensors are the same, whatever the order of their axes; not where they are not in memory."""
     if not ours or not theirs:
         return False

@@ -103,6 +103,10 @@ def _padding_row(layer: Any, shape: Shape | None) -> Any:
     return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
 
 
+def _padding_zeros(layer: Any, shape: Shape | None) -> Any:
+    return UNTOLD if _padding_index(layer, shape) is None else "zeros"
+
+
 def _largest_norm(layer: Any, _shape: Shape | None) -> Any:
     return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
 
@@ -119,7 +123,7 @@ KINDS = (
     kind(
         "Embedding", "",
         prop("padding-idx", "padding_idx", read=_padding_index),
-        prop("padding-row", "output at padding_idx", read=_padding_row, read_paddle=lambda _layer, _shape: "zeros",
+        prop("padding-row", "output at padding_idx", read=_padding_row, read_paddle=_padding_zeros,
              lacking="pass `padding_idx=None` and stop the row's gradient", measured=True),
         prop("max-norm", "max_norm", read=_largest_norm),
         prop("norm-type", "norm_type", read=_norm_type),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from tipchain.parity.findings import Finding
+from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.preflight.kinds import DROPOUTS, computes_the_same, kind_of, never_alike, runs_as_built
 from tipchain.parity.preflight.kinds_sequence import INNER, inner_pairs, orders_comparable
 from tipchain.parity.preflight.own import compare_own
@@ -72,7 +72,9 @@ def _compare(pair: Pair, kind: Kind) -> Iterator[Finding]:
                 continue
         elif same(values[0], values[1], one.slack):
             continue
-        yield _finding(pair, one, values, harmless=one.measured or (one.visible and not built))
+        yield _finding(
+            pair, one, values, effect="none" if one.measured or (one.visible and not built) else "elsewhere"
+        )
 
 
 def _read(pair: Pair, one: Property, side: Literal[0, 1]) -> Any:
@@ -94,7 +96,7 @@ def _comparable(pair: Pair, one: Property, values: tuple[Any, ...]) -> bool:
     return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
 
 
-def _finding(pair: Pair, one: Property, values: tuple[Any, ...], *, harmless: bool) -> Finding:
+def _finding(pair: Pair, one: Property, values: tuple[Any, ...], *, effect: Effect) -> Finding:
     reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
@@ -104,7 +106,7 @@ def _finding(pair: Pair, one: Property, values: tuple[Any, ...], *, harmless: bo
         reference=reference, port=port,
         message=f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
         fix=f"{one.lacking} in {place_of(pair)}" if one.lacking
-        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}", harmless=harmless,
+        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}", effect=effect,
     )  # fmt: skip
 
 
@@ -138,7 +140,7 @@ def _other_type(pair: Pair, ours: Kind, theirs: Kind) -> Finding:
     return Finding(
         code="layer-type", kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
         reference=names[0], port=names[1], message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}`", harmless=not never_alike(ours, theirs),
+        fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}`", effect="elsewhere" if never_alike(ours, theirs) else "none",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tipchain.parity.findings import Finding
+from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.preflight.optimizer_facts import (
     ADAMS,
@@ -75,11 +75,11 @@ def check_optimizers(
 
 
 def _finding(
-    code: str, reference: str, port: str, message: str, fix: str, *, harmless: bool = False
+    code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
     return Finding(
         code=code, kind="optimizer", reference_path="", port_path="", reference=reference, port=port, message=message,
-        fix=fix, harmless=harmless,
+        fix=fix, effect=effect,
     )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def _formulas(theirs: Any) -> Iterator[Finding]:
         yield _finding(
             "epsilon-in-norm", "max(beta2 u, |grad| + eps)", "max(beta2 u + epsilon, |grad|)",
             "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
-            "use `tipchain.pairs.paddle_formulas.TorchAdamax` where gradients are as small as epsilon", harmless=True,
+            "use `tipchain.pairs.paddle_formulas.TorchAdamax` where gradients are as small as epsilon", effect="none",
         )  # fmt: skip
 
 
@@ -268,5 +268,5 @@ def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
     yield _finding(
         "clipping", "none in the optimizer", f"grad_clip={type(clip).__name__}({limit!r})",
         f"the port clips gradients ({type(clip).__name__}, {limit!r}); torch's optimizer never does, its loop may",
-        "clip in the reference's loop alike, or pass `grad_clip=None`", harmless=True,
+        "clip in the reference's loop alike, or pass `grad_clip=None`", effect="none",
     )  # fmt: skip

@@ -36,20 +36,20 @@ def compare_own(pair: Pair) -> Iterator[Finding]:
     """Yield the plain attributes of one name, or of names for the same, that differ.
 
     They may be kept and not used, or used in other ways; what they do to the outputs is measured elsewhere. So they
-    count as harmless, but for a dropout's probability in classes of one name, which no output of an eval mode shows.
+    count for nothing, but for a dropout's probability in classes of one name, which no output of an eval mode shows.
     """
     ours, theirs = _attributes(pair.reference), _attributes(pair.port)
     for code, one, other in _common(ours, theirs):
         if same(_folded(ours[one]), _folded(theirs[other])):
             continue
         values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
-        harmless = not (code == "dropout" and _same_class(pair) and _rates(ours[one], theirs[other]))
+        random = code == "dropout" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield Finding(
             code=code, kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
             reference=values[0], port=values[1],
             message=f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has "
             f"{values[0]}",
-            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}", harmless=harmless,
+            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}", effect="elsewhere" if random else "none",
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.conversion.layouts import LayerTensors, Slot
-from tipchain.parity.findings import Finding
+from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.layer_pairs import LayerPair, Print, print_of
 from tipchain.parity.preflight.tensors import (
     TensorPair,
@@ -106,11 +106,11 @@ class _Lazy(defaultdict[Print, list[str]]):
 
 
 def _finding(
-    pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, harmless: bool = False
+    pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
     return Finding(
         code=code, kind="parameter", reference_path=pair.layers.reference, port_path=pair.layers.port,
-        reference=reference, port=port, message=message, fix=fix, harmless=harmless,
+        reference=reference, port=port, message=message, fix=fix, effect=effect,
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
         idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
         yield _finding(
             pair, code, f"{ours.name} {list(ours.shape)}", "none", f"{path} has no {pair.leaf}, torch's {ours.name} has",
-            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}", harmless=idle,
+            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}", effect="none" if idle else "here",
         )  # fmt: skip
     elif theirs is not None:
         array = port_array(theirs)
@@ -133,7 +133,7 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
         yield _finding(
             pair, code, "none", f"{port_name(theirs)} {list(theirs.shape)}",
             f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
-            f"make `{path}` without {pair.leaf}", harmless=idle,
+            f"make `{path}` without {pair.leaf}", effect="none" if idle else "here",
         )  # fmt: skip
 
 
@@ -178,10 +178,10 @@ def _values(
         return None
     if len(theirs.parts) > 1 and told.code in UNCLEAR:
         told = _of_part(pair, expected, actual, theirs) or told
-    harmless = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
+    counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _finding(
         pair, told.code, ours.name, port_name(theirs), f"{port_name(theirs)} holds {told.text}",
-        f"`{port_name(theirs)}`: {told.fix}", harmless=harmless and ours.kind == theirs.kind == "buffer",
+        f"`{port_name(theirs)}`: {told.fix}", effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )  # fmt: skip
 
 
@@ -234,7 +234,8 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         side = "torch's model" if differing[0][2] else "the port"
         yield Finding(
             code="trainable", kind="parameter", reference_path="", port_path="", reference=words[0], port=words[1],
-            message=f"no parameter of {side} takes gradients", fix="freeze both models or neither", harmless=True,
+            message=f"no parameter of {side} takes gradients; a training would show it", fix="freeze both models or neither",
+            effect="elsewhere",
         )  # fmt: skip
         return
     for pair, ours, theirs in differing:
@@ -243,7 +244,7 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         yield _finding(
             pair, "trainable", f"requires_grad={ours}", f"stop_gradient={not theirs}",
             f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
-            f"set `{name}.stop_gradient = {not ours}`",
+            f"set `{name}.stop_gradient = {not ours}`", effect="elsewhere",
         )  # fmt: skip
 
 
@@ -269,7 +270,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
             code="unmatched-parameters", kind="parameter", reference_path="", port_path="",
             reference=shown if side == 0 else "", port=shown if side else "",
             message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
-            fix="name their counterparts (`names`) where structure cannot tell", harmless=True,
+            fix="name their counterparts (`names`) where structure cannot tell", effect="none",
         )  # fmt: skip
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot
-from tipchain.conversion.matching import to_open
-from tipchain.conversion.paddle_side import paddle_layers
-from tipchain.conversion.torch_side import torch_layers
+from tipchain.conversion.layouts import LayerTensors, Slot, stack
+from tipchain.conversion.matching import matchable_layers
 from tipchain.layer_types import OWN_KIND
 from tipchain.parity.locate.layer_pairs import LayerPair, print_of
 from tipchain.torch_weights import array_of
@@ -115,14 +113,13 @@ class Tensors:
     def _read(
         self, reference: Any, port: Any, pairs: Sequence[LayerPair], names: Mapping[str, str]
     ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-        ours, theirs = torch_layers(reference), paddle_layers(port, names)
+        ours, theirs = matchable_layers(reference, port, names)
         inside = {
             layer.path
             for layer in theirs
             if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in pairs)
         }
-        opened = to_open(ours, theirs) | inside
-        return ours, paddle_layers(port, names, opened) if opened else theirs
+        return matchable_layers(reference, port, names, frozenset(inside)) if inside else (ours, theirs)
 
     def _paired(self, pair: LayerPair, ours: LayerTensors, theirs: LayerTensors) -> Iterator[TensorPair]:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
@@ -165,8 +162,7 @@ def port_array(slot: Slot) -> Array:
     pieces = [
         _transposed(part.tensor.numpy()) if part.transpose else part.tensor.numpy() for part in slot.parts
     ]
-    whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return numbers(whole.reshape(slot.shape), slot.dtype)
+    return numbers(stack(pieces, slot), slot.dtype)
 
 
 def _transposed(array: Array) -> Array:

@@ -1,0 +1,154 @@
+"""What a difference of construction does: these inputs show it, others or a training would, or nothing does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+IMAGES = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+
+
+def align(ours, theirs, given=SMALL, *, training=False, mode="eval", **more):
+    reference, port = torch.nn.Sequential(*ours), paddle.nn.Sequential(*theirs)
+    tipchain.copy_weights(reference, port)
+    getattr(reference, mode)()
+    getattr(port, mode)()
+    return tipchain.align(reference, port, {"args": given}, training=training, **more)
+
+
+def effects(report):
+    return [(one.code, one.effect) for one in report.findings if one.kind != "environment"]
+
+
+LINEARS = torch.nn.Linear(3, 3), paddle.nn.Linear(3, 3)
+
+
+def own(base, **attributes):
+    """Return a layer of a user's own that scales by what it keeps, and clips."""
+
+    class Own(base):
+        def __init__(self):
+            super().__init__()
+            for name, value in attributes.items():
+                setattr(self, name, value)
+
+        def forward(self, x):
+            return (x * x / (x * x + self.eps)) * x.clip(-self.most, self.most)
+
+    return Own()
+
+
+def owns(ours, theirs):
+    return own(torch.nn.Module, **ours), own(paddle.nn.Layer, **theirs)
+
+
+@pytest.mark.parametrize(
+    ("layers", "given", "expected", "words"),
+    [
+        ((torch.nn.ReLU6(), paddle.nn.ReLU()), SMALL, [("layer-type", "elsewhere")], "an input of large values"),
+        ((torch.nn.Hardtanh(-9, 9), paddle.nn.Hardtanh(-8, 8)), SMALL,
+         [("minimum", "elsewhere"), ("maximum", "elsewhere")], "an input of large values"),
+        ((torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)), SMALL, [("negative-slope", "here")], ""),
+        ((torch.nn.Dropout(0.1), paddle.nn.Dropout(0.2)), SMALL, [("dropout", "elsewhere")], "a run in train mode"),
+        ((torch.nn.MaxPool2d(2), paddle.nn.MaxPool2D(2, ceil_mode=True)), IMAGES, [("ceil-mode", "elsewhere")],
+         "an input of another size"),
+        (owns({"eps": 0.1, "most": 9.0}, {"eps": 0.1, "most": 8.0}), SMALL, [("most", "elsewhere")], "an input of large values"),
+        (owns({"eps": 1e-9, "most": 9.0, "note": "a"}, {"eps": 1e-9, "most": 9.0, "note": "b"}), SMALL, [("note", "none")], ""),
+    ],
+)  # fmt: skip
+def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words):
+    first = LINEARS if given is SMALL else (torch.nn.Conv2d(3, 3, 1), paddle.nn.Conv2D(3, 3, 1))
+    report = align((first[0], layers[0]), (first[1], layers[1]), given)
+    assert effects(report) == expected
+    assert report.passed is all(effect == "none" for _, effect in expected)
+    assert all(words in one.message for one in report.findings if one.code == expected[0][0])
+    if words:
+        assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
+
+
+def test_a_momentum_is_shown_by_a_run_in_train_mode():
+    report = align(
+        (LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5))
+    )
+    assert effects(report) == [("momentum", "elsewhere")]
+    assert "a run in train mode would show it" in report.reasons["preflight"]
+
+
+@pytest.mark.parametrize(("rate", "effect"), [(0.5, "elsewhere"), (0.0, "none")])
+def test_a_port_left_in_another_mode_fails_if_a_layer_minds(rate, effect):
+    ours = torch.nn.Sequential(LINEARS[0], torch.nn.Dropout(rate)).train()
+    theirs = paddle.nn.Sequential(LINEARS[1], paddle.nn.Dropout(rate))
+    tipchain.copy_weights(ours, theirs)
+    theirs.eval()
+    report = tipchain.align(ours, theirs, {"args": SMALL})
+    assert effects(report) == [("mode", effect)]
+    assert report.passed is (effect == "none")
+
+
+TOKENS = np.array([[1, 2, 3], [4, 2, 1]])
+
+
+def padded(row, indices, tokens, *, masked=False):
+    """Align embeddings with these indices of padding, whose first row is as given."""
+
+    def build(library, base, linear, index):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.head = library.Embedding(6, 3, padding_idx=index), linear
+
+            def forward(self, x):
+                y = self.embed(x)
+                mask = (x != 0).unsqueeze(-1)
+                return self.head(
+                    y * (mask.to(y.dtype) if isinstance(y, torch.Tensor) else mask.astype(y.dtype))
+                    if masked
+                    else y
+                )
+
+        return Net()
+
+    ours = build(torch.nn, torch.nn.Module, LINEARS[0], indices[0])
+    theirs = build(paddle.nn, paddle.nn.Layer, LINEARS[1], indices[1])
+    with torch.no_grad():
+        ours.embed.weight[0] = row
+    tipchain.copy_weights(ours, theirs)
+    ours.eval()
+    theirs.eval()
+    report = tipchain.align(ours, theirs, {"args": tokens})
+    found = [one for one in report.findings if one.code in ("padding-idx", "padding-row")]
+    return report, found[0].effect if found else None, found[0].fix if found else ""
+
+
+ZERO = TOKENS * (TOKENS > 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "indices", "tokens", "masked", "effect"),
+    [
+        (0.0, (0, 0), ZERO, False, None),
+        (0.0, (0, None), TOKENS, False, "elsewhere"),  # a training on token 0
+        (0.0, (0, None), ZERO, False, "here"),  # its gradient differs
+        (0.0, (0, None), ZERO, True, "none"),  # its gradient is zero without that
+        (1.0, (0, None), TOKENS, False, "none"),  # the exact port
+        (1.0, (0, None), ZERO, False, "here"),
+        (1.0, (0, None), ZERO, True, "none"),
+        (1.0, (0, 0), TOKENS, False, "elsewhere"),  # Paddle's gives zeros for token 0
+        (1.0, (0, 0), ZERO, False, "here"),
+        (1.0, (None, 0), TOKENS, False, "elsewhere"),
+    ],
+)
+def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, masked, effect):
+    report, found, fix = padded(row, indices, tokens, masked=masked)
+    assert found == effect
+    assert report.passed is (effect in (None, "none")), str(report)
+    if row and indices[0] == 0 and effect:
+        assert "padding_idx=None" in fix, "with an index the port's output would be zero"
