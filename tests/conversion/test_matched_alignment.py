@@ -64,17 +64,24 @@ CASE = """
 
 @pytest.fixture
 def case(both, tmp_path):
+    return write_case(both, tmp_path)
+
+
+def write_case(both, tmp_path, more="", weights="{torch: own.pth}", name="packed"):
+    """Write the two sides, modules called after ``name``, and the case; ``more`` is what only torch's model declares."""
     from tipchain.parity.case import load_case
 
     for side, words in (("torch", TORCH), ("paddle", PADDLE)):
         text = textwrap.dedent(NET)
         for old, new in words.items():
-            text = text.replace(old, new)
-        (tmp_path / f"packed_{side}.py").write_text(text + STEPS[side])
+            text = text.replace(old, new + more if (side, old) == ("torch", "LAYERS") else new)
+        (tmp_path / f"{name}_{side}.py").write_text(text + STEPS[side])
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "case.yaml").write_text(textwrap.dedent(CASE))
+    (tmp_path / "case.yaml").write_text(
+        textwrap.dedent(CASE).replace("{torch: own.pth}", weights).replace("packed", name)
+    )
     scope: dict = {}
-    exec((tmp_path / "packed_torch.py").read_text(), scope)
+    exec((tmp_path / f"{name}_torch.py").read_text(), scope)
     both.torch.manual_seed(1)
     both.torch.save(scope["build_model"]().state_dict(), tmp_path / "own.pth")
     return load_case(tmp_path / "case.yaml")
@@ -82,7 +89,11 @@ def case(both, tmp_path):
 
 @pytest.fixture
 def prepared(case, monkeypatch):
-    """The stages' needs, with the weights made in this process."""
+    return prepare_here(case, monkeypatch)
+
+
+def prepare_here(case, monkeypatch):
+    """Return the stages' needs, with the weights made in this process."""
     from tipchain.modes import Mode
     from tipchain.parity import preparation, weights
 
@@ -138,3 +149,21 @@ def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_
     record(case, replace(prepared, names={}), tmp_path / "run")
     verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
     assert any(one.outcome is not Outcome.PASS and "rnn" in str(one) for one in verdicts)
+
+
+def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
+    from tipchain.outcome import Outcome
+    from tipchain.parity.stage_judge import Rules, judge_stage
+
+    case = write_case(
+        both,
+        tmp_path,
+        "; self.pooler = nn.Linear(3, 3)",
+        "{torch: own.pth, ignore: [pooler], names: {head: fc}}",
+        name="ignoring",
+    )
+    ends = record(case, prepare_here(case, monkeypatch), tmp_path / "run")
+    assert all(event["ok"] for event in ends), ends
+    verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
+    assert all(one.outcome is Outcome.PASS for one in verdicts), [str(one) for one in verdicts]
+    assert not any("pooler" in one.subject for one in verdicts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -214,3 +214,27 @@ def test_where_nothing_tells_a_wrong_match_is_marked():
         assert all(pair.evidence == "order" for pair in wrong), f"seed {seed}"
         marked += len(wrong)
     assert marked, "else this test shows nothing"
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_matrices_of_own_classes_go_to_their_layers(share):
+    """Torch keeps some of its matrices in classes of its own, the other way round, as GPT-2 does."""
+    for seed in range(60):
+        rng = random.Random(seed)
+        source = model(rng)
+        remember(source)
+        torch, _ = leaves(source)
+        paddle, truth = leaves(port_of(rng, source, CHANGES["one of all"]))
+        owned = {path for path in sorted({leaf.path[:-1] for leaf in torch}) if rng.random() < share}
+        torch = [
+            replace(leaf, kind="own", shape=leaf.shape[::-1])
+            if leaf.kind == "Linear" and leaf.path[:-1] in owned
+            else leaf
+            for leaf in torch
+        ]
+        wrong = [
+            pair
+            for pair in match_by_structure(torch, paddle).pairs
+            if truth[pair.actual.name] != pair.expected.name
+        ]
+        assert not wrong, f"seed {seed}: {wrong[0].expected.name} -> {wrong[0].actual.name}"

@@ -214,3 +214,29 @@ def test_a_layer_that_stands_at_several_paths_is_trained_once():
     )  # fmt: skip
     assert report.passed, str(report)
     assert report.stages["train"] is Outcome.PASS
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_parameter_of_a_models_own_that_gets_no_gradient_in_the_port_is_named(cut):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.gamma = torch.nn.Linear(3, 3), torch.nn.Parameter(torch.full((3,), 1.5))
+
+        def forward(self, x):
+            return self.fc(x) * self.gamma
+
+    class ScaledPort(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.gamma = paddle.nn.Linear(3, 3), self.create_parameter([3])
+
+        def forward(self, x):
+            return self.fc(x) * (self.gamma.detach() if cut else self.gamma)
+
+    ours, theirs = Scaled(), ScaledPort()
+    tipchain.copy_weights(ours, theirs)
+    report = tipchain.align(ours, theirs, {"args": np.ones((2, 3), np.float32)})
+    assert report.passed is not cut, str(report)
+    if cut:
+        assert "gamma another gradient, or none" in report.reasons["backward"]

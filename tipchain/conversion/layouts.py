@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,6 +24,12 @@ NOT_IN_PORT = "()"
 _TARGET = re.compile(
     r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*"
 )
+
+
+def only_in_torch(name: str, names: Mapping[str, str]) -> bool:
+    """Tell whether names say that the port has no such tensor, or none of the layers that hold it."""
+    parts = name.split(".")
+    return any(names.get(".".join(parts[:stop])) == NOT_IN_PORT for stop in range(1, len(parts) + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.conversion.given_names import with_ignored
-from tipchain.conversion.layouts import NOT_IN_PORT, NOT_IN_TORCH, UNSUPPORTED, LayerTensors, Slot, Target
+from tipchain.conversion.layouts import (
+    NOT_IN_PORT,
+    NOT_IN_TORCH,
+    UNSUPPORTED,
+    LayerTensors,
+    Slot,
+    Target,
+    only_in_torch,
+)
 from tipchain.conversion.own_matrices import OwnMatrices
 from tipchain.conversion.paddle_side import paddle_layers
 from tipchain.conversion.report import UnmatchedError, describe_match, kind_text, near_hint
@@ -22,10 +30,12 @@ from tipchain.conversion.structure import (
     squeezed,
 )
 from tipchain.conversion.torch_side import torch_layers
-from tipchain.layer_types import OWN_KIND, join
+from tipchain.layer_types import OWN_KIND, RULES, join
 
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
+STATISTICS = frozenset(leaf for rule in RULES for leaf in rule.buffers)
+"""Buffers that training changes, which are no constants."""
 Held = dict[Leaf, tuple[LayerTensors, Slot]]
 """The leaves of a model, each with its layer and its slot."""
 
@@ -196,8 +206,8 @@ class _Matching:
         return UnmatchedError([*problems, *told], skeleton=skeleton)
 
     def _set_constants_aside(self, found: Structure, ours: Held, theirs: Held) -> None:
-        """Leave alone what is a constant of one side: buffers of the port's own classes, integers of torch's."""
-        constant = [leaf for leaf in found.missing if leaf.kind == OWN_KIND and leaf.buffer]
+        """Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes."""
+        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
         self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
         constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
@@ -276,8 +286,7 @@ def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
 
 def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
     """Return torch's layers without what names say that only torch has."""
-    left = [name for name, target in names.items() if target == NOT_IN_PORT]
-    return _without(layers, lambda slot: _is_below(slot.name, left))
+    return _without(layers, lambda slot: only_in_torch(slot.name, names))
 
 
 def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:

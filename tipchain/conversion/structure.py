@@ -503,6 +503,8 @@ class _Scope:
     # Order of declaration
 
     def _by_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> None:
+        if len(ours) != len(theirs):
+            return  # some are unknown, or missing: which is not known either
         reason = self._against_order(ours, theirs)
         if reason:
             self._doubt(ours, theirs, reason)
@@ -512,8 +514,6 @@ class _Scope:
 
     def _against_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
         """Say why alike nodes must not be matched in the order of their declaration; "" if nothing speaks against it."""
-        if len(ours) != len(theirs):
-            return f"torch has {len(ours)} of them, the port {len(theirs)}"
         if len(ours) > 1 and self.doubts:
             return f"nor is it certain of {self.doubts[0].expected[0]} beside it"
         if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):

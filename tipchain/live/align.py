@@ -187,6 +187,7 @@ class _Work:
     numbers: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[float]] = field(default_factory=dict)
     histograms: list[Histogram] = field(default_factory=list)
+    excused: bool = False
 
     def check_data(self) -> None:
         """Compare the data, which needs no model."""
@@ -403,10 +404,9 @@ class _Work:
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
-        self._take(
-            "loss",
-            check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others),
-        )
+        found = check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others)
+        self.excused = found.excused
+        self._take("loss", found)
 
     def _measure(self, located: Located | None) -> None:
         if self.fed.metrics is not None:
@@ -454,6 +454,7 @@ class _Work:
         done = train_both(
             self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
+            excused=self.excused,
         )
         self.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)

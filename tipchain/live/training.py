@@ -15,8 +15,10 @@ from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import LayerPair
+from tipchain.parity.locate.losses import Precise
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.verdicts import UNIT
 from tipchain.parity.pieces.opening import Clips, clipping
 from tipchain.parity.pieces.schedulers import stepper
 from tipchain.parity.pieces.trained import any_precision
@@ -46,6 +48,7 @@ class Trained:
         state: parameters and BatchNorm's statistics afterwards, by the reference's path and torch's name in the layer.
         start: the same before.
         drawn: random numbers, one per iteration.
+        single: the loss runs in float32 only.
     """
 
     losses: list[float]
@@ -53,6 +56,7 @@ class Trained:
     state: dict[str, Array]
     start: dict[str, Array]
     drawn: list[Draws]
+    single: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +105,14 @@ class Recipe:
     clips: Clips = (None, None)
 
 
-def train_both(recipe: Recipe, *, same: bool) -> Training:
+def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training:
     """Train both models on equal batches, and the reference once more from parameters a little off.
 
     Args:
         recipe: models, data, optimizers.
         same: layers and losses are known to agree. What the first losses then are apart, by constants that Paddle keeps
             in float32 in its layers, is rounding, and the moved reference starts as far off.
+        excused: the losses' values are known to differ for a reason, their gradients to agree: only what is trained is judged.
     """
     with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
         models, others = recipe.copies(), recipe.copies()
@@ -124,13 +129,14 @@ def train_both(recipe: Recipe, *, same: bool) -> Training:
         shake(recipe.sides[0], others[0], share, recipe.seed)
         moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
-    largest = np.maximum.accumulate(np.asarray(allowed) + [1e-10 * abs(one) for one in reference.losses])
+    least = FACTOR * UNIT if reference.single or port.single else 1e-10
+    largest = np.maximum.accumulate(np.asarray(allowed) + [least * abs(one) for one in reference.losses])
     curves = {
         "train/reference": reference.losses, "train/port": port.losses, "train/allowed": largest.tolist(),
         "lr/reference": reference.rates, "lr/port": port.rates,
     }  # fmt: skip
     apart = np.abs(np.asarray(reference.losses) - np.asarray(port.losses))
-    outside = np.flatnonzero(~(apart <= largest))
+    outside = np.flatnonzero(~(apart <= largest) & (not excused))
     chaotic = np.flatnonzero(largest > CHAOS * np.abs(reference.losses))
     if outside.size and (not chaotic.size or outside[0] < chaotic[0]):
         step = int(outside[0])
@@ -208,14 +214,19 @@ def _train(
         side.clear_gradients(model)
         advance(step + 1)
     return Trained(
-        losses=losses, rates=rates, state=state_of(recipe, number, model), start=start, drawn=drawn
+        losses=losses,
+        rates=rates,
+        state=state_of(recipe, number, model),
+        start=start,
+        drawn=drawn,
+        single=loss.single,
     )
 
 
-def _loss(recipe: Recipe, number: int) -> Loss:
+def _loss(recipe: Recipe, number: int) -> Precise:
     if recipe.losses is None:
         raise ValueError("no losses were given")
-    return recipe.losses[number]
+    return Precise(recipe.sides[number], recipe.losses[number])
 
 
 def _first_loss(recipe: Recipe, model: Any) -> float:

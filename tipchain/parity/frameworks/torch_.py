@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.conversion.layouts import only_in_torch
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.imports import kept_import
@@ -177,16 +178,17 @@ class TorchFramework:
         shown = next(plain, 0)
         return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
 
-    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
-        """Yield every parameter."""
+    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter that the port has too."""
         for name, parameter in model.named_parameters():
-            yield name, self.array(parameter)
+            if not only_in_torch(name, names):
+                yield name, self.array(parameter)
 
-    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
-        """Yield the gradient of every parameter that has one."""
+    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one and that the port has too."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
-            if gradient is not None:
+            if gradient is not None and not only_in_torch(name, names):
                 yield name, self.array(gradient)
 
     def gradient(self, parameter: Any) -> Any:
@@ -194,11 +196,11 @@ class TorchFramework:
         found = parameter.grad
         return found.to_dense() if found is not None and found.is_sparse else found
 
-    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:  # noqa: ARG002
-        """Yield every persistent buffer but ``num_batches_tracked``, which Paddle does not have."""
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every persistent buffer but what the port does not have, such as ``num_batches_tracked``."""
         kept = set(model.state_dict(keep_vars=True))
         for name, buffer in model.named_buffers():
-            if name in kept and not name.endswith("num_batches_tracked"):
+            if name in kept and not name.endswith("num_batches_tracked") and not only_in_torch(name, names):
                 yield name, self.array(self._variances.biased(name, buffer) if self._variances else buffer)
 
     def watch_variances(self, model: Any) -> None:

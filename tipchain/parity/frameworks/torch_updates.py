@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tipchain.conversion.layouts import only_in_torch
 from tipchain.parity.frameworks.base import Array, Builder
 from tipchain.parity.optimizers import make_optimizer
 
@@ -69,10 +70,12 @@ class TorchUpdates:
 
 def open_updates(
     framework: Any, model: nn.Module, optimizer: Builder, rate: float, args: Mapping[str, Any],
-    names: Mapping[str, str],  # noqa: ARG001  (torch's names are the names)
+    names: Mapping[str, str],
 ) -> TorchUpdates:  # fmt: skip
-    """Build the optimizer over ``model``."""
-    return TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
+    """Build the optimizer over ``model``; what the port does not have gets no gradients."""
+    made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
+    made.parameters = {name: one for name, one in made.parameters.items() if not only_in_torch(name, names)}
+    return made
 
 
 def parameter_rates(trainer: Any, model: nn.Module, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001

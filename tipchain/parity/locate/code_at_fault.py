@@ -201,6 +201,17 @@ class CodeAtFault:
                 return [replace(found, direction="backward")]
         return []
 
+    def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
+        """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
+        return [
+            replace(
+                self._code((one.pair.reference, one.pair.port), one.apart / one.size if one.size else inf,
+                           f"gives its parameter {one.name} another gradient, or none"),
+                direction="backward",
+            )
+            for one in unlike
+        ]  # fmt: skip
+
 
 def _holds(trace: Trace, around: Call, call: Call) -> bool:
     """Tell whether a call is made inside another."""

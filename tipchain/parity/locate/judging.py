@@ -22,7 +22,7 @@ from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
 from tipchain.parity.locate.replay import NotReplayed, replay
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.shared_parameters import SharedParameters
+from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
@@ -87,6 +87,7 @@ class PairJudge:
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
+    _own: list[Shared] = field(default_factory=list)
     compare: Comparer = field(init=False)
     outputs: tuple[Link, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
@@ -122,7 +123,9 @@ class PairJudge:
             raise NotHeld
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
-        self.alike_inside = self.exact and near and self._shared.alike(SAME)
+        if self.exact and near:
+            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: dict[int, float] = {}
@@ -191,9 +194,10 @@ class PairJudge:
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
         changed = self._code.changed_gradient(far)
-        return [], changed or self._code.used_elsewhere(
+        changed = changed or self._code.used_elsewhere(
             forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
         )
+        return [], changed or self._code.gives_own(self._own)
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""

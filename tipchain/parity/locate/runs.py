@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.parity.frameworks.randomness import Draws
+from tipchain.parity.locate.losses import Precise
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back, take_out
@@ -150,7 +151,8 @@ def run_model(
             structure, tensors, names = take_out(output, side.is_tensor)
             value = None
             if loss is not None:
-                value = loss(output, labels_of(side, bound, double=double))
+                precise = Precise(side, loss) if double else loss
+                value = precise(output, labels_of(side, bound, double=double))
             values = tuple(tracer.value(one) for one in tensors)
             if backward and value is None:
                 begin = start or partial(random_start, seed=seed)

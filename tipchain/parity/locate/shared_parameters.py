@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf
@@ -113,6 +113,31 @@ class SharedParameters:
         least = NOTHING * max((one.size for one in self._found), default=0.0)
         sizes = [(one.apart, max(one.size, least)) for one in self._found]
         return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
+
+    def unlike(self, pairs: Iterable[CallPair], tolerance: float) -> Iterator[Shared]:
+        """Yield the parameters of layers' own, of one name on both sides, whose gradients differ or only one side has.
+
+        Args:
+            pairs: calls in whose layers they are; not what is in the layers inside.
+            tolerance: relative difference that does not count.
+        """
+        least = NOTHING * max((one.size for one in self._found), default=0.0)
+        for pair in pairs:
+            calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+            trained = [{name for name, _ in model.side.parameters(call.layer)} for model, call in calls]
+            own = sorted(name for name in trained[0] & trained[1] if "." not in name)
+            if not own:
+                continue
+            ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)
+            for name in own:
+                one, other = (ours or {}).get(name), (theirs or {}).get(name)
+                one = np.zeros_like(other) if one is None and other is not None else one
+                other = np.zeros_like(one) if other is None and one is not None else other
+                if one is None or other is None or one.shape != other.shape:
+                    continue
+                apart, size = distance(one, other), rms(one)
+                if apart > tolerance * max(size, least, rms(other)):
+                    yield Shared(pair, name, apart, size)
 
     def alike(self, tolerance: float) -> bool:
         """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them."""

@@ -20,6 +20,7 @@ class PieceCheck:
         curves: series by name.
         diagnoses: causes, the likeliest first; empty unless something differs.
         left_out: parameters of the reference that were not compared.
+        excused: values differ for a reason that is no fault of the port's; nothing that follows from them fails.
     """
 
     outcome: Outcome
@@ -28,6 +29,7 @@ class PieceCheck:
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     diagnoses: tuple[Diagnosis, ...] = ()
     left_out: tuple[str, ...] = ()
+    excused: bool = False
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:

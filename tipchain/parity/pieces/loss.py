@@ -15,6 +15,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import arrange, distance, rms
+from tipchain.parity.locate.losses import in_double
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -141,8 +142,10 @@ def evaluate(
         UsageError: the loss is no scalar.
         Exception: whatever the loss raises.
     """
-    if hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
-        loss = side.copied(loss, double=double)
+    if double:
+        loss = in_double(side, loss)
+    elif hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
+        loss = side.copied(loss, double=False)
     side.seed(seed)
     with side.precision(double=double), side.randomness(Draws(seed)), side.recording(gradient=True):
         leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
@@ -286,7 +289,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
             f"gradients agree; the losses ({values}) do not, only because Paddle's softmax takes what is more than 64 "
             "below the largest output for 64 below"
         )
-        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
+        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, excused=True)
     what = (
         ""
         if worst is None or worst is measured[0]

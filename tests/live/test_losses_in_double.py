@@ -1,0 +1,112 @@
+"""Losses that hold constants in float32, in runs in float64."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.parity.locate.losses import in_double  # noqa: E402
+from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+WEIGHTS = np.array([0.1, 0.7, 0.3], np.float32)
+OURS, THEIRS = torch.tensor(WEIGHTS), paddle.to_tensor(WEIGHTS)
+TORCH, PADDLE = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy
+
+
+class Weighted:
+    """A loss of a user's own."""
+
+    def __init__(self, function, weight):
+        self.function, self.held = function, {"weight": [weight]}
+
+    def __call__(self, output, labels):
+        return self.function(output, labels, weight=self.held["weight"][0])
+
+
+def closed(function, weight):
+    inner = (
+        torch.nn.CrossEntropyLoss(weight=weight)
+        if function is TORCH
+        else paddle.nn.CrossEntropyLoss(weight=weight)
+    )
+    return lambda output, labels: 2 * inner(output, labels)
+
+
+def by_name(function, weight):
+    del function, weight
+    return lambda output, labels: (TORCH(output, labels, weight=OURS) if isinstance(output, torch.Tensor)
+                                   else PADDLE(output, labels, weight=THEIRS))  # fmt: skip
+
+
+def made_inside(function, weight):
+    kind, make = (torch.float32, torch.tensor) if function is TORCH else ("float32", paddle.to_tensor)
+    del weight
+    return lambda output, labels: function(output, labels, weight=make(WEIGHTS.tolist(), dtype=kind))
+
+
+LOSSES = {
+    "layer": lambda function, weight: (torch.nn if function is TORCH else paddle.nn).CrossEntropyLoss(
+        weight=weight
+    ),
+    "closure": closed,
+    "global": by_name,
+    "partial": lambda function, weight: partial(function, weight=weight),
+    "object": Weighted,
+    "method": lambda function, weight: Weighted(function, weight).__call__,
+    "made inside": made_inside,
+}
+
+
+def align(losses, scale=1.0):
+    torch.manual_seed(0)
+    ours, theirs = torch.nn.Linear(4, 3), paddle.nn.Linear(4, 3)
+    with torch.no_grad():
+        ours.weight.mul_(scale)
+    tipchain.copy_weights(ours, theirs)
+    given = np.random.default_rng(0)
+    inputs = {"args": given.standard_normal((6, 4), dtype=np.float32), "labels": np.array([0, 1, 2, 2, 1, 0])}
+    return tipchain.align(
+        ours, theirs, inputs, loss=losses, iterations=3,
+        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_with_float32_constants_trains_both_in_float64(name):
+    losses = LOSSES[name](TORCH, OURS), LOSSES[name](PADDLE, THEIRS)
+    report = align(losses)
+    assert report.passed, str(report)
+    assert report.stages["train"] is Outcome.PASS
+    assert {one.method for one in report.layers} == {"float64"}
+    assert ("float32" in report.reasons["loss"]) is (name == "made inside")
+    assert OURS.dtype == torch.float32
+    assert THEIRS.dtype == paddle.float32
+
+
+def test_other_constants_are_still_a_fault():
+    report = align((LOSSES["layer"](TORCH, OURS), LOSSES["layer"](PADDLE, THEIRS * 1.0001 + 0.001)))
+    assert report.stages["loss"] is Outcome.FAIL
+
+
+def test_what_holds_no_tensor_is_itself():
+    for side, loss in ((TorchSide(), TORCH), (PaddleSide(), PADDLE)):
+        assert in_double(side, loss) is loss
+        held = [1, {"a": None}]
+        told = Weighted(loss, held)
+        assert in_double(side, told) is told
+
+
+def test_what_the_stage_of_the_loss_excuses_does_not_fail_the_training():
+    """Paddle's softmax takes what is more than 64 below the largest output for 64 below."""
+    report = align((torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), scale=300.0)
+    assert "64 below" in report.reasons["loss"]
+    assert report.stages["train"] is not Outcome.FAIL, report.reasons["train"]
+    assert report.passed, str(report)
