@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain.commands.align_where import tell_where
+from tipchain.commands.locate import add_within
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
 from tipchain.commands.reference import add_reference_arguments, open_reference
 from tipchain.commands.report import add_report_arguments, check_targets
@@ -85,6 +86,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where a stage fails, do not look for the layer at fault and its cause",
     )
+    add_within(parser)
     add_report_arguments(parser)
 
 

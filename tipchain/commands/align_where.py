@@ -51,6 +51,7 @@ def _locate(
     asked = {
         "case": str(request.case.path.resolve()), "mode": request.mode.value, "reseed": args.seed,
         "data_path": str(request.data_path) if request.data_path else "", "only": sorted(failed),
+        "options": {"within": args.within} if getattr(args, "within", None) else {},
     }  # fmt: skip
     try:
         text = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S).text

@@ -36,6 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=".npz of raw samples; --data then names transforms of one, --predict is given them",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
+    add_within(parser)
+
+
+def add_within(parser: argparse.ArgumentParser) -> None:
+    """Declare how long it may be looked for."""
+    parser.add_argument(
+        "--within",
+        type=_seconds,
+        metavar="TIME",
+        help="begin nothing new after this (60s, 5m): what was found is told",
+    )
+
+
+def _seconds(text: str) -> float:
+    from tipchain.nightly.quantities import parse_seconds
+
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
 
 
 def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> None:
@@ -146,9 +166,9 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
         raise UsageError(f"--iterations must be at least 1, found {args.iterations}")
     if not args.timeout > 0:
         raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
+    chosen = {name: getattr(args, name, None) for name in ("iterations", "within")}
     options: dict[str, Any] = {"training": args.training, "causes": causes}
-    if args.iterations is not None:
-        options["iterations"] = args.iterations
+    options |= {name: value for name, value in chosen.items() if value is not None}
     names = None
     if args.names is not None:
         from tipchain.conversion.given_names import read_names

@@ -35,6 +35,7 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.pace import LATE, OutOfTime, Pace
 from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.loss import check_loss
 from tipchain.parity.pieces.opening import Clips, build_both, build_torch_schedule
@@ -77,6 +78,8 @@ def align(
     samples: Sequence[Any] | None = None,
     metrics: tuple[Any, Any] | None = None,
     predict: tuple[Predict, Predict] | None = None,
+    within: float | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
@@ -118,6 +121,8 @@ def align(
             of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
         predict: the reference's and the port's deployment code: ``(model, raw) -> result``, or ``(model)`` that returns a
             callable of a raw sample; both are given ``samples``, or ``inputs`` as they are.
+        within: seconds after which nothing new is begun; what was found is reported, what was not compared is an ERROR.
+        progress: is given a line whenever something else is done, with how long it takes yet.
 
     Returns:
         The report; what could not be found out is an ERROR of its stage.
@@ -128,6 +133,8 @@ def align(
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
+    if within is not None and not within > 0:
+        raise UsageError(f"within is {within}, expected seconds above 0")
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
     sides = TorchSide(), PaddleSide()
@@ -148,7 +155,7 @@ def align(
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
-        causes=causes, fed=fed, raw=inputs,
+        causes=causes, fed=fed, raw=inputs, pace=Pace(within, progress),
     )  # fmt: skip
     store = Store()
     try:
@@ -178,6 +185,7 @@ class _Work:
     causes: bool
     fed: Fed
     raw: Mapping[str, Any]
+    pace: Pace = field(default_factory=Pace)
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
@@ -200,12 +208,18 @@ class _Work:
         located: Located | None = None
         with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
-            located = self._locate(store, pairs)
+            try:
+                located = self._locate(store, pairs)
+            except OutOfTime as error:
+                apart = error.apart
+                differ = apart is not None and not apart <= UNTOLD
+                told = f"the outputs differ, relative {apart:.3g}; the layers were " if differ else ""
+                self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, f"{told}{LATE}")
         self._stage("preflight", self._check_construction, pairs, located, store)
         if located is not None:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
-                if self.stages["loss"] is not Outcome.PASS and located.losses:
+                if self.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
                     located = self._locate(
                         store, pairs, losses=False
                     )  # another loss is no fault of the layers
@@ -221,7 +235,14 @@ class _Work:
         if self.causes:
             if located is not None:
                 of_layers = explain_layers(
-                    located, self.layers, self.findings, self.sides, self.models, store, self.seed
+                    located,
+                    self.layers,
+                    self.findings,
+                    self.sides,
+                    self.models,
+                    store,
+                    self.seed,
+                    self.pace,
                 )
                 self.diagnoses = [*of_layers, *self.diagnoses]
             self.diagnoses = with_construction(self.diagnoses, self.findings)
@@ -240,10 +261,14 @@ class _Work:
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
-        locator = Locator(self.sides, store, seed=self.seed, training=self.training)
+        locator = Locator(self.sides, store, seed=self.seed, training=self.training, pace=self.pace)
         if losses and self.loss is not None:
-            with suppress(Exception):  # the stage of the loss tells what is wrong with it
+            try:
                 return locator.locate(*self.models, self.inputs, self.loss, self.names, pairs)
+            except OutOfTime:
+                raise
+            except Exception:  # noqa: BLE001  (the stage of the loss tells what is wrong with it)
+                store.forget()
         return locator.locate(*self.models, self.inputs, names=self.names, pairs=pairs)
 
     def report(self) -> AlignmentReport:
@@ -279,7 +304,11 @@ class _Work:
         self.stages[stage], self.reasons[stage] = outcome, reason
 
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
-        """Do the work of one stage; what it raises is its ERROR."""
+        """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
+        self.pace.tell(f"stage {stage}")
+        if self.pace.over and stage != "preflight":
+            self._end(stage, Outcome.ERROR, LATE)
+            return
         with self._erring(stage):
             work(*args)
 
@@ -315,7 +344,7 @@ class _Work:
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]
-        if not backward and not (located.alike and located.learns):
+        if not backward and not (located.alike and located.learns) and not located.late:
             self._end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
             return
         self._end("backward", *self._judge(located, backward, "backward"))
@@ -326,6 +355,7 @@ class _Work:
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
         left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
         rest = f"; {left} not comparable" if left else ""
+        late = f"; {located.late} of {len(located.matching.pairs)} layers were {LATE}" if located.late else ""
         method = (
             ""
             if located.exact
@@ -336,12 +366,14 @@ class _Work:
             others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
             return (
                 Outcome.FAIL,
-                f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}{others}{method}",
+                f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}{others}{method}{late}",
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-        if not compared and not located.alike:
-            return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
+        if located.late or (not compared and not located.alike):
+            return Outcome.ERROR, late.removeprefix(
+                "; "
+            ) or f"nothing was compared: no layer of one model was found in the other{rest}"
         untold = _untold(located, direction, some_left=bool(left))
         if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tipchain.parity.diagnose.diagnose import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike
+from tipchain.parity.diagnose.diagnose import (
+    CONSTRUCTED,
+    LEAST_RUNS,
+    MOST_RUNS,
+    diagnose,
+    said_alike,
+    unsearched,
+)
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.pace import Pace
 from tipchain.parity.preflight.kinds import KINDS
 
 UNKNOWN = "unknown"
@@ -30,7 +38,7 @@ LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not o
 
 def explain_layers(
     located: Located, verdicts: Sequence[LayerVerdict], findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any], store: Store, seed: int,
+    models: tuple[Any, Any], store: Store, seed: int, pace: Pace | None = None,
 ) -> list[Diagnosis]:  # fmt: skip
     """Look for the causes of the faults; one that several layers share is told once.
 
@@ -45,7 +53,9 @@ def explain_layers(
         models: the user's.
         store: where the tensors of their runs are.
         seed: of random numbers.
+        pace: how long it may take; what was found until then is returned.
     """
+    pace = pace or Pace()
     serious = grave(findings)
     faults: dict[str, LayerVerdict] = {}
     for verdict in verdicts:
@@ -56,7 +66,10 @@ def explain_layers(
     settled: dict[tuple[Any, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
     searched = 0
-    for path, verdict in faults.items():
+    for number, (path, verdict) in enumerate(faults.items()):
+        pace.tell("looking for the causes of layers", number, len(faults))
+        if pace.over:
+            return [*found, unsearched(verdict)]
         group = built.get(path)
         if group in settled:
             settled[group] = _joined(found, settled[group], path)
@@ -66,7 +79,7 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         cause = diagnose(
-            located, verdict, sides, store, models=models, seed=seed, findings=serious, like=like,
+            located, verdict, sides, store, models=models, seed=seed, findings=serious, like=like, pace=pace,
             most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
         )  # fmt: skip
         same = next((one for one in found if _is_same(one, cause)), None)

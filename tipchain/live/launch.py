@@ -45,10 +45,12 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Lau
     """
     with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder:
         asked, report = Path(folder) / "request.json", Path(folder) / "report.json"
-        asked.write_text(json.dumps({**request, "report": str(report)}))
+        told = _own_stderr()
+        asked.write_text(json.dumps({**request, "report": str(report), "progress": told}))
         with subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", str(asked)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            pass_fds=() if told is None else (told,),
         ) as process:  # fmt: skip
             try:
                 output, _ = process.communicate(timeout=timeout_s)
@@ -65,6 +67,16 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Lau
             document = json.loads(report.read_bytes())
             return Launched(text=document["text"], exit_code=document["exit_code"], document=document)
     return _ended(process.returncode, output)
+
+
+def _own_stderr() -> int | None:
+    """Return this process's standard error, to which the other writes how far it is; None where there is none."""
+    try:
+        number = sys.stderr.fileno()
+        os.fstat(number)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return number
 
 
 def _ended(code: int, output: str) -> Launched:

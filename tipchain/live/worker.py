@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +71,29 @@ def main(request: str) -> int:
             json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1)
         )
         return ExitCode.PASSED
-    report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), **given)
+    with _progress(asked.get("progress")) as progress:
+        report = align(
+            given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given
+        )
     document = json.loads(replace(report, command=command_line(asked)).to_json())
     document["text"] = str(report)
     document["exit_code"] = int(report.exit_code)
     Path(asked["report"]).write_text(json.dumps(document, indent=1))
     return ExitCode.PASSED
+
+
+@contextmanager
+def _progress(told: int | None) -> Iterator[Callable[[str], None] | None]:
+    """Return what writes progress to the parent's standard error; its line is cleared from a terminal in the end."""
+    if told is None:
+        yield None
+        return
+    from tipchain.parity.pace import lines_to
+
+    with os.fdopen(told, "w", closefd=False) as stream:
+        yield lines_to(stream)
+        if stream.isatty():
+            stream.write("\r\x1b[K")
 
 
 def _refusing(request: str) -> int:

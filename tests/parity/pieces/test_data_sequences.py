@@ -198,3 +198,24 @@ def test_pixels_that_were_cut_where_the_reference_rounds_or_does_neither(pieces)
     assert found.diagnoses[0].code == "rounding"
     assert "the port cuts pixels to whole grey levels" in found.diagnoses[0].message
     assert found.diagnoses[0].explained > 0.99
+
+
+def test_a_token_that_is_lacking_at_the_end_of_cut_texts_too(pieces):
+    ours = [tokens(text) for text in TEXTS]
+    theirs = []
+    for text in TEXTS:
+        kept = np.concatenate([[101], text[:15]])
+        theirs.append(np.concatenate([kept, np.zeros(16 - len(kept), np.int64)]))
+    found = check_data(pieces.sides, (ours, theirs))
+    assert found.diagnoses[0].code == "special-tokens"
+    assert "at the end 102" in found.diagnoses[0].message
+
+
+def test_a_function_of_values_and_a_mask_upside_down(pieces):
+    levels = [RANDOM.gamma(2.0, size=(1, 20, 31)).astype(np.float32) for _ in range(5)]
+    found = check_data(pieces.sides, ([np.log(one + 1e-3) for one in levels], levels))
+    assert found.diagnoses[0].code == "value-function"
+    assert "does not take the logarithm" in found.diagnoses[0].message
+    masks = [(tokens(text) > 0).astype(np.int64) for text in TEXTS]
+    found = check_data(pieces.sides, (masks, [1 - one for one in masks]))
+    assert found.diagnoses[0].code == "inverted"

@@ -168,3 +168,31 @@ def test_a_schedules_fix_was_tried_on_the_ports_own(pieces, kits):
     steps = lambda optimizer: kits.our_lr.StepLR(optimizer, 5, 0.5)  # noqa: E731
     found = pieces.schedulers(steps, lambda: kits.their_lr.StepDecay(0.1, 4, 0.3), steps=30)
     assert {one.fix for one in found.diagnoses} == {"pass gamma=0.5, step_size=5"}
+
+
+def test_a_focus_of_its_own_for_negative_labels(pieces, kits):
+    def asymmetric(functional, sigmoid, logs, gamma):
+        return lambda x, y: -(y * logs(x) + (1 - y) * sigmoid(x) ** gamma * logs(-x)).mean()
+
+    ours = asymmetric(kits.our_loss, kits.torch.sigmoid, kits.our_loss.logsigmoid, 2)
+    theirs = asymmetric(kits.their_loss, kits.their_loss.sigmoid, kits.their_loss.log_sigmoid, 4)
+    found = pieces.loss(ours, theirs, X, BITS)
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == (
+        "focal-gamma",
+        "pass gamma=2 for negative labels",
+    )
+
+
+def overlap(outputs, labels, first=0):
+    found, shares = outputs.argmax(1), []
+    for number in range(first, outputs.shape[1]):
+        either = ((found == number) | (labels == number)).sum()
+        if either:
+            shares.append(((found == number) & (labels == number)).sum() / either)
+    return float(np.mean(shares))
+
+
+def test_a_mean_over_classes_without_that_of_the_background(pieces):
+    found = check_metrics(pieces.sides, (overlap, lambda one, other: overlap(one, other, 1)), X, HARD)
+    assert found.diagnoses[0].code == "class-average"
+    assert "without class 0" in found.diagnoses[0].message

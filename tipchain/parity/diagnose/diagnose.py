@@ -53,6 +53,7 @@ from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.pace import Pace
 
 Array = npt.NDArray[Any]
 MOST_RUNS, LEAST_RUNS = 1200, 60
@@ -68,7 +69,7 @@ TOLD = 3
 def diagnose(
     located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, *,
     models: tuple[Any, Any], seed: int = 0, most: int = MOST_RUNS, findings: Sequence[Finding] = (),
-    like: Sequence[Diagnosis] = (),
+    like: Sequence[Diagnosis] = (), pace: Pace | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Return what explains that a layer, or the code of a container, is at fault.
 
@@ -86,12 +87,13 @@ def diagnose(
         most: how often the layer is run at most.
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
+        pace: how long it may take.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return lower_precision(verdict)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like)
+            found = _diagnose(piece, verdict, models, most, findings, like, pace)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
         if found is not None:
@@ -103,11 +105,11 @@ def diagnose(
 
 def _diagnose(
     piece: Piece, verdict: LayerVerdict, models: tuple[Any, Any], most: int, findings: Sequence[Finding],
-    like: Sequence[Diagnosis],
+    like: Sequence[Diagnosis], pace: Pace | None,
 ) -> Diagnosis | None:  # fmt: skip
     """Return what explains the error of a piece; None if it has none when it is run by itself."""
     with piece.open():
-        trials = Trials(piece, most)
+        trials = Trials(piece, most, pace)
         if max(trials.before) <= FLOOR or (trials.before[0] <= FLOOR and piece.consumer is None):
             given = map(partial(_given_otherwise, piece), piece.mended)
             return next((told for told in given if told), None) or _otherwise_ordered(piece)
@@ -122,7 +124,16 @@ def _diagnose(
         if not trials.settled():
             _try(piece, trials, models)
         found = trials.found()
+        if not found and trials.pace.over:
+            return unsearched(verdict)
         return _told(found, trials, verdict) if found else _untold(verdict, piece, trials)
+
+
+def unsearched(verdict: LayerVerdict) -> Diagnosis:
+    """Return what is said of a fault whose causes there was no time to try."""
+    left = _unknown(verdict, verdict.reason, None)
+    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    return replace(left, message=f"{shown}: cause not searched: out of time")
 
 
 def _try_like(piece: Piece, trials: Trials, models: tuple[Any, Any], like: Sequence[Diagnosis]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tipchain.parity.diagnose.outcomes import Outcome
 from tipchain.parity.diagnose.piece import Edit, Piece
 from tipchain.parity.diagnose.program import Act
+from tipchain.parity.pace import Pace
 
 EXPLAINED = 0.99
 """Fraction of the error that a cause must explain."""
@@ -101,8 +102,8 @@ class Trial:
 class Trials:
     """Runs hypotheses, up to a number of runs, and keeps how they did."""
 
-    def __init__(self, piece: Piece, most: int) -> None:
-        self.piece, self.most = piece, most
+    def __init__(self, piece: Piece, most: int, pace: Pace | None = None) -> None:
+        self.piece, self.most, self.pace = piece, most, pace or Pace()
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
@@ -112,7 +113,7 @@ class Trials:
     @property
     def left(self) -> int:
         """How many runs are left."""
-        return self.most - self.piece.runs
+        return 0 if self.pace.over else self.most - self.piece.runs
 
     def run(self, hypotheses: Iterable[Hypothesis]) -> None:
         """Try hypotheses until the runs are spent."""

@@ -39,6 +39,7 @@ from tipchain.parity.locate.verdicts import (
     ratio,
     reason_of,
 )
+from tipchain.parity.pace import LATE, Pace
 
 Array = npt.NDArray[Any]
 STATE = (
@@ -73,6 +74,8 @@ class PairJudge:
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
         noise: how far tensors of the two runs may be apart that are the same.
+        pace: how long this may take.
+        late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
     """
 
@@ -83,6 +86,8 @@ class PairJudge:
     seed: int
     exact: bool = True
     noise: Noise = field(default_factory=Noise)
+    pace: Pace = field(default_factory=Pace)
+    late: int = 0
     _code: CodeAtFault = field(init=False)
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
@@ -134,7 +139,12 @@ class PairJudge:
         backward: list[LayerVerdict] = []
         loose: dict[int, float] = {}
         clean = same_numbers(self.runs)
-        for pair in self.matching.pairs:
+        for number, pair in enumerate(self.matching.pairs):
+            self.pace.tell("comparing layers", number, len(self.matching.pairs))
+            if self.pace.over:
+                self.late += 1
+                forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
+                continue
             inputs, outputs = (
                 self.compare.inputs(pair),
                 self.compare.outputs(pair),
@@ -161,7 +171,7 @@ class PairJudge:
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
-        if clean:
+        if clean and not self.late:
             at_end, changed = self._judge_ends(forward, backward)
             forward += at_end
             backward += changed

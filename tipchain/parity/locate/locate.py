@@ -30,6 +30,7 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Trace, Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
+from tipchain.parity.pace import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
@@ -57,6 +58,7 @@ class Located:
         alike: whether outputs and the gradients of all parameters agree in float64.
         doubles: whether each ran in float64.
         learns: whether the reference has parameters that take gradients.
+        late: pairs of calls for which there was no time.
     """
 
     matching: Matching
@@ -71,6 +73,7 @@ class Located:
     alike: bool
     doubles: tuple[bool, bool]
     learns: bool
+    late: int = 0
 
     @property
     def one_sided(self) -> tuple[list[str], list[str]]:
@@ -109,6 +112,7 @@ class Locator:
         seed: of every random number.
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
+        pace: how long it may take.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -116,6 +120,7 @@ class Locator:
     seed: int = 0
     backward: bool = True
     training: bool | None = None
+    pace: Pace = field(default_factory=Pace)
     _sketches: dict[int, Sketch] = field(default_factory=dict)
     _small: bool = False
 
@@ -134,6 +139,7 @@ class Locator:
             pairs: the layers that belong together, if that is known; else they are paired.
 
         Raises:
+            OutOfTime: the time is up before any layer was compared.
             Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
         asked = (reference, port), losses, pair_layers(reference, port, names) if pairs is None else pairs
@@ -142,13 +148,24 @@ class Locator:
         if found is None:
             self.store.samples = None
             gc.collect()  # the copies of both models
+            self._hurry(whole)
             few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
             found = None if whole is None or few is None else self._by_few(few, whole, *asked)
         if found is None:
+            self._hurry(whole)
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
             found = _located(judge, judge.judge(), (reference, port))
         return found
+
+    def _hurry(self, whole: Whole | None) -> None:
+        """Give up before the models are run again if the time is up.
+
+        Raises:
+            OutOfTime: it is.
+        """
+        if self.pace.over:
+            raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
     def _by_outlines(
         self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
@@ -215,7 +232,7 @@ class Locator:
         )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
-            exact=theirs.double is not None,
+            exact=theirs.double is not None, pace=self.pace,
         )  # fmt: skip
 
     def _trains(self, models: Pair) -> bool:
@@ -272,6 +289,7 @@ class Locator:
         known: Twins | None = None, *, double: bool = True,
     ) -> tuple[Models, Run]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
+        self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {
             "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
@@ -357,7 +375,7 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair)
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
         reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
-        learns=learns, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
+        learns=learns, late=judge.late, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
         alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
 

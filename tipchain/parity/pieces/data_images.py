@@ -31,7 +31,7 @@ from tipchain.parity.pieces.data_arrays import (
 )
 from tipchain.parity.pieces.data_constants import OPPOSITE, constants
 from tipchain.parity.pieces.data_shapes import explain_shapes
-from tipchain.parity.pieces.data_values import NEAR, REVERSED, value_steps
+from tipchain.parity.pieces.data_values import NEAR, REVERSED, curve_steps, value_steps
 from tipchain.parity.pieces.knobs import EXPLAINS
 
 FEW = 5
@@ -132,6 +132,8 @@ def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
                 # Of images with exchanged channels the constants are named as they stand, not as they were exchanged.
                 named = replace(cause, message=cause.message.replace(OPPOSITE, ""))
                 yield (step.cause, named if step.cause.code == "channel-order" else cause), left
+    for cause, left in curve_steps(expected, actual, bound):
+        yield (cause,), left
     yield from _moved(expected, actual, bound, (), near=True)
     yield from _padded(expected, actual)
     for step in turned:

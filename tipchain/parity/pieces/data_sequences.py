@@ -209,7 +209,12 @@ def _ends(ours: _Padded, theirs: _Padded) -> Cause | None:
         for first in range(ENDS + 1):
             for last in range(ENDS + 1):
                 cut = [one[first : len(one) - last] for one in long.cores]
-                if not first + last or not all(map(np.array_equal, cut, short.cores)):
+                # Where a text is cut, words stand in the place of tokens that are lacking.
+                if not first + last or not all(
+                    np.array_equal(one, other)
+                    or (len(other) == short.longest and np.array_equal(one, other[: len(one)]))
+                    for one, other in zip(cut, short.cores, strict=True)
+                ):
                     continue
                 heads = {tuple(one[:first].tolist()) for one in long.cores}
                 tails = {tuple(one[len(one) - last :].tolist()) for one in long.cores}

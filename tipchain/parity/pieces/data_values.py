@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -58,6 +58,36 @@ def value_steps(
     left = apart(moved, actual)
     if left <= bound:
         yield _affine(factor, shift, a, channels=len(factor)), left
+
+
+CURVES: tuple[tuple[str, Callable[[Array], Array], Callable[[Array], Array]], ...] = (
+    ("logarithm", np.log, np.exp),
+    ("square root", np.sqrt, np.square),
+    ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), lambda x: np.log(x / (1 - x))),
+    ("tanh", np.tanh, np.arctanh),
+)
+"""Functions of single values that one side may take, with their inverses."""
+
+
+def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[Cause, float]]:
+    """Yield a function that one side takes of each value and the other does not, up to a factor and a shift."""
+    a = rows_of(actual, None)
+    for name, forward, back in CURVES:
+        for function, extra in ((forward, True), (back, False)):
+            with np.errstate(all="ignore"):
+                e = np.asarray(function(rows_of(expected, None)))
+            if not np.abs(e).max(initial=0.0) < 1e100:  # NaN, or squares that are not finite
+                continue
+            factor, shift = fit(e, a)
+            left = apart([factor[0] * e + shift[0]], [a])
+            if left <= bound:
+                what = (
+                    "takes the {} of each value, the reference does not"
+                    if extra
+                    else "does not take the {} of each value, the reference does"
+                )
+                yield Cause(code="value-function", message=f"values: the port {what.format(name)}",
+                            fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does", explained=None), left  # fmt: skip
 
 
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
@@ -129,7 +159,7 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
     alike = bool(np.ptp(factor) <= TIGHT * np.abs(factor).max())
     if alike and np.abs(shift).max() <= TIGHT * spread:
         return _scale(float(factor.mean()))
-    if alike and channels == 1 and abs(factor[0] + 1) < TIGHT:
+    if alike and channels <= 1 and abs(factor[0] + 1) < TIGHT:
         return Cause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
                      fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
     each = 3 if channels == 0 else channels

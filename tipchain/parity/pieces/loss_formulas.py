@@ -303,13 +303,34 @@ def _binary_focal(output: Array, target: Array, gradient: Array) -> Iterator[Rec
     factors = gradient.reshape(-1) / np.where(hard, hard, 1.0)
     found = _focus(factors, logs, bits, np.abs(hard))
     if found is None or len(found[1]) != 2:
+        yield from _asymmetric(output, bits, factors, logs, hard)
         return
     gamma, sizes = found
     each = np.array([sizes[int(one)] for one in bits])
     yield Recognized(
         family="binary focal loss", value=-float((each * (-np.expm1(logs)) ** gamma * logs).sum()),
         gradient=(each * _slope(logs, gamma) * hard).reshape(output.shape),
-        knobs={"gamma": gamma, "alpha": sizes[1] / (sizes[0] + sizes[1]), "scale": (sizes[0] + sizes[1]) * len(x)},
+        knobs={"gamma": gamma, "gamma_neg": gamma, "alpha": sizes[1] / (sizes[0] + sizes[1]), "scale": (sizes[0] + sizes[1]) * len(x)},
+    )  # fmt: skip
+
+
+def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: Array) -> Iterator[Recognized]:
+    """Recognize a focal loss of yes and no with a focus of its own for each."""
+    parts = [(bits == kind, _focus(factors[bits == kind], logs[bits == kind], bits[bits == kind], np.abs(hard[bits == kind]), plain=True)) for kind in (0, 1)]  # fmt: skip
+    value, fitted, known = 0.0, np.zeros(len(bits)), []
+    for at, found in parts:
+        if found is None:
+            return
+        gamma, size = found[0], next(iter(found[1].values()))
+        value -= float((size * (-np.expm1(logs[at])) ** gamma * logs[at]).sum())
+        fitted[at] = size * _slope(logs[at], gamma) * hard[at]
+        known.append((gamma, size))
+    if max(known[0][0], known[1][0]) < 1e-3:
+        return  # a plain one, with weights
+    total = known[0][1] + known[1][1]
+    yield Recognized(
+        family="binary focal loss", value=value, gradient=fitted.reshape(output.shape),
+        knobs={"gamma": known[1][0], "gamma_neg": known[0][0], "alpha": known[1][1] / total, "scale": total * len(bits)},
     )  # fmt: skip
 
 
@@ -320,9 +341,9 @@ def _slope(logs: Array, gamma: float) -> Array:
 
 
 def _focus(
-    factors: Array, logs: Array, names: Array, weights: Array
+    factors: Array, logs: Array, names: Array, weights: Array, *, plain: bool = False
 ) -> tuple[float, dict[int, float]] | None:
-    """Return gamma and the factor of each name, with which slopes are as found; None where none are, or gamma is 0."""
+    """Return gamma and the factor of each name, with which slopes are as found; None where none are; gamma 0 if ``plain``."""
     kinds = np.unique(names)
     if len(factors) < len(kinds) + 2:
         return None
@@ -353,7 +374,11 @@ def _focus(
         else gamma
     )
     left, sizes = fit(gamma)
-    if left > FITS**2 * float(((factors * weights) ** 2).sum()) or gamma < 1e-3 or not all(sizes.values()):
+    if (
+        left > FITS**2 * float(((factors * weights) ** 2).sum())
+        or (gamma < 1e-3 and not plain)
+        or not all(sizes.values())
+    ):
         return None
     return gamma, sizes
 

@@ -15,13 +15,13 @@ Array = npt.NDArray[Any]
 CLOSE = 1e-4
 CODES: Mapping[str, str] = {
     "axis": "axis", "ignored": "ignore-index", "weights": "class-weights", "pos_weight": "pos-weight", "beta": "beta",
-    "smoothing": "label-smoothing", "form": "weight-form", "gamma": "focal-gamma", "alpha": "focal-alpha", "alphas": "focal-alpha",
+    "smoothing": "label-smoothing", "form": "weight-form", "gamma": "focal-gamma", "gamma_neg": "focal-gamma", "alpha": "focal-alpha", "alphas": "focal-alpha",
 }  # fmt: skip
 """What is told first where several differ: an ignored class changes the mean's divisor too."""
 FIXES: Mapping[str, str] = {
     "axis": "take softmax over axis {0}, that of the classes", "weights": "pass the reference's weight=", "pos_weight": "pass pos_weight={0:.5g}",
     "beta": "pass beta={0:.5g} (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
-    "smoothing": "pass label_smoothing={0:.5g}", "gamma": "pass gamma={0:.5g}", "alpha": "pass alpha={0:.5g}",
+    "smoothing": "pass label_smoothing={0:.5g}", "gamma": "pass gamma={0:.5g}", "gamma_neg": "pass gamma={0:.5g} for negative labels", "alpha": "pass alpha={0:.5g}",
     "alphas": "pass the reference's alpha of each class",
     "form": "weigh each class's term before they are summed: -(weight * soft * log_softmax(x)).sum(1), over the sum of the labels' weights",
 }  # fmt: skip
@@ -153,7 +153,11 @@ def _words(knob: str, expected: Any, actual: Any) -> str:
         case "weights":
             return f"the port weighs classes {_weights(actual)}, the reference {_weights(expected)} (means are 1)"
         case _:
-            name = {"smoothing": "label smoothing", "pos_weight": "weight of positive labels"}.get(knob, knob)
+            name = {
+                "smoothing": "label smoothing",
+                "gamma_neg": "gamma of negative labels",
+                "pos_weight": "weight of positive labels",
+            }.get(knob, knob)
             return f"the port's {name} is {actual:.5g}, the reference's {expected:.5g}"
 
 

@@ -185,7 +185,7 @@ def _fits(values: Array, wanted: Array) -> bool:
 def _oddity(way: Way) -> int:
     """Return how unusual a way is, to choose among several that give the same."""
     odd = {"accuracy": 0, "f1": 1, "precision": 2, "recall": 2, "iou": 2}.get(way.metric, 1)
-    return odd + (way.average == "all classes") + (way.threshold == 0.5)
+    return odd + (way.average in ("all classes", "but the first")) + (way.threshold == 0.5)
 
 
 def _code(name: str, one: Way, other: Way) -> str:
@@ -211,6 +211,7 @@ def _fix(name: str, one: Way) -> str:
     names = {
         "classes": "macro",
         "all classes": "macro, classes without samples as 0",
+        "but the first": "macro, without class 0",
         "": "none, over samples",
     }
     if name == "over":

@@ -24,7 +24,7 @@ class Way:
         metric: ``"accuracy"``, ``"precision"``, ``"recall"``, ``"f1"``, ``"iou"``, ``"exact match"``, ``"mse"``, ...
         k: of a top-k accuracy.
         average: over what values of classes are averaged: ``""`` (none are), ``"classes"`` (those there are), ``"all
-            classes"``, ``"micro"``, ``"weighted"``.
+            classes"``, ``"but the first"`` (that of the background), ``"micro"``, ``"weighted"``.
         over: ``"samples"``, or ``"batches"``: the mean of the values of each batch.
         threshold: above which an output of its own counts as true; None where the largest output counts.
         axis: of the outputs over which the largest is looked for.
@@ -56,9 +56,12 @@ class Way:
                 else "the mean over all classes' accuracies"
             )
         else:
-            average = {"": "", "classes": "macro ", "all classes": "macro (over all classes) "}.get(
-                self.average, f"{self.average} "
-            )
+            average = {
+                "": "",
+                "classes": "macro ",
+                "all classes": "macro (over all classes) ",
+                "but the first": "macro (without class 0) ",
+            }.get(self.average, f"{self.average} ")
             said = f"{average}{name}" if self.over == "batches" else f"the {average}{name}"
         if self.threshold is not None:
             said += f" of outputs above {self.threshold:g}"
@@ -167,7 +170,12 @@ def _confusion(metric: str, average: str, found: Array, labels: Array, count: in
     rates = np.array([_rate(metric, *one) for one in zip(hits, each, true, strict=True)])
     if average == "weighted":
         return float((rates * true).sum() / true.sum())
-    return float(rates[(each + true) > 0].mean()) if average == "classes" else float(rates.mean())
+    seen = (each + true) > 0
+    if average == "all classes":
+        return float(rates.mean())
+    if average == "but the first":
+        seen[0] = False
+    return float(rates[seen].mean()) if seen.any() else 0.0
 
 
 def _mean_square(out: Array, label: Array) -> float:
@@ -201,7 +209,7 @@ def ways(classes: int) -> Iterator[Way]:
     yield Way(metric="accuracy", axis=0)
     yield from (Way(metric="accuracy", axis=axis) for axis in (2, 3))
     for metric in ("f1", "precision", "recall", "iou"):
-        for average in ("classes", "all classes", "micro", "weighted", ""):
+        for average in ("classes", "all classes", "but the first", "micro", "weighted", ""):
             for over in ("samples", "batches"):
                 yield Way(metric=metric, average=average, over=over)
     for metric in ("accuracy", "f1", "precision", "recall", "iou", "exact match"):

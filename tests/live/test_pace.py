@@ -1,0 +1,107 @@
+"""How long an alignment may take: what was found is kept, what was not compared never passes, and progress is told."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.errors import UsageError  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.parity import pace as pacing  # noqa: E402
+
+INPUT = {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
+
+
+class Odd(paddle.nn.ReLU):
+    def forward(self, x):
+        return super().forward(x) + 0.01 * x * x
+
+
+def pair(last=paddle.nn.ReLU):
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(*(torch.nn.Linear(6, 6) for _ in range(3)), torch.nn.ReLU())
+    port = paddle.nn.Sequential(*(paddle.nn.Linear(6, 6) for _ in range(3)), last())
+    tipchain.copy_weights(reference, port)
+    return reference.eval(), port
+
+
+@pytest.fixture
+def ticking(monkeypatch):
+    """Let the clock of an alignment go on by a second whenever it is looked at."""
+    ticks = itertools.count()
+    monkeypatch.setattr(pacing.time, "monotonic", lambda: float(next(ticks)))
+
+
+def test_layers_for_which_there_was_no_time_never_pass(ticking):
+    report = tipchain.align(*pair(), INPUT, within=3)
+    assert not report.passed
+    assert report.stages["forward"] is Outcome.ERROR
+    assert report.stages["backward"] is Outcome.ERROR
+    assert "not compared: out of time" in report.reasons["forward"]
+    late = [one for one in report.layers if one.reason == pacing.LATE]
+    assert 0 < len(late) < 4, "what was compared before is kept"
+    assert any(one.own is not None for one in report.layers)
+
+
+def test_a_fault_whose_cause_was_not_searched_stays_one(monkeypatch):
+    import tipchain.live.align as aligning
+
+    spent = []
+    monkeypatch.setattr(pacing.Pace, "over", property(lambda _: bool(spent)))
+    explain = aligning.explain_layers
+    monkeypatch.setattr(aligning, "explain_layers", lambda *args: (spent.append(1), explain(*args))[1])
+    report = tipchain.align(*pair(Odd), INPUT, within=3600)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.first_divergence.port_path == "3"
+    assert any("cause not searched: out of time" in one.message for one in report.diagnoses)
+
+
+def test_stages_that_were_not_begun_are_errors():
+    report = tipchain.align(*pair(), INPUT, within=1e-9, metrics=(lambda o, y: 1.0, lambda o, y: 1.0))
+    assert report.stages["metric"] is Outcome.ERROR
+    assert not report.passed
+
+
+def test_enough_time_changes_nothing():
+    assert tipchain.align(*pair(), INPUT, within=3600).passed
+
+
+def test_no_time_at_all_is_refused():
+    with pytest.raises(UsageError, match="within is 0"):
+        tipchain.align(*pair(), INPUT, within=0)
+
+
+def test_progress_says_what_is_done():
+    told = []
+    tipchain.align(*pair(), INPUT, progress=told.append)
+    assert any("running the reference in float64" in one for one in told)
+    assert any("comparing layers 2 of 4" in one for one in told)
+
+
+def test_progress_says_how_long_yet(monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])
+    pace = pacing.Pace(progress=told.append)
+    pace.tell("comparing layers", 0, 10)
+    now[0] = 8.0
+    pace.tell("comparing layers", 4, 10)
+    assert told[-1] == "8 s: comparing layers 5 of 10, about 12 s yet"
+
+
+@pytest.mark.parametrize(("watched", "shown"), [(False, "late\n"), (True, "\r\x1b[Kearly\r\x1b[Klate")])
+def test_progress_is_a_line_now_and_then_where_nobody_watches(monkeypatch, watched, shown):
+    now, stream = [100.0], io.StringIO()
+    stream.isatty = lambda: watched
+    monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])
+    write = pacing.lines_to(stream)
+    write("early")
+    now[0] += 2 * pacing.LINE_S
+    write("late")
+    assert stream.getvalue() == shown
