@@ -110,3 +110,34 @@ def test_what_the_stage_of_the_loss_excuses_does_not_fail_the_training():
     assert "64 below" in report.reasons["loss"]
     assert report.stages["train"] is not Outcome.FAIL, report.reasons["train"]
     assert report.passed, str(report)
+
+
+def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
+    from tipchain.parity.pieces.loss import check_loss
+
+    given, cache = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
+    losses = tuple(lambda output, _labels: (output[0] ** 2).mean() + (output[-1] ** 2).mean() for _ in (0, 1))
+    found = check_loss(
+        (TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache, 2 * given)
+    )
+    assert found.outcome is Outcome.PASS, found.reason
+    other = check_loss((TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache))
+    assert other.outcome is Outcome.ERROR
+
+
+def test_a_training_of_what_does_not_run_in_float64_is_no_error():
+    class Single(paddle.nn.Linear):
+        def forward(self, x):
+            if x.dtype != paddle.float32:
+                raise ValueError("only float32")
+            return super().forward(x)
+
+    ours, theirs = torch.nn.Sequential(torch.nn.Linear(4, 3)), paddle.nn.Sequential(Single(4, 3))
+    tipchain.copy_weights(ours, theirs)
+    report = tipchain.align(
+        ours, theirs, {"args": np.ones((2, 4), np.float32), "labels": np.array([0, 1])},
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
+    )  # fmt: skip
+    assert report.stages["train"] is Outcome.SKIP
+    assert "the port does not run in float64" in report.reasons["train"]

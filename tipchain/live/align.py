@@ -480,8 +480,9 @@ class _Work:
 
     def _train(self, pairs: list[LayerPair], located: Located, losses: tuple[Loss, Loss]) -> None:
         """Train copies of both models."""
-        if not located.comparable:
-            self._end("train", Outcome.SKIP, RANDOM)
+        if not located.comparable or not located.exact:
+            which = f"{_without_double(located)} does not run in float64, in which trainings are compared"
+            self._end("train", Outcome.SKIP, which if located.comparable else RANDOM)
             return
         done = train_both(
             self._recipe(pairs, located, losses),

@@ -126,11 +126,7 @@ class PairJudge:
         near = furthest <= COARSELY
         if hasty and furthest > self.noise.limit:
             raise NotHeld
-        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
-        self._shared = SharedParameters(self.models, pairs)
-        if self.exact and near:
-            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
+        self._look_inside(near=near)
         forward: list[LayerVerdict] = []
         backward: list[LayerVerdict] = []
         loose: dict[int, float] = {}
@@ -188,6 +184,14 @@ class PairJudge:
             for one in (values[link.ours] for link in links)
         )
         return apart * sqrt(sum(sizes))
+
+    def _look_inside(self, *, near: bool) -> None:
+        """Compare the gradients of all parameters, before layers are run again and overwrite them."""
+        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
+        self._shared = SharedParameters(self.models, pairs)
+        if self.exact and near:
+            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -74,26 +74,19 @@ def check_loss(
     """
     structure, arrays, _ = take_out(outputs, _is_array)
     try:
-        theirs = _structure_of_port(structure, arrays, port_outputs)
+        theirs = _arranged(structure, arrays, port_outputs)
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    structures = structure, theirs[0]
+    structures = structure, theirs.structure
 
     def run(number: int, given: Sequence[Array], target: Any, *, double: bool = True) -> Evaluated:
-        moved = (
-            given
-            if number == 0
-            else [one.transpose(axes) for one, axes in zip(given, theirs[1], strict=True)]
-        )
+        moved = given if number == 0 else theirs.given(given)
         found = evaluate(
             sides[number], losses[number], structures[number], moved, target, seed=seed, double=double
         )
         if number == 0:
             return found
-        back = tuple(
-            one.transpose(np.argsort(axes)) for one, axes in zip(found.gradients, theirs[1], strict=True)
-        )
-        return Evaluated(value=found.value, gradients=back)
+        return Evaluated(value=found.value, gradients=theirs.back(found.gradients))
 
     doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
     singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
@@ -187,17 +180,57 @@ def open_fields(structure: Any) -> Any:
     return structure
 
 
-def _structure_of_port(
-    structure: Any, arrays: Sequence[Array], port: Any
-) -> tuple[Any, list[tuple[int, ...]]]:
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """The reference's outputs as the port's loss takes them.
+
+    Attributes:
+        structure: of the port's output.
+        places: where each of the reference's arrays stands among the port's, and the order of its axes there.
+        arrays: the port's own; those that the reference does not have are given as they are.
+    """
+
+    structure: Any
+    places: tuple[tuple[int, tuple[int, ...]], ...]
+    arrays: tuple[Array, ...]
+
+    def given(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return what the port's loss is given for arrays of the reference's."""
+        found = list(self.arrays)
+        for (place, axes), array in zip(self.places, arrays, strict=True):
+            found[place] = array.transpose(axes)
+        return found
+
+    def back(self, gradients: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the gradients of the reference's arrays."""
+        return tuple(gradients[place].transpose(np.argsort(axes)) for place, axes in self.places)
+
+
+def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
+    """Return how the reference's outputs stand in the port's output, in the order of both.
+
+    Raises:
+        UsageError: the port has no output of an array's shape.
+    """
     if port is None:
-        return structure, [tuple(range(one.ndim)) for one in arrays]
+        places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
+        return _Arranged(structure, places, tuple(arrays))
     theirs, others, _ = take_out(port, _is_array)
-    axes = [arrange(one, other) for one, other in zip(arrays, others, strict=False)]
-    if len(arrays) != len(others) or any(one is None for one in axes):
-        shapes = [[list(one.shape) for one in side] for side in (arrays, others)]
-        raise UsageError(f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}")
-    return theirs, [one for one in axes if one is not None]
+    found: list[tuple[int, tuple[int, ...]]] = []
+    start = 0
+    for one in arrays:
+        fitting = ((at, arrange(one, others[at])) for at in range(start, len(others)))
+        if len(arrays) == len(others):
+            fitting = ((at, axes) for at, axes in fitting if at == start)
+        place = next(((at, axes) for at, axes in fitting if axes is not None), None)
+        if place is None:
+            shapes = [[list(each.shape) for each in side] for side in (arrays, others)]
+            raise UsageError(
+                f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}"
+            )
+        found.append(place)
+        start = place[0] + 1
+    return _Arranged(theirs, tuple(found), tuple(others))
 
 
 def _attempt(
