@@ -67,7 +67,7 @@ class NerfRenderer(nn.Layer):
         viewdirs = viewdirs.unsqueeze(1).expand([-1, self.n_samples, -1])
         rgb, sigma = self.mlp(pts, viewdirs)
         dists = z_vals[1:] - z_vals[:-1]
-        dists = paddle.concat([dists, paddle.full([1], 1e3, dtype=dists.dtype)])
+        dists = paddle.concat([dists, paddle.full([1], 0.4, dtype=dists.dtype)])
         dists = dists.unsqueeze(0) * paddle.linalg.norm(rays_d, axis=-1, keepdim=True)
         alpha = 1.0 - paddle.exp(-sigma * dists)
         survival = paddle.concat([paddle.ones_like(alpha[:, :1]), 1.0 - alpha + 1e-10], axis=-1)

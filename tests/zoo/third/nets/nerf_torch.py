@@ -55,7 +55,7 @@ class Nerf(nn.Module):
         points = origins[:, None] + t[:, None] * directions[:, None]
         dirs = F.normalize(directions, dim=-1)[:, None].expand(points.shape)
         rgb, sigma = self.field(points, dirs)
-        delta = torch.cat([t[1:] - t[:-1], torch.full((1,), 1e3, dtype=t.dtype)])
+        delta = torch.cat([t[1:] - t[:-1], torch.full((1,), 0.4, dtype=t.dtype)])
         delta = delta * directions.norm(dim=-1, keepdim=True)
         alpha = 1 - torch.exp(-sigma * delta)
         passed = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], dim=1), dim=1)[

@@ -177,8 +177,8 @@ def optimizer(parameters, learning_rate=2e-3):
 
 def transform(image):
     height, width = image.shape[:2]
-    y0 = int(round((height - 16) / 2.0))
-    x0 = int(round((width - 16) / 2.0))
+    y0 = round((height - 16) / 2.0)
+    x0 = round((width - 16) / 2.0)
     crop = image[y0 : y0 + 16, x0 : x0 + 16, ::-1].astype("float32")
     small = crop.reshape([8, 2, 8, 2, 3]).mean(axis=(1, 3))
     small = small - np.array([103.94, 116.78, 123.68], dtype="float32")

@@ -17,7 +17,7 @@ class ResBlock(nn.Layer):
 
 
 class VectorQuantizerEMA(nn.Layer):
-    def __init__(self, num_codes, dim, decay=0.9, epsilon=1e-5):
+    def __init__(self, num_codes, dim, decay=0.9, epsilon=1e-3):
         super().__init__()
         self.num_codes = num_codes
         self.decay = decay

@@ -16,10 +16,10 @@ class Residual(nn.Module):
 
 
 class Codebook(nn.Module):
-    def __init__(self, size, width, decay=0.9, eps=1e-5):
+    def __init__(self, size, width, decay=0.9, eps=1e-3):
         super().__init__()
         self.decay, self.eps = decay, eps
-        embed = torch.randn(size, width)
+        embed = 0.2 * torch.randn(size, width)
         self.register_buffer("embed", embed)
         self.register_buffer("count", torch.ones(size))
         self.register_buffer("total", embed.clone())

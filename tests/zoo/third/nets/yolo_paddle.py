@@ -73,7 +73,7 @@ class SPPF(nn.Layer):
         super().__init__()
         self.cv1 = ConvBNLayer(channels, channels // 2, 1)
         self.cv2 = ConvBNLayer(channels * 2, channels, 1)
-        self.pool = nn.MaxPool2D(5, stride=1, padding=2)
+        self.pool = nn.MaxPool2D(3, stride=1, padding=1)
 
     def forward(self, x):
         outs = [self.cv1(x)]

@@ -55,9 +55,9 @@ class Spp(nn.Module):
 
     def forward(self, x):
         x = self.reduce(x)
-        a = F.max_pool2d(x, 5, 1, 2)
-        b = F.max_pool2d(a, 5, 1, 2)
-        c = F.max_pool2d(b, 5, 1, 2)
+        a = F.max_pool2d(x, 3, 1, 1)
+        b = F.max_pool2d(a, 3, 1, 1)
+        c = F.max_pool2d(b, 3, 1, 1)
         return self.expand(torch.cat([x, a, b, c], dim=1))
 
 
