@@ -1,7 +1,7 @@
 """Mistakes of ports, each in one place: how the line reads, where it stands, and what a first diagnosis must say.
 
 ``where`` and ``words`` were written down before tipchain saw any of these. A word counts where a word of the
-diagnosis begins with it; the layer's path does not count. ``.`` is the net itself.
+diagnosis begins with it, one with an exclamation mark only as a whole; the layer's path does not count. ``.`` is the net itself.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ class ThirdFault:
         if len(path) > 1:
             text = text.replace(path, " ")
         text = NUMBERS.sub(" ", text)
-        return any(re.search(rf"(?<![a-z0-9]){re.escape(word)}", text) for word in self.words)
+        return any(re.search(_pattern(word), text) for word in self.words)
+
+
+def _pattern(word: str) -> str:
+    whole = "(?![a-z0-9])" if word.endswith("!") else ""
+    return rf"(?<![a-z0-9]){re.escape(word.removesuffix('!'))}{whole}"
 
 
 def planted(fault: ThirdFault, *, double: bool = False) -> ThirdPair:
@@ -139,7 +144,7 @@ WAVENET = (
           "cond_channels, 2**i)", "cond_channels, i + 1)"),
     layer("wavenet-net-condition-tiled", NET, "tile|repeat|interleav|order",
           "features.repeat_interleave(self.hop_length, axis=2)", "paddle.tile(features, [1, 1, self.hop_length])"),
-    layer("wavenet-net-not-companded", NET, "log|compand|mu-law|mu law",
+    layer("wavenet-net-not-companded", NET, "log1p|log!|logarithm|compand|mu-law|mu law",
           "paddle.log1p(mu * paddle.abs(audio)) / math.log1p(mu)", "paddle.abs(audio)"),
     layer("wavenet-net-rounds-down", NET, "round|0.5|floor|trunc",
           "* mu + 0.5)", "* mu)"),
@@ -195,9 +200,9 @@ POINTNET = (
           "self.bn2(self.conv2(x)).max", "F.relu(self.bn2(self.conv2(x))).max"),
     layer("pointnet-net-drops-after-norm", NET, "order|dropout|before|after|bn3",
           "self.bn3(self.dropout(self.fc1(x)))", "self.dropout(self.bn3(self.fc1(x)))", training=True),
-    layer("pointnet-net-softmax", NET, "log",
+    layer("pointnet-net-softmax", NET, "log_softmax|log softmax|logsoftmax|logarithm|log!",
           "return F.log_softmax", "return F.softmax"),
-    layer("pointnet-dropout-keeps", "dropout", "p |p=|probab|rate|0.7|0.3",
+    layer("pointnet-dropout-keeps", "dropout", "p!|probab|rate|0.7|0.3",
           "nn.Dropout(0.3)", "nn.Dropout(0.7)", training=True),
     layer("pointnet-dropout-mode", "dropout", "mode=|downscale|upscale|scale",
           "nn.Dropout(0.3)", 'nn.Dropout(0.3, mode="downscale_in_infer")', training=True),
@@ -206,7 +211,7 @@ POINTNET = (
 )
 
 NERF = (
-    layer("nerf-encoder-no-pi", "mlp.encode_xyz", "pi|3.14|frequenc|factor|scale",
+    layer("nerf-encoder-no-pi", "mlp.encode_xyz", "pi!|3.14|frequenc|factor|scale",
           "(2.0**i * math.pi)", "2.0**i"),
     layer("nerf-encoder-sines-first", "mlp.encode_xyz", "order|permut|interleav|concat",
           "outputs += [paddle.sin(scaled), paddle.cos(scaled)]",
@@ -275,7 +280,7 @@ MAMBA = (
           "[:, :, :seq_len]", "[:, :, -seq_len:]"),
     layer("mamba-mixer-no-silu", "blocks.0.mixer", "silu|swish|activation",
           "x = F.silu(x).transpose([0, 2, 1])", "x = x.transpose([0, 2, 1])"),
-    layer("mamba-mixer-grows", "blocks.0.mixer", "sign|negat|minus",
+    layer("mamba-mixer-grows", "blocks.0.mixer", "sign!|negat|minus",
           "a = -paddle.exp(self.A_log)", "a = paddle.exp(self.A_log)"),
     layer("mamba-mixer-b-for-c", "blocks.0.mixer", "swap|order|exchang",
           "dt, b, c = paddle.split", "dt, c, b = paddle.split"),
@@ -296,7 +301,7 @@ MAMBA = (
           "epsilon=1e-5", "epsilon=1e-3"),
     layer("mamba-norm-variance", "blocks.0.norm", "var|center|centre|mean|subtract|square",
           "paddle.mean(paddle.square(x), axis=-1, keepdim=True)", "paddle.var(x, axis=-1, unbiased=False, keepdim=True)"),
-    layer("mamba-block-residual-of-norm", "blocks.0", "residual|skip|norm|order|shortcut",
+    layer("mamba-block-residual-of-norm", "blocks.0", "residual|skip|order|shortcut|normed|normalized",
           "        residual = hidden\n        hidden = self.mixer(self.norm(hidden))\n",
           "        hidden = self.norm(hidden)\n        residual = hidden\n        hidden = self.mixer(hidden)\n"),
     layer("mamba-net-no-scale", NET, "scale|sqrt|factor|multipl",
@@ -309,7 +314,7 @@ LLAMA = (
     layer("llama-rope-pairs", "layers.0.self_attn", "rope|rotary|interleav|rotat|pairs|half|halves|even|slice|chunk",
           "    x1, x2 = paddle.chunk(x, 2, axis=-1)\n    return paddle.concat([-x2, x1], axis=-1)",
           "    return paddle.stack([-x[..., 1::2], x[..., ::2]], axis=-1).flatten(-2)"),
-    layer("llama-rope-sign", "layers.0.self_attn", "sign|negat|minus|rotat",
+    layer("llama-rope-sign", "layers.0.self_attn", "sign!|negat|minus|rotat",
           "paddle.concat([-x2, x1], axis=-1)", "paddle.concat([x2, -x1], axis=-1)"),
     layer("llama-rope-base", "layers.0.self_attn", "base|theta|1000|frequenc|constant",
           "rope_base=10000.0", "rope_base=1000.0"),
@@ -336,7 +341,7 @@ LLAMA = (
           "F.silu(self.gate_proj(x))", "F.gelu(self.gate_proj(x))"),
     layer("llama-norm-epsilon", "layers.0.input_layernorm", "eps",
           "eps=1e-6", "eps=1e-5"),
-    layer("llama-block-residual-of-norm", "layers.0", "residual|skip|norm|order|shortcut",
+    layer("llama-block-residual-of-norm", "layers.0", "residual|skip|order|shortcut|normed|normalized",
           "        residual = hidden_states\n        hidden_states = self.mlp(self.post_attention_layernorm(hidden_states))\n",
           "        residual = self.post_attention_layernorm(hidden_states)\n        hidden_states = self.mlp(residual)\n"),
     layer("llama-net-padding-seen", NET, "mask|padding",
@@ -374,12 +379,12 @@ TWOTOWER = (
           "return latents + self.ff(latents)", "return self.ff(latents)"),
     layer("twotower-resampler-gelu", "image_encoder.resampler.ff.2 image_encoder.resampler.ff", "approximate|tanh",
           "nn.GELU()", "nn.GELU(approximate=True)"),
-    layer("twotower-image-norm-after-mean", "image_encoder", "order|mean|norm|before|after",
+    layer("twotower-image-norm-after-mean", "image_encoder", "order|mean!|before|after|swap",
           "self.norm_post(x).mean(axis=1)", "self.norm_post(x.mean(axis=1))"),
     layer("twotower-image-patch-layout", "image_encoder", "transpos|reshape|layout|order|flatten|axes|axis|perm",
           "self.patch_embed(image).flatten(2).transpose([0, 2, 1])",
           "self.patch_embed(image).reshape([image.shape[0], -1, self.norm_pre.weight.shape[0]])"),
-    layer("twotower-net-scale-not-exponential", NET, "exp|log",
+    layer("twotower-net-scale-not-exponential", NET, "exp!|exponent",
           "paddle.exp(paddle.clip(self.logit_scale, max=math.log(100)))", "paddle.clip(self.logit_scale, max=math.log(100))"),
     layer("twotower-net-text-not-normalized", NET, "norm|unit|length|divid",
           "F.normalize(self.text_encoder(text), axis=-1)", "self.text_encoder(text)"),
@@ -394,7 +399,7 @@ ADAIN = (
           ', padding_mode="reflect"', ""),
     layer("adain-conv-replicate", "encoder.conv1.conv encoder.conv1", "padding_mode|reflect|replicate|edge|padding mode",
           'padding_mode="reflect"', 'padding_mode="replicate"'),
-    layer("adain-net-biased", NET, "unbiased|bias|ddof|variance|correction|n - 1",
+    layer("adain-net-biased", NET, "unbiased|biased|bessel|ddof|variance|correction|n - 1",
           "unbiased=True", "unbiased=False"),
     layer("adain-net-epsilon-outside", NET, "eps|outside|inside",
           "    var = flat.var(axis=2, unbiased=True) + eps\n    return mean, var.sqrt().reshape([n, c, 1, 1])",
@@ -428,7 +433,7 @@ ADAIN = (
 )
 
 VIDEO = (
-    layer("video-cell-gate-order", "rnn.0", "order|gate|swap|exchang",
+    layer("video-cell-gate-order", "rnn.0", "order|swap|exchang",
           "cc_i, cc_f, cc_g, cc_o = paddle.split", "cc_i, cc_f, cc_o, cc_g = paddle.split"),
     layer("video-cell-no-forget-bias", "rnn.0", "1.0|forget|constant|offset|shift|add",
           "self.w_cf * c + 1.0", "self.w_cf * c"),
@@ -460,7 +465,7 @@ VIDEO = (
           "2.0 * x / (w - 1) - 1.0", "2.0 * x / w - 1.0"),
     layer("video-warp-axes", "warp", "swap|order|exchang|transpos|flip",
           "paddle.stack([x, y], axis=3)", "paddle.stack([y, x], axis=3)"),
-    layer("video-warp-backwards", "warp", "sign|minus|subtract|negat|add",
+    layer("video-warp-backwards", "warp", "sign!|minus|subtract|negat|add",
           "grid_x.unsqueeze(0) + flow[:, 0]", "grid_x.unsqueeze(0) - flow[:, 0]"),
     layer("video-gelu-exact", "act", "approximate|tanh",
           "nn.GELU(approximate=True)", "nn.GELU()"),
@@ -516,7 +521,7 @@ CONFORMER = (
           "power = real.square() + imag.square()", "power = paddle.sqrt(real.square() + imag.square())"),
     layer("conformer-front-floor-added", "frontend", "clip|clamp|eps|1e-0|floor|minimum|add",
           "paddle.log(paddle.clip(mel, min=1e-6))", "paddle.log(mel + 1e-2)"),
-    layer("conformer-front-biased", "frontend", "unbiased|bias|ddof|correction|std|n - 1|variance",
+    layer("conformer-front-biased", "frontend", "unbiased|biased|bessel|ddof|correction|n - 1|variance",
           "logmel.std(axis=1, keepdim=True)", "logmel.std(axis=1, unbiased=False, keepdim=True)"),
     layer("conformer-front-mean-of-bands", "frontend", "axis|dim",
           "logmel.mean(axis=1, keepdim=True)", "logmel.mean(axis=2, keepdim=True)"),
@@ -540,10 +545,10 @@ CONFORMER = (
           "momentum=0.95)", "momentum=0.05)", training=True),
     layer("conformer-conv-no-swish", "encoder.0.conv_module", "swish|silu|activation",
           "F.swish(self.batch_norm(self.depthwise_conv(x)))", "self.batch_norm(self.depthwise_conv(x))"),
-    layer("conformer-ffn-drops-most", "encoder.0.ffn1.dropout", "p |p=|probab|rate|0.9|0.1",
+    layer("conformer-ffn-drops-most", "encoder.0.ffn1.dropout", "p!|probab|rate|0.9|0.1",
           "        self.dropout = nn.Dropout(0.1)\n        self.linear2", "        self.dropout = nn.Dropout(0.9)\n        self.linear2",
           training=True),
-    layer("conformer-attention-mirrored", "encoder.0.self_attn", "sign|transpos|order|negat|revers|swap|exchang|mirror|subtract",
+    layer("conformer-attention-mirrored", "encoder.0.self_attn", "sign!|transpos|order|negat|revers|swap|exchang|mirror|subtract",
           "position.unsqueeze(0) - position.unsqueeze(1)", "position.unsqueeze(1) - position.unsqueeze(0)"),
     layer("conformer-attention-bias-scaled", "encoder.0.self_attn", "order|scale|before|after|divid|sqrt|factor",
           " / math.sqrt(self.head_dim)", "",
@@ -565,7 +570,7 @@ YOLO = (
           "epsilon=1e-4", "epsilon=1e-2"),
     layer("yolo-fusion-softmax", "neck.td_p4", "softmax|relu|normaliz",
           "        w = F.relu(self.w)\n        w = w / (paddle.sum(w) + self.epsilon)\n", "        w = F.softmax(self.w, axis=0)\n"),
-    layer("yolo-fusion-weight-of-first", "neck.bu_p4", "index|w[|off by one|loop|wrong weight|weights are used|shift",
+    layer("yolo-fusion-weight-of-first", "neck.td_p4", "index|w[|off by one|loop|wrong weight|weights are used|shift",
           "out = out + w[i] * inputs[i]", "out = out + w[i - 1] * inputs[i]"),
     layer("yolo-neck-no-skip", "neck", "skip|argument|td4|instead of|twice|unused|operand|wrong tensor",
           "self.bu_p4([p4, td4,", "self.bu_p4([td4, td4,"),
@@ -577,14 +582,14 @@ YOLO = (
           "self.pool(outs[-1])", "self.pool(outs[0])"),
     layer("yolo-spp-reversed", "stage5.1", "order|concat|revers|swap",
           "paddle.concat(outs, axis=1)", "paddle.concat(outs[::-1], axis=1)"),
-    layer("yolo-head-layout", "head", "reshape|layout|order|transpos|axis|axes|anchor|perm",
+    layer("yolo-head-layout", "head", "reshape|layout|order|transpos|axis|axes|perm",
           "reshape([b, self.num_anchors, self.num_classes + 5, h, w])\n            pred = pred.transpose([0, 1, 3, 4, 2])",
           "reshape([b, self.num_classes + 5, self.num_anchors, h, w])\n            pred = pred.transpose([0, 2, 3, 4, 1])"),
-    layer("yolo-head-grid-axes", "head", "swap|order|exchang|meshgrid|transpos|grid",
+    layer("yolo-head-grid-axes", "head", "swap|order|exchang|meshgrid|transpos",
           "paddle.stack([gx, gy], axis=-1)", "paddle.stack([gy, gx], axis=-1)"),
     layer("yolo-head-no-half", "head", "0.5|offset|constant|subtract|shift|add",
           "* 2.0 - 0.5 + self", "* 2.0 + self"),
-    layer("yolo-head-exponential", "head", "exp|sigmoid",
+    layer("yolo-head-exponential", "head", "exp!|exponent|sigmoid",
           "(F.sigmoid(pred[..., 2:4]) * 2.0) ** 2 * anchor", "paddle.exp(pred[..., 2:4]) * anchor"),
     layer("yolo-head-anchors-in-cells", "head", "stride|scale|factor|divid|multipl",
           "** 2 * anchor", "** 2 * anchor / self.strides[i]"),
@@ -602,7 +607,7 @@ TRAINED = (
           ", weight=paddle.to_tensor([0.4, 1.6], dtype=output.dtype)", ""),
     other("loss", "wavenet-loss-not-shifted", "shift|label|target|off by one|slice",
           "labels[:, 1:]", "labels[:, :-1]"),
-    other("loss", "graph-loss-of-logits", "log_softmax|softmax|log|normaliz",
+    other("loss", "graph-loss-of-logits", "log_softmax|softmax|log!|normaliz",
           "F.nll_loss(F.log_softmax(output, axis=1), labels)", "F.nll_loss(output, labels)"),
     other("loss", "pointnet-loss-factor", "0.001|0.01|factor|coefficient|ten times|scale|constant",
           "0.01 * paddle.norm", "0.001 * paddle.norm"),
@@ -652,7 +657,7 @@ TRAINED = (
           ", initial_accumulator_value=0.1", ""),
     other("scheduler", "unet-scheduler-gamma", "gamma|factor|0.1|0.5",
           "milestones=[2, 4], gamma=0.5", "milestones=[2, 4]"),
-    other("scheduler", "wavenet-scheduler-natural", "natural|exponential|gamma|factor|exp",
+    other("scheduler", "wavenet-scheduler-natural", "natural|exponential|gamma|factor",
           "lr.ExponentialDecay(learning_rate=2e-3, gamma=0.8)", "lr.NaturalExpDecay(learning_rate=2e-3, gamma=0.8)"),
     other("scheduler", "pointnet-scheduler-interval", "step_size|interval|period|every|milestone",
           "step_size=2", "step_size=3"),
@@ -660,7 +665,7 @@ TRAINED = (
           "0.1 ** (step / 10)", "0.1 ** (step // 2 / 5)"),
     other("scheduler", "mamba-scheduler-warm-from-nothing", "warm|off by one|shift|start|step earlier|step late|first",
           "return (step + 1) / 3", "return step / 3"),
-    other("scheduler", "llama-scheduler-to-zero", "eta_min|minimum|min|end",
+    other("scheduler", "llama-scheduler-to-zero", "eta_min|minimum|lowest|ends at|end value|final",
           ", eta_min=3e-4", ""),
     other("scheduler", "video-scheduler-start", "start_factor|start factor|start|0.25|0.33|warm",
           "start_factor=0.25, ", ""),

@@ -16,9 +16,13 @@ import torch  # before paddle
 from paddle.nn import functional as paddle_functional
 from torch.nn import functional as torch_functional
 
-from zoo.third.planting import ThirdPair, load
+from zoo.third.planting import ThirdPair, load, pair
 
 ITERATIONS = 5
+SEEN = 1e-6
+"""What a fault must change at least, of the largest number."""
+ROUNDING = 1e-8
+FLOAT32 = 1e-5
 
 
 def _kept(shape: tuple[int, ...], p: float) -> np.ndarray:
@@ -232,3 +236,33 @@ def distances(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, f
 def converter(family: str) -> Any:
     """Return what gives the reference's values the names and shapes of the family's port."""
     return load(f"{family}_paddle").convert
+
+
+def fault_gaps(fault: Any) -> dict[str, float]:
+    """Return what a fault changes in float64, by name, beyond what its family's equal pair is off."""
+    from zoo.third.faults import planted
+
+    convert = converter(fault.family)
+    sound = distances(*measure(pair(fault.family, double=True, **fault.how), convert, double=True))
+    faulty = distances(*measure(planted(fault, double=True), convert, double=True))
+    return {name: gap for name, gap in faulty.items() if gap > max(SEEN, 2 * sound.get(name, 0))}
+
+
+def clean_gaps(clean: Any) -> dict[str, float]:
+    """Return what is off in an equal pair beyond rounding.
+
+    Paddle's linear interpolation has its ratio, and its BatchNorm momentum and epsilon, in float32 whatever the dtype,
+    and its variance of a batch is divided by n where torch's is by n - 1; samples are float32.
+    """
+    convert = load(f"{clean.family}_paddle", clean.port_edits).convert
+    gaps = distances(*measure(clean.build(double=True), convert, double=True))
+    training = clean.how.get("training", False)
+    allowed = FLOAT32 if clean.family == "unet" else ROUNDING * (10 if training else 1)
+    off = {}
+    for name, gap in gaps.items():
+        if training and name.endswith("._variance"):
+            continue
+        single = name.startswith("sample") or name.endswith("._mean") or "smooths" in clean.id
+        if not gap <= (FLOAT32 if single else allowed):
+            off[name] = gap
+    return off

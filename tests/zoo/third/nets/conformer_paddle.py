@@ -194,10 +194,7 @@ def optimizer(parameters, learning_rate=1.0):
 
 def transform(wave):
     x = wave.astype("float32").mean(axis=1) / 32768.0
-    if len(x) >= 64:
-        x = x[:64]
-    else:
-        x = np.pad(x, (0, 64 - len(x)))
+    x = x[:64] if len(x) >= 64 else np.pad(x, (0, 64 - len(x)))
     return x / np.abs(x).max() * 0.95
 
 
@@ -222,8 +219,8 @@ def edit_distance(hyp, ref):
 
 def metric(outputs, labels):
     errors, words = 0, 0
-    for path, ref in zip(np.argmax(outputs, axis=-1), labels, strict=True):
-        ref = [token for token in ref.tolist() if token != 0]
+    for path, target in zip(np.argmax(outputs, axis=-1), labels, strict=True):
+        ref = [token for token in target.tolist() if token != 0]
         errors += edit_distance(collapse(path.tolist()), ref)
         words += len(ref)
     return float(errors / words)

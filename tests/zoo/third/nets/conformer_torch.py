@@ -156,9 +156,9 @@ def transform(wave):
 def metric(outputs, labels):
     """Errors of the letters: edits of the best path, collapsed, over the letters that were told."""
     edits = total = 0
-    for one, told in zip(outputs.argmax(-1), labels, strict=True):
+    for one, row_of_labels in zip(outputs.argmax(-1), labels, strict=True):
         best = [int(x) for i, x in enumerate(one) if x != 0 and (i == 0 or x != one[i - 1])]
-        told = [int(x) for x in told if x != 0]
+        told = [int(x) for x in row_of_labels if x != 0]
         row = list(range(len(told) + 1))
         for i, guess in enumerate(best, 1):
             before, row[0] = row[0], i
