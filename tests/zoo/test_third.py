@@ -18,7 +18,7 @@ import torch  # noqa: E402, F401  (before paddle)
 from zoo.judged import assert_as_promised  # noqa: E402
 from zoo.third.clean import THIRD_CLEAN  # noqa: E402
 from zoo.third.faults import NET, PARTS, THIRD_FAULTS, planted  # noqa: E402
-from zoo.third.plain import clean_gaps, fault_gaps  # noqa: E402
+from zoo.third.plain import clean_gaps, fault_gaps, first_changed  # noqa: E402
 from zoo.third.planting import FAMILIES, EditError, edited, pair  # noqa: E402
 from zoo.third.run import judge_clean, judge_fault  # noqa: E402
 
@@ -60,6 +60,11 @@ def test_a_fault_of_the_third_zoo_changes_something(fault):
     assert bool(fault_gaps(fault)) is not fault.built
 
 
+@pytest.mark.parametrize("fault", SAMPLE, ids=lambda one: one.id)
+def test_a_fault_of_the_third_zoo_is_where_it_is_said_to_be(fault):
+    assert first_changed(fault) in {None, *fault.where}
+
+
 @pytest.mark.parametrize("clean", CLEAN_SAMPLE, ids=lambda one: one.id)
 def test_an_equal_pair_of_the_third_zoo_is_equal(clean):
     assert clean_gaps(clean) == {}
@@ -76,6 +81,12 @@ def test_what_is_built_with_more_parameters_has_them():
 @pytest.mark.parametrize("fault", THIRD_FAULTS, ids=lambda one: one.id)
 def test_every_fault_of_the_third_zoo_changes_something(fault):
     assert bool(fault_gaps(fault)) is not fault.built
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", THIRD_FAULTS, ids=lambda one: one.id)
+def test_every_fault_of_the_third_zoo_is_where_it_is_said_to_be(fault):
+    assert first_changed(fault) in {None, *fault.where}
 
 
 @pytest.mark.nightly

@@ -266,3 +266,47 @@ def clean_gaps(clean: Any) -> dict[str, float]:
         if not gap <= (FLOAT32 if single else allowed):
             off[name] = gap
     return off
+
+
+def first_changed(fault: Any) -> str | None:
+    """Return the first layer of the faulty port that gives something else than the sound one of the same inputs."""
+    from zoo.third.faults import NET, planted
+
+    sound, faulty = pair(fault.family, double=True, **fault.how), planted(fault, double=True)
+    calls: dict[str, list[Any]] = {}
+    for path, given, gave in _calls(sound.port, sound.inputs, NET):
+        calls.setdefault(path, []).append((given, gave))
+    for path, given, gave in _calls(faulty.port, faulty.inputs, NET):
+        if calls.get(path):
+            inputs, outputs = calls[path].pop(0)
+            if _equal(given, inputs) and not _equal(gave, outputs):
+                return path
+    return None
+
+
+def _calls(port: Any, inputs: Mapping[str, Any], net: str) -> list[tuple[str, list[Any], list[Any]]]:
+    calls: list[tuple[str, list[Any], list[Any]]] = []
+    given: list[list[Any]] = []
+
+    def copies(values: Any) -> list[Any]:
+        return [np.array(one.numpy()) for one in _tensors(values) if hasattr(one, "numpy")]
+
+    def before(_: Any, values: Any) -> None:
+        given.append(copies(list(values)))
+
+    def after(path: str) -> Any:
+        return lambda _, __, outputs: calls.append((path, given.pop(), copies(outputs)))
+
+    for path, one in port.named_sublayers(include_self=True):
+        one.register_forward_pre_hook(before)
+        one.register_forward_post_hook(after(path or net))
+    with equal_masks():
+        port(*_fed(paddle.to_tensor, inputs, double=True)[0])
+    return calls
+
+
+def _equal(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(
+        one.shape == other.shape and np.allclose(one, other, rtol=1e-9, atol=1e-12)
+        for one, other in zip(some, others, strict=True)
+    )
