@@ -17,7 +17,7 @@ import torch  # noqa: E402, F401  (before paddle)
 
 from zoo.judged import assert_as_promised  # noqa: E402
 from zoo.third.clean import THIRD_CLEAN  # noqa: E402
-from zoo.third.faults import NET, PARTS, THIRD_FAULTS, planted  # noqa: E402
+from zoo.third.faults import PARTS, THIRD_FAULTS, planted  # noqa: E402
 from zoo.third.plain import clean_gaps, fault_gaps, first_changed  # noqa: E402
 from zoo.third.planting import FAMILIES, EditError, edited, pair  # noqa: E402
 from zoo.third.run import judge_clean, judge_fault  # noqa: E402
@@ -39,7 +39,7 @@ def test_the_third_zoo_is_what_it_is_said_to_be():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_places_of_faults_are_layers_of_the_port(family):
-    paths = {NET, *(name for name, _ in pair(family).port.named_sublayers())}
+    paths = {"", *(name for name, _ in pair(family).port.named_sublayers())}
     assert {
         one
         for fault in THIRD_FAULTS

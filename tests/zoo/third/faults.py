@@ -1,7 +1,7 @@
 """Mistakes of ports, each in one place: how the line reads, where it stands, and what a first diagnosis must say.
 
 ``where`` and ``words`` were written down before tipchain saw any of these. A word counts where a word of the
-diagnosis begins with it, one with an exclamation mark only as a whole; the layer's path does not count. ``.`` is the net itself.
+diagnosis begins with it, one with an exclamation mark only as a whole; the layer's path does not count.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from zoo.third.planting import Edits, ThirdPair, pair
 
 NET = "."
+"""The net itself, in the lists below; its path is empty."""
 PARTS = ("layer", "loss", "optimizer", "scheduler", "data", "metric")
 CUT = "detach|stop_gradient|no_grad|no gradient|gradient is cut|gradient stops|does not flow|flows no|not reach|zero gradient"
 NUMBERS = re.compile(
@@ -74,7 +75,7 @@ def _fault(
         id=name,
         family=name.split("-", maxsplit=1)[0],
         part=part,
-        where=tuple(where.split()),
+        where=tuple("" if one == NET else one for one in where.split()),
         words=tuple(words.split("|")),
         edits=tuple(zip(texts[::2], texts[1::2], strict=True)),
         how=how,

@@ -270,13 +270,13 @@ def clean_gaps(clean: Any) -> dict[str, float]:
 
 def first_changed(fault: Any) -> str | None:
     """Return the first layer of the faulty port that gives something else than the sound one of the same inputs."""
-    from zoo.third.faults import NET, planted
+    from zoo.third.faults import planted
 
     sound, faulty = pair(fault.family, double=True, **fault.how), planted(fault, double=True)
     calls: dict[str, list[Any]] = {}
-    for path, given, gave in _calls(sound.port, sound.inputs, NET):
+    for path, given, gave in _calls(sound.port, sound.inputs):
         calls.setdefault(path, []).append((given, gave))
-    for path, given, gave in _calls(faulty.port, faulty.inputs, NET):
+    for path, given, gave in _calls(faulty.port, faulty.inputs):
         if calls.get(path):
             inputs, outputs = calls[path].pop(0)
             if _equal(given, inputs) and not _equal(gave, outputs):
@@ -284,7 +284,7 @@ def first_changed(fault: Any) -> str | None:
     return None
 
 
-def _calls(port: Any, inputs: Mapping[str, Any], net: str) -> list[tuple[str, list[Any], list[Any]]]:
+def _calls(port: Any, inputs: Mapping[str, Any]) -> list[tuple[str, list[Any], list[Any]]]:
     calls: list[tuple[str, list[Any], list[Any]]] = []
     given: list[list[Any]] = []
 
@@ -299,7 +299,7 @@ def _calls(port: Any, inputs: Mapping[str, Any], net: str) -> list[tuple[str, li
 
     for path, one in port.named_sublayers(include_self=True):
         one.register_forward_pre_hook(before)
-        one.register_forward_post_hook(after(path or net))
+        one.register_forward_post_hook(after(path))
     with equal_masks():
         port(*_fed(paddle.to_tensor, inputs, double=True)[0])
     return calls

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.third.clean import THIRD_CLEAN, ThirdClean
-from zoo.third.faults import NET, PARTS, THIRD_FAULTS, ThirdFault, planted
+from zoo.third.faults import PARTS, THIRD_FAULTS, ThirdFault, planted
 from zoo.third.planting import FAMILIES, ThirdPair
 
 LIMIT_S = 180
@@ -49,7 +49,7 @@ def judge_fault(fault: ThirdFault) -> dict[str, Any]:
         said = first if first is not None else cause
         place = None if said is None else said.port_path
         roots = ROOTS | {type(pair.port).__name__, type(pair.port).__name__.lower()}
-        is_place = (NET if place in roots else place) in fault.where
+        is_place = ("" if place in roots else place) in fault.where
     else:
         place = None if first is None else first.port_path
         is_place = first is None

@@ -218,6 +218,7 @@ def edit_distance(hyp, ref):
 
 
 def metric(outputs, labels):
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     errors, words = 0, 0
     for path, target in zip(np.argmax(outputs, axis=-1), labels, strict=True):
         ref = [token for token in target.tolist() if token != 0]

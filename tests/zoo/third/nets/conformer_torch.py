@@ -155,6 +155,7 @@ def transform(wave):
 
 def metric(outputs, labels):
     """Errors of the letters: edits of the best path, collapsed, over the letters that were told."""
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     edits = total = 0
     for one, row_of_labels in zip(outputs.argmax(-1), labels, strict=True):
         best = [int(x) for i, x in enumerate(one) if x != 0 and (i == 0 or x != one[i - 1])]

@@ -167,6 +167,7 @@ def optimizer(parameters, learning_rate=3e-3):
 
 
 def metric(outputs, labels):
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     logits = outputs[:, :-1].astype("float64")
     target = labels[:, 1:]
     shifted = logits - logits.max(axis=-1, keepdims=True)

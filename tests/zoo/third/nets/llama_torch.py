@@ -117,5 +117,6 @@ def scheduler(opt):
 
 def metric(outputs, labels):
     """Perplexity of the words that are told."""
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     x = torch.from_numpy(outputs[:, :-1]).flatten(0, 1)
     return float(F.cross_entropy(x, torch.from_numpy(labels[:, 1:]).flatten(), ignore_index=-100).exp())

@@ -114,5 +114,7 @@ def optimizer(parameters, learning_rate=5e-4):
 
 
 def metric(outputs, labels):
-    mse = np.mean(np.square(outputs[0] - labels))
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    mse = np.mean(np.square(first - labels))
     return float(-10.0 * np.log10(mse))

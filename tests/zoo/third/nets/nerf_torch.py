@@ -98,4 +98,6 @@ def scheduler(opt):
 
 def metric(outputs, labels):
     """Signal to noise, in decibels."""
-    return float(-10 * np.log10(np.mean((outputs[0] - labels) ** 2)))
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    return float(-10 * np.log10(np.mean((first - labels) ** 2)))

@@ -105,7 +105,9 @@ def transform(cloud):
 
 
 def metric(outputs, labels):
-    pred = outputs[0].argmax(axis=1)
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    pred = first.argmax(axis=1)
     overall = (pred == labels).mean()
     per_class = [(pred[labels == c] == c).mean() for c in sorted(set(labels.tolist()))]
     return {"overall": float(overall), "class": float(np.mean(per_class))}

@@ -95,6 +95,8 @@ def transform(cloud):
 
 def metric(outputs, labels):
     """Accuracy, overall and as a mean over the classes that occur."""
-    right = outputs[0].argmax(1) == labels
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    right = first.argmax(1) == labels
     classes = [right[labels == one].mean() for one in np.unique(labels)]
     return {"overall": float(right.mean()), "class": float(np.mean(classes))}

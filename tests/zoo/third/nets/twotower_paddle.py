@@ -186,6 +186,8 @@ def transform(image):
 
 
 def metric(outputs, labels):
-    ranks = np.argsort(outputs[0], axis=-1)[:, ::-1]
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    ranks = np.argsort(first, axis=-1)[:, ::-1]
     hits = ranks == labels.reshape([-1, 1])
     return {"R@1": float(hits[:, :1].sum() / len(labels)), "R@2": float(hits[:, :2].sum() / len(labels))}

@@ -152,5 +152,7 @@ def transform(image):
 
 def metric(outputs, labels):
     """Recall at 1 and 2, from pictures to words."""
-    order = np.argsort(-outputs[0], axis=1)
+    first = np.asarray(outputs[0] if isinstance(outputs, tuple | list) else outputs)
+    labels = np.asarray(labels)
+    order = np.argsort(-first, axis=1)
     return {f"R@{k}": float((order[:, :k] == labels[:, None]).any(1).mean()) for k in (1, 2)}

@@ -120,6 +120,7 @@ def transform(image):
 
 
 def metric(outputs, labels):
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     pred = np.argmax(outputs, axis=1)
     scores = []
     for c in range(outputs.shape[1]):

@@ -118,6 +118,7 @@ def transform(image):
 
 def metric(outputs, labels):
     """Mean over the classes of intersection over union."""
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     guess = outputs.argmax(1)
     ious = []
     for one in range(outputs.shape[1]):

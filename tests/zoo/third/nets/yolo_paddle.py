@@ -212,6 +212,7 @@ def transform(image):
 
 
 def metric(outputs, labels):
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     pred = outputs[:, : labels.shape[1], :4]
     gt = labels[..., :4]
     lt = np.maximum(pred[..., :2] - pred[..., 2:] / 2, gt[..., :2] - gt[..., 2:] / 2)

@@ -176,6 +176,7 @@ def transform(image):
 
 def metric(outputs, labels):
     """Share of labels whose box overlaps the one in its place by half a tenth."""
+    outputs, labels = np.asarray(outputs), np.asarray(labels)
     a, b = torch.from_numpy(outputs[:, : labels.shape[1], :4]), torch.from_numpy(labels[..., :4])
     low = torch.maximum(a[..., :2] - a[..., 2:] / 2, b[..., :2] - b[..., 2:] / 2)
     high = torch.minimum(a[..., :2] + a[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2)
