@@ -30,7 +30,7 @@ CLEAN_SAMPLE = THIRD_CLEAN[::9]
 def test_the_third_zoo_is_what_it_is_said_to_be():
     assert len({one.id for one in (*THIRD_FAULTS, *THIRD_CLEAN)}) == len(THIRD_FAULTS) + len(THIRD_CLEAN)
     assert len(THIRD_FAULTS) >= 250
-    assert len(THIRD_CLEAN) >= 80
+    assert len(THIRD_CLEAN) >= 90
     assert {fault.family for fault in THIRD_FAULTS} == set(FAMILIES) == {one.family for one in THIRD_CLEAN}
     assert {fault.part for fault in THIRD_FAULTS} == set(PARTS)
     assert all(fault.where and fault.edits and all(fault.words) for fault in THIRD_FAULTS)

@@ -270,6 +270,34 @@ OTHERWISE = (
           "            xy = (2.0 * F.sigmoid(xy) + (self.make_grid(h, w, pred.dtype) - 0.5)) * self.strides[i]\n"
           "            wh = 4.0 * F.sigmoid(wh).square() * anchor\n"
           "            out = paddle.concat([xy, wh, rest], axis=-1)\n", training=True),
+    _same("vqvae-one-relu-for-both",
+          "            nn.ReLU(), nn.Conv2D(dim, dim // 2, 3, padding=1), nn.ReLU(), nn.Conv2D(dim // 2, dim, 1)\n",
+          "            (act := nn.ReLU()), nn.Conv2D(dim, dim // 2, 3, padding=1), act, nn.Conv2D(dim // 2, dim, 1)\n", loss=True),
+    _same("yolo-channels-last-inside",
+          "groups=groups, bias_attr=False\n", 'groups=groups, bias_attr=False, data_format="NHWC"\n',
+          "            momentum=0.97,\n", '            momentum=0.97,\n            data_format="NHWC",\n',
+          "        x = self.bn(self.conv(x))\n        return x * F.sigmoid(x)",
+          "        x = self.bn(self.conv(x.transpose([0, 2, 3, 1])))\n        return F.silu(x).transpose([0, 3, 1, 2])", loss=True),
+    _same("twotower-norm-by-function",
+          "x = self.norm_pre(x)", "x = F.layer_norm(x, x.shape[-1:], self.norm_pre.weight, self.norm_pre.bias, 1e-5)", loss=True),
+    _same("nerf-reference-gives-weights-too",
+          reference=("(weights * t).sum(1), seen", "(weights * t).sum(1), seen, weights",
+                     "colour, _, seen = output", "colour, _, seen = output[:3]"), loss=True),
+    _same("llama-keeps-its-angles",
+          "        freqs = np.outer(np.arange(length), self.inv_freq)\n"
+          "        emb = np.concatenate([freqs, freqs], axis=-1)[None, :, None, :]\n"
+          "        return paddle.to_tensor(np.cos(emb), dtype=dtype), paddle.to_tensor(np.sin(emb), dtype=dtype)\n",
+          '        if not hasattr(self, "cos") or self.cos.shape[1] < length or self.cos.dtype != dtype:\n'
+          "            freqs = np.outer(np.arange(2 * length), self.inv_freq)\n"
+          "            emb = np.concatenate([freqs, freqs], axis=-1)[None, :, None, :]\n"
+          '            self.register_buffer("cos", paddle.to_tensor(np.cos(emb), dtype=dtype), persistable=False)\n'
+          '            self.register_buffer("sin", paddle.to_tensor(np.sin(emb), dtype=dtype), persistable=False)\n'
+          "        return self.cos[:, :length], self.sin[:, :length]\n", loss=True, updates=True),
+    _same("unet-activations-as-layers",
+          "        self.bn2 = nn.BatchNorm2D(out_ch)\n", "        self.bn2 = nn.BatchNorm2D(out_ch)\n        self.relu = nn.ReLU()\n",
+          "        x = F.relu(self.bn1(self.conv1(x)))\n        return F.relu(self.bn2(self.conv2(x)))",
+          "        x = self.relu(self.bn1(self.conv1(x)))\n        return self.relu(self.bn2(self.conv2(x)))",
+          training=True, loss=True, updates=True),
     _same("yolo-one-pool-for-each",
           "        self.down = nn.MaxPool2D(3, stride=2, padding=1)\n",
           "        self.down3 = nn.MaxPool2D(3, stride=2, padding=1)\n        self.down4 = nn.MaxPool2D(3, stride=2, padding=1)\n",
