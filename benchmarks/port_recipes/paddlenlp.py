@@ -152,6 +152,10 @@ WORK = (
             "GPTModel", "GPTConfig",
         ),
         "input_ids",
+        hints={
+            "h.*.attn.c_attn.weight": "T(decoder.layers.*.self_attn.q_proj.weight + decoder.layers.*.self_attn.k_proj.weight + decoder.layers.*.self_attn.v_proj.weight)",
+            "h.*.attn.c_attn.bias": "decoder.layers.*.self_attn.q_proj.bias + decoder.layers.*.self_attn.k_proj.bias + decoder.layers.*.self_attn.v_proj.bias",
+        },
     ),
     pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2)),
     pair("llama", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),

@@ -206,13 +206,24 @@ def describe_match(match: Match) -> list[str]:
     ]
 
 
-def _counted(what: str, pairs: Iterable[tuple[str, str]]) -> list[str]:
-    named: Mapping[tuple[str, str], list[str]] = _patterns(pairs)
-    return [
-        f"{what}: {one or '(the model)'} -> {other or '(the model)'}"
-        + (f" ({len(names)} times)" if len(names) > 1 else "")
-        for (one, other), names in named.items()
-    ]
+def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a line for each pair, or for all that differ in numbers alone."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for one, other in pairs:
+        groups.setdefault((_pattern(one)[0], _pattern(other)[0]), []).append((one, other))
+    lines = []
+    for key, members in groups.items():
+        same = all(_pattern(one)[1] == _pattern(other)[1] for one, other in members)
+        one, other = key if same and len(members) > 1 else members[0]
+        more = (
+            ""
+            if len(members) == 1
+            else f" ({len(members)} times)"
+            if same
+            else f" (and {len(members) - 1} more like it)"
+        )
+        lines.append(f"{what}: {one or '(the model)'} -> {other or '(the model)'}{more}")
+    return lines
 
 
 def _grouped(names: Iterable[str]) -> list[str]:

@@ -655,14 +655,21 @@ def _alike_words(
         {words: Counter(words) - _shared(side) for words in left}
         for side, left in zip((ours, theirs), rest, strict=True)
     ]
+    initials = [{words: {word[0] for word in told} for words, told in side.items()} for side in telling]
     scores = {
         (one, other): _likeness_of_words(telling[0][one], telling[1][other])
         for one in rest[0]
         for other in rest[1]
+        if initials[0][one] & initials[1][other]
     }
+    best: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
+    for pair, score in scores.items():
+        for side in (0, 1):
+            best[side, pair[side]].append(score)
+    tops = {key: sorted(found)[-2:] for key, found in best.items()}
     for (one, other), score in scores.items():
-        rivals = [rival for pair, rival in scores.items() if (pair[0] == one) != (pair[1] == other)]
-        if score > 0 and all(rival < score for rival in rivals):
+        sides = tops[0, one], tops[1, other]
+        if score > 0 and all(top[-1] == score and top[:-1] != [score] for top in sides):
             yield one, other
 
 

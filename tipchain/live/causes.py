@@ -33,7 +33,7 @@ SEARCHED = 5
 PIECES = ("optimizer", "scheduler")
 """Kinds of findings that are about a piece of the training, not about a layer."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
-"""Arguments that do not show in a layer's result, so that no other cause of its error speaks against them."""
+"""Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""
 
 
 def explain_layers(
@@ -152,7 +152,9 @@ def _covers(cause: Diagnosis, finding: Finding) -> bool:
         return cause.port_path == finding.kind and cause.code != UNKNOWN
     if cause.code == UNKNOWN or finding.port_path not in cause.layers:
         return False
-    shows = finding.kind == "parameter" or (finding.kind == "argument" and finding.code not in LATER)
+    shows = (
+        finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
+    )
     return cause.says(finding) or (
         shows and (cause.explained or 0.0) >= WHOLE and cause.code not in DESCRIBING
     )

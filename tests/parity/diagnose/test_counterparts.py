@@ -275,3 +275,16 @@ def test_a_tensor_that_a_layer_is_given_in_another_form_is_told(live, causes, pa
         random(2, 5, 6),
     )
     assert found.code == "rope-theta"
+
+
+def test_steps_that_only_the_reference_has_at_the_end_are_told(live, causes, pair):
+    found = causes.first(
+        *pair(
+            lambda m, x: shuffled(m.b(m.a(x)).repeat(1, 2, 1, 1), 2, 3),
+            lambda m, x: m.b(m.a(x)).tile([1, 2, 1, 1]),
+            IMAGES,
+        ),
+        random(2, 3, 4, 4),
+    )
+    assert "reshape(permute(" in found.message
+    assert found.explained > 0.99

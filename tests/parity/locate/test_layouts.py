@@ -10,7 +10,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
-from tipchain.parity.locate.differences import laid_out, layouts  # noqa: E402
+from tipchain.parity.locate.differences import laid_out, layouts, squeezed_as  # noqa: E402
 
 F = paddle.nn.functional
 
@@ -57,6 +57,12 @@ def test_what_is_repeated_along_an_axis_of_one_is_the_same_and_its_gradients_add
     assert made.shape == actual
     assert np.array_equal(found.back(made), one)
     assert np.allclose(found.back_shared(found.apply_gradient(gradient)), found.shared(gradient))
+
+
+def test_axes_of_one_alone_are_put_right_without_looking_at_values():
+    assert squeezed_as(random(1), ()).shape == ()
+    assert squeezed_as(random(1, 3, 1), (3,)).shape == (3,)
+    assert squeezed_as(random(2, 3), (3, 2)).shape == (2, 3)
 
 
 class TorchBias(torch.nn.Module):

@@ -183,3 +183,68 @@ def test_an_embedding_with_sparse_gradients_is_compared(sparse):
     )
     backward = [one for one in report.layers if one.direction == "backward" and one.port_path == "0"]
     assert [one.closeness for one in backward] in ([Closeness.BITWISE], [Closeness.ROUNDING])
+
+
+class Cached(torch.nn.Module):
+    """Puts its keys into a list that its model made; what is in it already is used."""
+
+    def __init__(self):
+        super().__init__()
+        self.k = torch.nn.Linear(6, 6)
+
+    def forward(self, x, cache):
+        cache.append(self.k(x))
+        return torch.tanh(cache[0]) * x
+
+
+class CachedPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.k = paddle.nn.Linear(6, 6)
+
+    def forward(self, x, cache):
+        return paddle.tanh(self.k(x)) * x
+
+
+class Cache:
+    """What no one looks into."""
+
+    def __init__(self):
+        self.held = []
+
+    def append(self, one):
+        self.held.append(one)
+
+    def __getitem__(self, number):
+        return self.held[number]
+
+
+def test_gradients_of_a_run_are_not_those_of_a_later_replay():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.inner, self.scale = (
+                torch.nn.Linear(6, 6), Cached(), torch.nn.Parameter(torch.tensor(1.5)),
+            )  # fmt: skip
+
+        def forward(self, x):
+            return torch.relu(self.inner(self.one(x), Cache())) * self.scale
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.inner, self.act = paddle.nn.Linear(6, 6), CachedPort(), paddle.nn.ReLU()
+            self.scale = self.create_parameter([1])
+            self.scale.set_value(np.array([1.5], np.float32))
+
+        def forward(self, x):
+            return self.act(self.inner(self.one(x), None)) * self.scale
+
+    reference, port = Model(), Port()
+    for mine, its in ((port.one, reference.one), (port.inner.k, reference.inner.k)):
+        mine.weight.set_value(its.weight.detach().numpy().T.copy())
+        mine.bias.set_value(its.bias.detach().numpy())
+    report = tipchain.align(reference, port, INPUT, causes=False)
+    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(
+        report
+    )

@@ -144,6 +144,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
                 told.append((op, name, present, value))
+    yield from _small_numbers(segments, steps, piece, walk)
     if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
         (op, name, present, value), *_ = told
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
@@ -152,6 +153,22 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
+
+
+def _small_numbers(
+    segments: Sequence[Sequence[Op]], steps: Sequence[Step], piece: Piece, walk: Walk
+) -> Iterator[Hypothesis]:
+    """Yield small numbers that are added as the reference's functions are given them: an epsilon that one side writes out."""
+    told = [value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")]  # fmt: skip
+    small = [one for one in told if isinstance(one, float) and 0 < one <= MOST_EPSILON]
+    for place, op in enumerate(segments[0]):
+        present = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+        if not isinstance(present, float) or not 0 < present <= MOST_EPSILON:
+            continue
+        numbers = [one[place].number for one in segments if len(one) == len(segments[0])]
+        for value in dict.fromkeys(one for one in small if one != present):
+            change: tuple[int | str, str, Any, Any] = (1, "epsilon", present, value)
+            yield _with_settings(op, [change], numbers, {1: value}, piece, walk)
 
 
 def _with_settings(

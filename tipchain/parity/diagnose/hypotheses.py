@@ -125,7 +125,8 @@ class Trials:
                 continue
             after = self.piece.error(outcome)
             if outcome.outputs:
-                self._judge(one, after)
+                trial = self._judged(one, after)
+                self.trials += [] if trial is None else [trial]
             else:  # given up
                 share = explained(self.before[1], after[1])
                 self.trials.append(
@@ -144,11 +145,8 @@ class Trials:
         outcome = self._outcome(one)
         if outcome is None or not outcome.outputs:
             return False
-        after = self.piece.error(outcome)
-        return any(
-            before > FLOOR and explained(before, left) >= EXPLAINED
-            for before, left in zip(self.before, after, strict=True)
-        )
+        trial = self._judged(one, self.piece.error(outcome))
+        return trial is not None and trial.explained >= EXPLAINED
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
@@ -178,21 +176,22 @@ class Trials:
             self.failed += 1
             return None
 
-    def _judge(self, one: Hypothesis, after: tuple[float, float]) -> None:
+    def _judged(self, one: Hypothesis, after: tuple[float, float]) -> Trial | None:
+        """Return how a hypothesis did; None if it makes the end worse and mends nothing there."""
         places = [
             (number == 0, explained(before, left), left, before)
             for number, (before, left) in enumerate(zip(self.before, after, strict=True))
             if before > FLOOR
         ]
         if not places:
-            return
+            return None
         worse = places[0][0] and places[0][2] > places[0][3] * (1 + 1e-9)
         end, share, left, before = max(places, key=lambda place: (place[1] >= EXPLAINED, place[0], place[1]))
         if worse and not end:  # what makes the end worse is no cause
-            return
+            return None
         whole = share >= EXPLAINED and left <= max(WHOLE * min(before, 1.0), FLOOR)
-        self.trials.append(
-            Trial(hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials))
+        return Trial(
+            hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials)
         )
 
 

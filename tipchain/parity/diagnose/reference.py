@@ -161,7 +161,11 @@ class Watch:
                 if isinstance(one, int | float | str | tuple | list)
             )
             tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
-            if self._depth:
+            number = self._numbers.get(id(args[0])) if name == "detach" and args else None
+            if number is not None:  # the same tensor
+                self._alive.append(result)
+                self._numbers[id(result)] = number
+            elif self._depth:
                 self.sketches += [Sketch(_array(one)) for one in tensors if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS]  # fmt: skip
             elif tensors:
                 self._note(OF_TORCH.get(name, name), name, self._settings(function, args, kwargs), (args, kwargs), tensors)  # fmt: skip

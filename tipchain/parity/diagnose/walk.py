@@ -93,7 +93,28 @@ class Walk:
         self._put_leaves_right()
         for op in self.ops:
             self._follow(op)
+        for op in self.ops:
+            self._end(op)
         return self.partings
+
+    def _end(self, op: Op) -> None:
+        """Note where the reference goes on after the port's last call."""
+        ours = self.piece.truth.outputs
+        for key, made in self.made(op).items():
+            array = numpy_of(made)
+            ended = not self.consumers.get(key) and self.matched[key]
+            if not ended or any(one.size == array.size and self._same(one, array) for one in ours):
+                continue
+            for number in self.sizes.get(array.size, ()):
+                value = self.values[number].array
+                wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)  # fmt: skip
+                if wanted and number in self.makers and number not in self.shared and value is not None:
+                    new = self.piece.sides[1].tensor(np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False)  # fmt: skip
+                    step = self.makers[number]
+                    self.partings.append(
+                        Parting(op=op, old=made, new=new, key=key, ops=(op,), step=step, steps=tuple(self._chain(step)))
+                    )  # fmt: skip
+                    break
 
     def _put_leaves_right(self) -> None:
         """Look for the counterparts of tensors that no call made: what the code is given, or keeps."""
@@ -225,6 +246,7 @@ class Walk:
         if not later:
             ours = self.piece.truth.outputs
             return any(one.size == new.size and self._same(one, numpy_of(new)) for one in ours)
+        same = {number, *self.find(numpy_of(new))}
         for one in later:
             results = self.redone(one, {key: new})
             if results is None:
@@ -235,7 +257,7 @@ class Walk:
                     made[0], results[0], one.number, number
                 ):
                     return True
-            elif results and all(set(self.find(numpy_of(each))) - {number} for each in results):
+            elif results and all(set(self.find(numpy_of(each))) - same for each in results):
                 return True
         return False
 

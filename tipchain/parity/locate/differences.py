@@ -198,6 +198,12 @@ class Layout:
         )
 
 
+def squeezed_as(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array in a shape that differs by axes of 1 alone; any other array as it is."""
+    same = [one for one in array.shape if one != 1] == [one for one in shape if one != 1]
+    return array.reshape(shape) if same else array
+
+
 ALIKE = 0.5
 """Relative distance of centred arrays below which they are laid out alike: of unrelated ones it is the root of 2."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import frameworks_own
-from tipchain.parity.locate.differences import relative, rms
+from tipchain.parity.locate.differences import relative, rms, squeezed_as
 from tipchain.parity.locate.pair_replays import PairReplays
 from tipchain.parity.locate.replay import Replayed
 from tipchain.parity.locate.shared_parameters import Laid
@@ -81,7 +81,7 @@ def parameter_gradients(
         truths = None if again is None else again.parameters
     least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
     for name, truth in (truths or {}).items():
-        port, port64 = (_gradient(name, one, kept) for one in (fast, slow64))
+        port, port64 = (_gradient(name, one, kept, truth.shape) for one in (fast, slow64))
         if port is None and port64 is None:
             continue
         if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
@@ -96,12 +96,15 @@ def parameter_gradients(
         )  # fmt: skip
 
 
-def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid]) -> Array | None:
+def _gradient(
+    name: str, replayed: Replayed | None, kept: Mapping[str, Laid], shape: tuple[int, ...]
+) -> Array | None:
     """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
     found = None if replayed is None else replayed.parameters
     if found is None:
         return None
-    return kept[name].arranged(found) if name in kept else found.get(name)
+    made = kept[name].arranged(found) if name in kept else found.get(name)
+    return None if made is None else squeezed_as(made, shape)
 
 
 def relative_or_inf(expected: Array, actual: Array) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.parity.locate.all_parameters import alike, parameters_of
-from tipchain.parity.locate.differences import Layout, distance, layouts, plain, rms
+from tipchain.parity.locate.differences import Layout, distance, layouts, plain, rms, squeezed_as
 from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import Models
 from tipchain.parity.locate.trace import Call
@@ -186,7 +186,10 @@ class SharedParameters:
         return max(found, default=0.0)
 
     def _between(self, one: Array, other: Array | None) -> float | None:
-        return None if other is None else distance(one, other) if one.shape == other.shape else inf
+        if other is None:
+            return None
+        other = squeezed_as(other, one.shape)
+        return distance(one, other) if one.shape == other.shape else inf
 
     def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
         """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""
