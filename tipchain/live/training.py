@@ -271,9 +271,12 @@ def state_of(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
     found: dict[str, Array] = {}
     buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
     seen: set[int] = set()
+    layers = dict(side.layers(model))  # a name of Paddle's may have dots
     for pair in recipe.pairs:
         path = pair.port if number else pair.reference
-        layer: Any = reduce(getattr, filter(None, path.split(".")), model)
+        layer: Any = layers.get(path)
+        if layer is None:  # one that stands at several paths comes once
+            layer = reduce(getattr, path.split("."), model)
         if id(layer) in seen:  # a layer that stands at several paths
             continue
         seen.add(id(layer))
