@@ -108,18 +108,39 @@ def take_momentum(reference: Any, port: Any) -> None:
             one._momentum = 1 - momentum
 
 
+def hold_still(reference: Any, port: Any) -> None:
+    """Let Swin's blocks not shift where one window is the whole map, as timm's do not."""
+    del reference
+    for one in port.sublayers():
+        if type(one).__name__ == "SwinTransformerBlock" and min(one.input_resolution) <= one.window_size:
+            one.shift_size = 0
+
+
+def close_up(reference: Any, port: Any) -> None:
+    """Let Xception's last block look at neighbours, as timm's does for a stride of 32."""
+    del reference
+    for one in port._exit_flow_2.sublayers():
+        if getattr(one, "_dilation", None) == [2, 2]:
+            one._dilation, one._padding, one._updated_padding = [1, 1], 1, [1, 1]
+
+
+MOMENTUM = Difference(
+    message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum
+)
 WORK = (
     pair("clas_resnet50", model("torchvision:resnet50", "legendary_models.resnet", "ResNet50"), packages=TORCHVISION),
     pair("se_resnext50", model("seresnext50_32x4d", "model_zoo.se_resnext", "SE_ResNeXt50_32x4d")),
     pair("res2net50", model("res2net50_26w_4s", "model_zoo.res2net", "Res2Net50_26w_4s"), differences=(Difference(message="the first block of a stage adds, passes by its pooling, and its pooling leaves out the padding", remove=open_stages_alike),)),
-    pair("swin", model("swin_tiny_patch4_window7_224", "legendary_models.swin_transformer", "SwinTransformer_tiny_patch4_window7_224", {"drop_path_rate": 0.2}), size=224),
+    pair("swin", model("swin_tiny_patch4_window7_224", "legendary_models.swin_transformer", "SwinTransformer_tiny_patch4_window7_224", {"drop_path_rate": 0.2}), size=224,
+         differences=(Difference(message="the last stage shifts and masks, though one window is the whole map; timm does not", remove=hold_still),)),
     pair("convnext", model("convnext_tiny", "model_zoo.convnext", "ConvNeXt_tiny")),
     pair("efficientnet_b0", model("tf_efficientnet_b0", "model_zoo.efficientnet", "EfficientNetB0", {"drop_rate": 0.2, "drop_path_rate": 0.2}), size=224,
-         differences=(Difference(message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum),)),
+         differences=(MOMENTUM,)),
     pair("pvt_v2", model("pvt_v2_b0", "model_zoo.pvt_v2", "PVT_V2_B0")),
     pair("mobilevit_v2", model("mobilevitv2_050", "model_zoo.mobilevit_v2", "MobileViTV2_x0_5")),
     pair("nextvit", model("nextvit_small", "model_zoo.nextvit", "NextViT_small_224")),
-    pair("xception41", model("xception41", "model_zoo.xception_deeplab", "Xception41_deeplab", {"drop_rate": 0.5}), differences=(DROPOUT,)),
+    pair("xception41", model("xception41", "model_zoo.xception_deeplab", "Xception41_deeplab", {"drop_rate": 0.5}),
+         differences=(Difference(message="the last block's convolutions have a dilation of 2, timm's 1 for a stride of 32", remove=close_up), MOMENTUM, DROPOUT)),
     pair("darknet53", model("darknet53", "model_zoo.darknet", "DarkNet53"),
          differences=(Difference(message="ReLU where timm has LeakyReLU(0.01)", remove=leak),)),
     pair("vit", vit(), size=32),

@@ -272,3 +272,53 @@ def test_other_precisions_are_told(live, pair):
     pair.port[2].to(dtype="float16")
     found = flags(pair.reference, pair.port)
     assert {(one.code, one.port_path) for one in found} == {("dtype", "2")}
+
+
+class TestMatricesKeptElsewhere:
+    """One model keeps a matrix itself, the other in a Linear."""
+
+    @staticmethod
+    def built(live, *, torch_keeps: bool):
+        torch, paddle = live.torch, live.paddle
+
+        class Linears(torch.nn.Module if not torch_keeps else paddle.nn.Layer):
+            def __init__(self):
+                super().__init__()
+                without = {"bias_attr": False} if torch_keeps else {"bias": False}
+                base = paddle.nn if torch_keeps else torch.nn
+                self.project = base.Linear(6, 4, **without)
+                self.scale = (
+                    self.create_parameter([1]) if torch_keeps else torch.nn.Parameter(torch.tensor(0.5))
+                )
+
+        class Own(torch.nn.Module if torch_keeps else paddle.nn.Layer):
+            def __init__(self):
+                super().__init__()
+                if torch_keeps:
+                    self.projection = torch.nn.Parameter(torch.rand(6, 4))
+                    self.scale = torch.nn.Parameter(torch.tensor(0.5))
+                else:
+                    self.projection = self.create_parameter([6, 4])
+                    self.scale = self.create_parameter([1])
+
+        return live.equal(*((Own(), Linears()) if torch_keeps else (Linears(), Own())))
+
+    @pytest.mark.parametrize("torch_keeps", [False, True])
+    def test_they_are_one_parameter(self, live, torch_keeps):
+        assert findings(*self.built(live, torch_keeps=torch_keeps)) == []
+
+    @pytest.mark.parametrize("torch_keeps", [False, True])
+    def test_its_values_are_compared(self, live, torch_keeps):
+        ours, theirs = self.built(live, torch_keeps=torch_keeps)
+        matrix = theirs.project.weight if torch_keeps else theirs.projection
+        values = matrix.numpy()
+        values[0, 1] += 0.25
+        put(matrix, values)
+        (found,) = findings(ours, theirs)
+        assert (found.code, found.harmless) == ("values", False)
+        assert "1 of 24" in found.message
+
+    def test_what_is_not_in_the_other_model_is_still_told(self, live):
+        ours, theirs = self.built(live, torch_keeps=False)
+        theirs.more = theirs.create_parameter([3])
+        assert "missing-parameter" in {one.code for one in findings(ours, theirs)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.conversion.layouts import LayerTensors, Slot, stack
-from tipchain.conversion.matching import matchable_layers
+from tipchain.conversion.matching import match_models, matchable_layers
+from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN_KIND
 from tipchain.parity.locate.layer_pairs import LayerPair, print_of
 from tipchain.torch_weights import array_of
@@ -77,6 +78,45 @@ class Tensors:
             if ours is not None and theirs is not None:
                 self.pairs += self._paired(pair, ours, theirs)
         self.unmatched = self._unmatched(known)
+        if any(pair.ours is None or pair.theirs is None for pair in self.pairs):
+            self._pair_across_layers(reference, port, names)
+
+    def _pair_across_layers(self, reference: Any, port: Any, names: Mapping[str, str] | None) -> None:
+        """Pair what its layer's partner lacks with the tensor of another layer that the weights' match gives to it.
+
+        A matrix that one model keeps itself may be a Linear's in the other. Where the whole models do not match, something
+        is missing, and nothing is paired.
+        """
+        try:
+            slots = match_models(reference, port, names).slots
+        except WeightsError:
+            return
+        alone = [pair for pair in self.pairs if pair.ours is None or pair.theirs is None]
+        mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
+        its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
+        ours = mine | {slot.name: layer.path for layer in self.unmatched[0] for slot in layer.slots}
+        theirs = its | {
+            _first_tensor(slot): layer.path for layer in self.unmatched[1] for slot in layer.slots
+        }
+        held = {slot.name: slot for layer in self.layers[0] for slot in layer.slots}
+        found = {
+            name: _first_tensor(slot)
+            for name, slot in slots.items()
+            if name in ours and _first_tensor(slot) in theirs and (name in mine or _first_tensor(slot) in its)
+        }
+        taken = set(found.values())
+        self.pairs = [
+            pair for pair in self.pairs
+            if not (pair.theirs is None and pair.ours is not None and pair.ours.name in found)
+            and not (pair.ours is None and pair.theirs is not None and _first_tensor(pair.theirs) in taken)
+        ]  # fmt: skip
+        for name, tensor in found.items():
+            layers = LayerPair(reference=ours[name], port=theirs[tensor], evidence="structure")
+            self.pairs.append(TensorPair(layers=layers, kind=OWN_KIND, ours=held[name], theirs=slots[name]))
+        self.unmatched = (
+            _without(self.unmatched[0], lambda slot: slot.name in found),
+            _without(self.unmatched[1], lambda slot: _first_tensor(slot) in taken),
+        )
 
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
@@ -155,6 +195,17 @@ class Tensors:
     def trained(self, slot: Slot) -> bool:
         """Tell whether a tensor of torch's takes gradients."""
         return slot.kind == "parameter" and bool(self.live[slot.name].requires_grad)
+
+
+def _first_tensor(slot: Slot) -> int:
+    """Return the identity of the first of the port's tensors in a slot."""
+    return id(slot.parts[0].tensor)
+
+
+def _without(layers: Iterable[LayerTensors], drop: Callable[[Slot], bool]) -> list[LayerTensors]:
+    """Return layers without some of their tensors; those that lose all are left out."""
+    rest = [replace(layer, slots=tuple(slot for slot in layer.slots if not drop(slot))) for layer in layers]
+    return [layer for layer in rest if layer.slots]
 
 
 def port_array(slot: Slot) -> Array:
