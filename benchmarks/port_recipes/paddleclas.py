@@ -124,6 +124,15 @@ def close_up(reference: Any, port: Any) -> None:
             one._dilation, one._padding, one._updated_padding = [1, 1], 1, [1, 1]
 
 
+def drop_pooled(reference: Any, port: Any) -> None:
+    """Let Xception drop what it has pooled, as timm's does."""
+    del reference
+    import paddle
+
+    port._pool = paddle.nn.Sequential(port._pool, port._drop)
+    port._drop = paddle.nn.Identity()
+
+
 MOMENTUM = Difference(
     message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum
 )
@@ -140,7 +149,8 @@ WORK = (
     pair("mobilevit_v2", model("mobilevitv2_050", "model_zoo.mobilevit_v2", "MobileViTV2_x0_5")),
     pair("nextvit", model("nextvit_small", "model_zoo.nextvit", "NextViT_small_224")),
     pair("xception41", model("xception41", "model_zoo.xception_deeplab", "Xception41_deeplab", {"drop_rate": 0.5}),
-         differences=(Difference(message="the last block's convolutions have a dilation of 2, timm's 1 for a stride of 32", remove=close_up), MOMENTUM, DROPOUT)),
+         differences=(Difference(message="the last block's convolutions have a dilation of 2, timm's 1 for a stride of 32", remove=close_up), MOMENTUM, DROPOUT,
+                      Difference(message="dropout stands before the pooling, timm's after it", remove=drop_pooled, shows=("training",)))),
     pair("darknet53", model("darknet53", "model_zoo.darknet", "DarkNet53"),
          differences=(Difference(message="ReLU where timm has LeakyReLU(0.01)", remove=leak),)),
     pair("vit", vit(), size=32),

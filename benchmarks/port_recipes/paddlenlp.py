@@ -115,6 +115,24 @@ def use_tanh_gelu(reference: Any, port: Any) -> None:
             replace_forward(one, forward)
 
 
+def project_pooled(reference: Any, port: Any) -> None:
+    """Let CLIP return what its encoders pooled after the projections, as the reference does."""
+    del reference
+    import paddle
+
+    def project(model: Any, given: Any, found: Any) -> Any:
+        del given
+        pairs = (
+            ("text_model_output", model.text_projection),
+            ("vision_model_output", model.vision_projection),
+        )
+        for name, matrix in pairs:
+            found[name]["pooler_output"] = paddle.matmul(found[name]["pooler_output"], matrix)
+        return found
+
+    port.register_forward_post_hook(project)
+
+
 def keep_embeddings(reference: Any, port: Any) -> None:
     """Take the dropout after OPT's embeddings away: the reference has none."""
     del reference
@@ -167,7 +185,8 @@ WORK = (
             "h.*.attn.c_attn.bias": "decoder.layers.*.self_attn.q_proj.bias + decoder.layers.*.self_attn.k_proj.bias + decoder.layers.*.self_attn.v_proj.bias",
         },
     ),
-    pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2)),
+    pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2),
+         differences=(Difference(message="pooler_output of both encoders is what is before the projection", remove=project_pooled),)),
     pair("llama", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
     pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True,
          differences=(Difference(message="the MLP's gelu is the exact one, transformers' the tanh form", remove=use_tanh_gelu),)),
