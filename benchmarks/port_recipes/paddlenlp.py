@@ -144,10 +144,13 @@ def give_padding_rows(reference: Any, port: Any) -> None:
     del reference
     for one in port.sublayers():
         if type(one).__name__ == "Embedding":
-            one._padding_idx = None  # noqa: SLF001
+            one._padding_idx = None
 
 
-PADDING = Difference(message="the embedding gives zeros at its padding index, transformers' gives the row", remove=give_padding_rows)
+PADDING = Difference(
+    message="the embedding gives zeros at its padding index, transformers' gives the row",
+    remove=give_padding_rows,
+)
 
 WORK = (
     pair("bert", model("BertModel", "BertConfig", ENCODER | STILL), "input_ids", "attention_mask", "token_type_ids"),
@@ -191,10 +194,10 @@ WORK = (
     pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True,
          differences=(Difference(message="the MLP's gelu is the exact one, transformers' the tanh form", remove=use_tanh_gelu),)),
     pair("albert", model("AlbertModel", "AlbertConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids",
-         differences=(PADDING, Difference(message="hidden_act is gelu by default, transformers' is gelu_new", remove=use_new_gelu),)),
+         differences=(PADDING, Difference(message="hidden_act is gelu by default, transformers' is gelu_new", remove=use_new_gelu))),
     pair("layoutlm", model("LayoutLMModel", "LayoutLMConfig", ENCODER | {"max_2d_position_embeddings": 128}), "input_ids", "bbox", "attention_mask", differences=(PADDING,)),
     pair("fnet", model("FNetModel", "FNetConfig", {key: value for key, value in ENCODER.items() if key != "num_attention_heads"}), "input_ids", "token_type_ids",
-         differences=(PADDING, Difference(message="the Fourier transform goes over the batch, too", remove=transform_samples),)),
+         differences=(PADDING, Difference(message="the Fourier transform goes over the batch, too", remove=transform_samples))),
 )  # fmt: skip
 
 

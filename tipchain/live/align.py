@@ -13,6 +13,7 @@ from typing import Any
 from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError, class_and_line
 from tipchain.live.arguments import check_models, check_outputs, check_pair
+from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
@@ -227,6 +228,13 @@ class _Work:
             self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
+            if (
+                self.stages["forward"] is Outcome.PASS
+                and located.exact
+                and located.comparable
+                and located.changed
+            ):
+                self._judge_buffers(located)
         self._measure(located)
         if self.fed.predict is not None:
             self._stage(PREDICT, self._check_predictions)
@@ -341,6 +349,17 @@ class _Work:
         self.curves["depth/own"] = [one.own or 0.0 for one in forward]
         self.curves["depth/inherited"] = [one.inherited for one in forward]
         self._end("forward", *self._judge(located, forward, "forward"))
+
+    def _judge_buffers(self, located: Located) -> None:
+        """Judge what one call leaves in the buffers of both models, where it changes some."""
+        with self._erring("forward"):
+            verdicts, causes = check_buffers(
+                self.sides, self._copies(), self.inputs, self.names, located, UNTOLD
+            )
+            self.layers += verdicts
+            self.diagnoses += causes
+            if verdicts:
+                self._end("forward", *self._judge(located, verdicts, "forward"))
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]

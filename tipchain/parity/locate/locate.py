@@ -101,6 +101,11 @@ class Located:
         """Whether both ran in float64."""
         return self.doubles[1]
 
+    @property
+    def changed(self) -> bool:
+        """Whether the call changed buffers of a model, but for those of the frameworks' norms."""
+        return bool(self.reference.changed or self.port.changed)
+
 
 @dataclass(slots=True)
 class Locator:

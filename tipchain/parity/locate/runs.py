@@ -112,6 +112,7 @@ class Run:
         structure: the output with `Hole` in place of tensors.
         loss: the loss; None without one.
         draws: the random numbers that it drew.
+        changed: the buffers that it changed, but for those of the frameworks' own norms.
     """
 
     trace: Trace
@@ -121,6 +122,7 @@ class Run:
     structure: Any
     loss: float | None
     draws: Draws
+    changed: tuple[str, ...] = ()
 
 
 def run_model(
@@ -144,6 +146,7 @@ def run_model(
     """
     bound = bind(model, inputs)
     side.seed(seed)
+    held = buffers_of(side, model)
     with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
         tracer = Tracer(side, model, store, known, draws)
         with tracer.watching():
@@ -163,7 +166,30 @@ def run_model(
             trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), values=values,
             output_names=tuple(names), structure=structure,
             loss=None if value is None else float(side.array(value).reshape(())), draws=draws,
+            changed=_changed(held, buffers_of(side, model)),
         )  # fmt: skip
+
+
+NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
+"""Where the frameworks' norms are defined: what they do to their statistics is told by their momentum."""
+
+
+def buffers_of(side: LiveSide, model: Any) -> dict[str, Array]:
+    """Return copies of a model's buffers by name, but for those of the frameworks' norms and of classes made of them."""
+    found: dict[str, Array] = {}
+    for path, layer in side.layers(model):
+        if any(one.__module__.startswith(NORMS) for one in type(layer).__mro__):
+            continue
+        for name, tensor in layer._buffers.items():  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+            if tensor is not None:
+                found[f"{path}.{name}" if path else name] = np.array(side.array(tensor))
+    return found
+
+
+def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
+    return tuple(
+        name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes()
+    )
 
 
 def call_model(side: LiveSide, model: Any, inputs: Inputs, *, double: bool) -> Any:

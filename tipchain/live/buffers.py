@@ -1,0 +1,161 @@
+"""What one call leaves in the buffers of both models: moving averages, counters, codebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.conversion.matching import match_models
+from tipchain.errors import WeightsError
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.locate.differences import relative
+from tipchain.parity.locate.locate import Located
+from tipchain.parity.locate.runs import Inputs, Run, bind, buffers_of, call_model
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """The buffers of one model before and after a call, by torch's names and in torch's layout."""
+
+    before: Mapping[str, Array]
+    after: Mapping[str, Array]
+
+    def moved(self, name: str) -> bool:
+        """Tell whether the call changed a buffer."""
+        return not np.array_equal(self.before[name], self.after[name])
+
+    def renamed(self, names: Mapping[str, str]) -> _Called:
+        """Return it under other names."""
+        before, after = (
+            {names.get(name, name): one for name, one in held.items()} for held in (self.before, self.after)
+        )
+        return _Called(before, after)
+
+
+def check_buffers(
+    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Inputs, names: Mapping[str, str],
+    located: Located, limit: float,
+) -> tuple[list[LayerVerdict], list[Diagnosis]]:  # fmt: skip
+    """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
+
+    Args:
+        sides: torch's and Paddle's.
+        models: float64 copies, which are changed.
+        inputs: what they are called with.
+        names: Paddle's name by torch's where names and structure cannot tell.
+        located: what the models' runs told; its random numbers are drawn again.
+        limit: the relative difference in float64 up to which buffers are the same.
+
+    Returns:
+        A verdict about each layer with a buffer that differs, and a cause for each.
+    """
+    match = _names(models, names)
+    ours = _called(sides[0], models[0], inputs, located.reference, match)
+    theirs = _called(sides[1], models[1], inputs, located.port, match)
+    theirs = theirs.renamed(_by_values(ours, theirs, located, limit))
+    paths = {pair.reference.path: pair.port.path for pair in located.matching.pairs}
+    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
+    verdicts: dict[str, LayerVerdict] = {}
+    causes: list[Diagnosis] = []
+    for name in ours.after.keys() & theirs.after.keys():
+        apart = _apart(ours, theirs, name, limit)
+        path, _, leaf = name.rpartition(".")
+        port = match.get(path, paths.get(path, path))
+        if apart is None or port in verdicts:
+            continue
+        told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g} in float64"
+        if ours.moved(name) != theirs.moved(name):
+            stays = "one call changes its buffer `{}`, the reference's stays" if theirs.moved(name) else "one call leaves its buffer `{}` as it is, the reference's changes"  # fmt: skip
+            told = stays.format(leaf)
+        layer = layers[1].get(port)
+        shown = f"`{port}`" if port else "the model"
+        verdicts[port] = LayerVerdict(
+            reference_path=path, port_path=port, reference_type=type(layers[0].get(path)).__name__, port_type=type(layer).__name__,
+            turn=0, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS, method="float64", reason=told,
+        )  # fmt: skip
+        mode = "train" if getattr(layer, "training", False) else "eval"
+        causes.append(
+            Diagnosis(
+                code="buffer-update",
+                port_path=port,
+                message=f"{shown}: {told}; both are in {mode} mode",
+                explained=None,
+                evidence="the outputs of this call agree; those of later calls need not",
+                fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
+            )
+        )
+    return list(verdicts.values()), causes
+
+
+def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | None:
+    """Return how far a buffer is apart that a call changed; None if it is the same, or was another one before."""
+    one, other = ours.after[name], theirs.after[name]
+    if one.shape != other.shape or not (ours.moved(name) or theirs.moved(name)):
+        return None
+    if relative(ours.before[name], theirs.before[name]) > limit:
+        return None  # the preflight tells that
+    apart = relative(one, other)
+    return None if apart <= limit else apart
+
+
+def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -> dict[str, str]:
+    """Return torch's names by the port's of buffers that names do not pair: those of paired layers that start with equal values.
+
+    Of several that start equal, those belong together that end closest, so that no order of theirs is held against the port.
+    """
+    found: dict[str, str] = {}
+    for pair in located.matching.pairs:
+        own = [
+            [name for name in held.after if name not in other.after and name.rpartition(".")[0] == path]
+            for held, other, path in ((ours, theirs, pair.reference.path), (theirs, ours, pair.port.path))
+        ]
+        ends = sorted(
+            (relative(ours.after[one], theirs.after[other]), one, other)
+            for one in own[0]
+            for other in own[1]
+            if ours.before[one].shape == theirs.before[other].shape
+            and relative(ours.before[one], theirs.before[other]) <= limit
+        )
+        for _, one, other in ends:
+            if other not in found and one not in found.values():
+                found[other] = one
+    return found
+
+
+def _called(
+    side: LiveSide, model: Any, inputs: Inputs, run: Run, match: Mapping[str, str]
+) -> _Called:  # fmt: skip
+    before = _held(side, model, match)
+    with side.precision(double=True), side.randomness(run.draws.again()), side.recording(gradient=False):
+        call_model(side, model, bind(model, inputs), double=True)
+    return _Called(before, _held(side, model, match))
+
+
+def _held(side: LiveSide, model: Any, match: Mapping[str, str]) -> dict[str, Array]:
+    """Return copies of a model's own buffers by torch's names: saved ones as the weights are matched, others as they are."""
+    own = buffers_of(side, model)
+    saved = {name: np.array(one) for name, one in side.framework.buffers(model, match)}
+    ported = {match.get(name, name) for name in saved} if side.name != "torch" else set(saved)
+    known = {name: one for name, one in saved.items() if name in own or match.get(name, name) in own}
+    return {**{name: one for name, one in own.items() if name not in ported}, **known}
+
+
+def _names(models: tuple[Any, Any], names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return Paddle's names by torch's as the weights are matched, but for what order of declaration alone tells.
+
+    Where the weights cannot be matched, they are the names that were given.
+    """
+    try:
+        match = match_models(*models, names)
+    except WeightsError:
+        return names
+    ordered = {ours for ours, _ in match.by_order}
+    return {ours: theirs for ours, theirs in match.names.items() if ours not in ordered}
