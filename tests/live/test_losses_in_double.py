@@ -125,6 +125,19 @@ def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
     assert other.outcome is Outcome.ERROR
 
 
+@pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
+def test_outputs_that_the_reference_has_beside_count_where_its_loss_uses_them(used, outcome):
+    from tipchain.parity.pieces.loss import check_loss
+
+    given, other = np.full((2, 3), 2, np.float32), np.ones((2, 5), np.float32)
+    losses = (
+        lambda output, _labels: (output[0] ** 2).mean() + (output[1].mean() if used else 0),
+        lambda output, _labels: (output[0] ** 2).mean(),
+    )
+    found = check_loss((TorchSide(), PaddleSide()), losses, (given, other), port_outputs=(given,))
+    assert found.outcome is outcome, found.reason
+
+
 def test_a_training_of_what_does_not_run_in_float64_is_no_error():
     class Single(paddle.nn.Linear):
         def forward(self, x):

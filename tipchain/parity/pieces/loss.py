@@ -186,51 +186,58 @@ class _Arranged:
 
     Attributes:
         structure: of the port's output.
-        places: where each of the reference's arrays stands among the port's, and the order of its axes there.
+        places: where each of the reference's arrays stands among the port's, and the order of its axes there; None of one
+            that the port does not return.
         arrays: the port's own; those that the reference does not have are given as they are.
     """
 
     structure: Any
-    places: tuple[tuple[int, tuple[int, ...]], ...]
+    places: tuple[tuple[int, tuple[int, ...]] | None, ...]
     arrays: tuple[Array, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
     def given(self, arrays: Sequence[Array]) -> list[Array]:
         """Return what the port's loss is given for arrays of the reference's."""
         found = list(self.arrays)
-        for (place, axes), array in zip(self.places, arrays, strict=True):
-            found[place] = array.transpose(axes)
+        for place, array in zip(self.places, arrays, strict=True):
+            if place is not None:
+                found[place[0]] = array.transpose(place[1])
         return found
 
     def back(self, gradients: Sequence[Array]) -> tuple[Array, ...]:
-        """Return the gradients of the reference's arrays."""
-        return tuple(gradients[place].transpose(np.argsort(axes)) for place, axes in self.places)
+        """Return the gradients of the reference's arrays; zeros of those that the port does not return."""
+        return tuple(
+            np.zeros(shape) if place is None else gradients[place[0]].transpose(np.argsort(place[1]))
+            for place, shape in zip(self.places, self.shapes, strict=True)
+        )
 
 
 def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
-    """Return how the reference's outputs stand in the port's output, in the order of both.
+    """Return how the reference's outputs stand in the port's output, in the order of both; either may have more.
 
     Raises:
-        UsageError: the port has no output of an array's shape.
+        UsageError: the port has no output of an array's shape, though it returns as many.
     """
+    shapes = tuple(one.shape for one in arrays)
     if port is None:
         places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
-        return _Arranged(structure, places, tuple(arrays))
+        return _Arranged(structure, places, tuple(arrays), shapes)
     theirs, others, _ = take_out(port, _is_array)
-    found: list[tuple[int, tuple[int, ...]]] = []
-    start = 0
+    found: list[tuple[int, tuple[int, ...]] | None] = []
+    start, more = 0, len(arrays) - len(others)
     for one in arrays:
         fitting = ((at, arrange(one, others[at])) for at in range(start, len(others)))
         if len(arrays) == len(others):
             fitting = ((at, axes) for at, axes in fitting if at == start)
         place = next(((at, axes) for at, axes in fitting if axes is not None), None)
-        if place is None:
-            shapes = [[list(each.shape) for each in side] for side in (arrays, others)]
+        if place is None and found.count(None) >= more:
+            listed = [[list(each.shape) for each in side] for side in (arrays, others)]
             raise UsageError(
-                f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}"
+                f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}"
             )
         found.append(place)
-        start = place[0] + 1
-    return _Arranged(theirs, tuple(found), tuple(others))
+        start = start if place is None else place[0] + 1
+    return _Arranged(theirs, tuple(found), tuple(others), shapes)
 
 
 def _attempt(
