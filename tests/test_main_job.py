@@ -144,7 +144,7 @@ def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clon
     lines = done.stdout.splitlines()
     assert any(line.startswith(("FAIL", "ERROR")) and "align[01]" in line for line in lines)
     assert any(line.startswith("PASS") and "align[02]" in line for line in lines), "data needs no weights"
-    assert "features.1.bias" in done.stdout
+    assert "unknown: features.1.weight" in done.stdout
     assert "exit code 1" in done.stdout
 
 
