@@ -216,7 +216,7 @@ def beside(bench: Bench, params: str, *, common: bool = False) -> None:
     (bench.root / ".github/workflows").mkdir(parents=True, exist_ok=True)
     (bench.root / ".github/workflows/tipc.yml").write_text("on: pull_request\n")
     (bench.root / "test_tipc/nightly.yaml").write_text("name: suite\n")
-    words = [] if common else ["--workdir", WORKDIR]
+    words = [] if common else ["--out", WORKDIR]
     if bench.suite:
         words += ["--suite", bench.suite]
     for command in (["tipchain", "run"], ["bash", BESIDE]):

@@ -3,7 +3,7 @@
 Five of the guide's steps, against five scripts as guides have them, which import both frameworks each
 (`usual_scripts.py`): both do the same on the same weights, inputs, images and batches. The scripts compare with
 reprod_log 1.0.1; `tipchain align` compares more (gradients, parameters, buffers, an envelope of losses). With
-`--every-stage` all stages that the case has, against a `tipchain align --stages ...` for each of them: the same checks.
+`--every-stage` all stages that the case has, against a `tipchain align --only ...` for each of them: the same checks.
 Every process is fresh, the two take turns, and no thread settings are made. Weights and data are made before the
 first measurement.
 
@@ -88,7 +88,7 @@ def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[st
             parts[line[3:].strip()] = time.perf_counter() - start
 
     argv = [*tipchain_command(), "align", str(case), "--mode", MODE.value, "--out", str(out)]
-    argv += ["--stages", ",".join(stages)]
+    argv += ["--only", ",".join(stages)]
     usage = run_program(argv, env, folder / "align.log", on_line)
     shutil.rmtree(out)
     return Whole(usage=usage, parts=parts)

@@ -85,7 +85,7 @@ def scatter(reference: Any) -> None:
 
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        tensors = dict(reference.named_parameters())
+        tensors = {name: one for name, one in reference.named_parameters() if one.requires_grad}
         saved = reference.state_dict()
         tensors.update({name: value for name, value in reference.named_buffers() if name in saved})
         for name, value in tensors.items():
@@ -259,13 +259,13 @@ def _try_weights(pair: Pair, mode: str, found: dict[str, Any]) -> None:
     _timed(plain, start, wall)
     plain["parameters"] = sum(one.numel() for one in reference.parameters())
     found["plain"] = plain
-    for label, hints in (("free", {}), ("hinted", dict(pair.hints))):
-        if label == "hinted" and (found["free"]["outcome"] == "ok" or not hints):
+    for label, hints, ignore in (("free", {}, ()), ("hinted", dict(pair.hints), pair.ignore)):
+        if label == "hinted" and (found["free"]["outcome"] == "ok" or not (hints or ignore)):
             break
-        result: dict[str, Any] = {"outcome": "ok", "hints": hints}
+        result: dict[str, Any] = {"outcome": "ok", "hints": [*hints, *ignore]}
         start, wall = _used(), time.time()
         try:
-            told = tipchain.copy_weights(reference, port, names=hints or None)
+            told = tipchain.copy_weights(reference, port, names=hints or None, ignore=ignore)
             result["told"] = str(told)[:3000]
         except TipchainError as error:
             result |= {"outcome": "refused", "reason": str(error)[:3000]}
@@ -356,22 +356,23 @@ def _check_truth(pair: Pair, reference: Any, port: Any) -> dict[str, Any]:
     return {"checked": len(expected), "of": len(theirs), "wrong": wrong}
 
 
-def _give_weights(pair: Pair, reference: Any, port: Any) -> dict[str, str]:
-    """Copy the weights without hints, else with the recipe's, else as the port's package does; return the names that it took."""
+def _give_weights(pair: Pair, reference: Any, port: Any) -> dict[str, Any]:
+    """Copy the weights without hints, else with the recipe's, else as the port's package does; return the options that it took."""
     import paddle
 
     import tipchain
     from tipchain.errors import TipchainError
 
     refused: Exception | None = None
-    for names in ({}, dict(pair.hints)):
+    hinted: dict[str, Any] = {"names": dict(pair.hints) or None, "ignore": pair.ignore}
+    for options in ({}, hinted):
         try:
-            tipchain.copy_weights(reference, port, names=names or None)
+            tipchain.copy_weights(reference, port, **options)
         except TipchainError as error:
             refused = error
             continue
         if not _check_truth(pair, reference, port)["wrong"]:
-            return names
+            return options
     expected = _expected(pair, reference, port)
     if not expected:
         raise refused or RuntimeError("weights are silently wrong, and the recipe knows no truth")
@@ -403,7 +404,7 @@ def _align(
 
     found: dict[str, Any] = {}
     try:
-        names = _give_weights(pair, reference, port)
+        options = _give_weights(pair, reference, port)
     except Exception as error:  # noqa: BLE001  (it is what is told)
         return {"weights": f"{type(error).__name__}: {error}"[:1000]}
     for one in remove:
@@ -414,7 +415,7 @@ def _align(
     start, wall = _used(), time.time()
     try:
         report = tipchain.align(
-            reference, port, pair.inputs(), loss=pair.losses(), training=training, names=names or None
+            reference, port, pair.inputs(), loss=pair.losses(), training=training, **options
         )
     except Exception:  # noqa: BLE001  (a crash of the tool is what is looked for)
         return {"verdict": "CRASH", "text": traceback.format_exc()[-3000:]}

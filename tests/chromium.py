@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = (
     "chromium",
     "chromium-browser",
@@ -42,6 +44,12 @@ def find() -> str | None:
     return next(
         (found for name in (os.environ.get(VARIABLE), *NAMES) if name and (found := shutil.which(name))), None
     )
+
+
+needed = pytest.mark.skipif(
+    find() is None, reason=f"no Chromium is installed ({', '.join(NAMES)}; or name it in {VARIABLE})"
+)
+"""A mark of tests that want the fixture ``browser``; nothing here installs one (Debian: ``apt-get install chromium``)."""
 
 
 class Page:
@@ -191,3 +199,47 @@ class Page:
     def pdf(self) -> bytes:
         """Return the page as it is printed."""
         return base64.b64decode(self.send("Page.printToPDF", printBackground=False)["data"])
+
+
+CHARTS_THAT_DO_NOT_FIT = """
+(() => {
+  const room = document.querySelector("main").getBoundingClientRect();
+  const charts = [...document.querySelectorAll("figure")].filter(one => one.checkVisibility());
+  const parts = charts.flatMap(one => [...one.querySelectorAll("text, path, rect")]);
+  return parts.length < 50 ? ["no charts"] : parts.filter(one => {
+    const box = one.getBoundingClientRect();
+    return box.left < room.left || box.right > room.right || (one.localName === "text" && box.height < 11);
+  }).map(one => one.outerHTML.slice(0, 120));
+})()
+"""
+"""What of a page's charts is outside the page, or too small to read."""
+CONTRAST = """
+(() => {
+  const pen = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => {
+    const parts = color.slice(0, 3).map(one => (one /= 255) <= .04045 ? one / 12.92 : ((one + .055) / 1.055) ** 2.4);
+    return .2126 * parts[0] + .7152 * parts[1] + .0722 * parts[2];
+  };
+  const behind = (one) => {
+    for (; one; one = one.parentElement) {
+      const color = rgba(getComputedStyle(one).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+  };
+  let worst = 99, who = "";
+  for (const one of document.querySelectorAll("body *")) {
+    if (!one.checkVisibility() || ![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+    const style = getComputedStyle(one), inside = one.closest("svg");
+    if (one.closest(".rolled .sign")) continue;  // a number says the same beside it
+    const [high, low] = [light(rgba(inside ? style.fill : style.color)), light(behind(one))].sort((a, b) => b - a);
+    const found = (high + .05) / (low + .05);
+    if (found < worst) { worst = found; who = one.outerHTML.slice(0, 120); }
+  }
+  return {worst, who, paper: getComputedStyle(document.body).backgroundColor};
+})()
+"""
+"""The least contrast of any text that is seen with what is behind it (https://www.w3.org/TR/WCAG21/#contrast-minimum)."""

@@ -11,14 +11,18 @@ import atexit
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
+import chromium
 import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = "test_properties.py"
 IN_PLACE = ("test_main_job.py", "test_readme.py", "test_guide.py")
 """Files whose tests run chains in the project's own folder: one after the other, and first, for they take longest."""
+BROWSER = "_browser.py"
+"""How the names of files end whose tests look at pages: they share one browser."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
 
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
@@ -55,13 +59,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let pytest-xdist give the tests of a file, and those of all files in `IN_PLACE`, to one process."""
+    """Let pytest-xdist give the tests of a file, those of all files in `IN_PLACE`, and all that want a browser, to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "in place" if file.rpartition("/")[2] in IN_PLACE else file
+            name = file.rpartition("/")[2]
+            return "in place" if name in IN_PLACE else "browser" if name.endswith(BROWSER) else file
 
     return Scheduling(config, log)
 
@@ -82,3 +87,12 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytes
     """Take ``some`` out of ``items``; pytest's summary counts them as deselected."""
     config.hook.pytest_deselected(items=some)
     items[:] = [item for item in items if item not in some]
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
+    """Return the page of a browser that all tests share; each opens what it looks at."""
+    made = chromium.Page(str(chromium.find()), tmp_path_factory.mktemp("profile"))
+    made.send("Emulation.setFocusEmulationEnabled", enabled=True)
+    yield made
+    made.close()

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tipchain.history.facts import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.history.places import place_of
 from tipchain.history.store import History
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import begin_night
-from tipchain.nightly.records import FINISHED, ItemRecord, item_folder, write_record
+from tipchain.nightly.records import FINISHED, ItemRecord, item_folder, write_document, write_record
 from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
@@ -49,6 +49,15 @@ def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, 
         for subject, one in outcomes.items()
     )  # fmt: skip
     return item(name, outcome, verdicts=verdicts, **facts)
+
+
+def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
+    """Return the cause of a failure."""
+    given = {
+        "stage": "forward", "code": code, "layer": "body.1.bn", "message": f"`{code}` is wrong", "fix": f"pass `{code}=1`",
+        "file": "port.py", "line": 3, "explained": 1.0, "checks": 2,
+    }  # fmt: skip
+    return CauseFacts(**{**given, **facts})
 
 
 def history_in(folder: Path) -> History:
@@ -134,4 +143,4 @@ def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: 
 
 
 def finish(folder: Path, token: str) -> None:
-    (folder / FINISHED).write_text(json.dumps({"token": token, "seconds": 77.0}))
+    write_document(folder / FINISHED, {"token": token, "seconds": 77.0})

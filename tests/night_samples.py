@@ -13,11 +13,11 @@ from tipchain.nightly.plan_json import item_json
 from tipchain.nightly.records import (
     ENDED,
     FINISHED,
-    FORMAT,
     LOCK,
     NIGHT,
     ItemRecord,
     item_folder,
+    write_document,
     write_record,
 )
 from tipchain.outcome import Outcome
@@ -70,10 +70,10 @@ class NightSample:
             **({"cut": cut} if cut else {}),
         }
         document = {
-            "format": FORMAT, "token": self.token, "started": self.began.isoformat(), "options": dict(options or {}),
+            "token": self.token, "started": self.began.isoformat(), "options": dict(options or {}),
             "environment": environment, "plan": {**plan, "items": [item_json(one) for one in items]},
         }  # fmt: skip
-        (self.folder / NIGHT).write_text(json.dumps(document))
+        write_document(self.folder / NIGHT, document)
         (self.folder / LOCK).touch()
 
     def end(
@@ -99,7 +99,7 @@ class NightSample:
 
     def finish(self) -> Path:
         """Let the night end; return its folder."""
-        (self.folder / FINISHED).write_text(json.dumps({"format": FORMAT, "token": self.token}))
+        write_document(self.folder / FINISHED, {"token": self.token})
         return self.folder
 
     def ended_file(self, one: Item) -> Path:

@@ -275,13 +275,13 @@ def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     (tmp_path / "names.yaml").write_text("head: head\n")
     argv = [
         "convert-weights", "--torch", str(tmp_path / "a.safetensors"), "--paddle", str(tmp_path / "a.pdparams"),
-        "--torch-model", "tests.cases.tiny.tiny_torch:build_model", "--names", str(tmp_path / "names.yaml"),
+        "--reference", "tests.cases.tiny.tiny_torch:build_model", "--names", str(tmp_path / "names.yaml"),
     ]  # fmt: skip
     assert main(argv) == 2
-    assert "--paddle-model" in capsys.readouterr().err
-    argv += ["--paddle-model", "tests.cases.tiny.tiny_paddle:build_model"]
+    assert "--port" in capsys.readouterr().err
+    argv += ["--port", "tests.cases.tiny.tiny_paddle:build_model"]
     assert main([*argv, "--model-args", "[1]"]) == 2
-    assert main([*argv, "--model-args", '{"num_clases": 10}']) == 2
+    assert main([*argv, "--model-args", '{"num_clases": 10}']) == 1
     assert "unexpected keyword argument 'num_clases'" in capsys.readouterr().err
     assert main([*argv, "--model-args", '{"num_classes": 10}']) == 0
 
@@ -318,7 +318,7 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
     monkeypatch.chdir(tmp_path)
     argv = [
         "convert-weights", "--torch", "a.pth", "--paddle", "a.pdparams",
-        "--torch-model", "renamed_torch:build", "--paddle-model", "renamed_paddle:build",
+        "--reference", "renamed_torch:build", "--port", "renamed_paddle:build",
     ]  # fmt: skip
     torch.save(
         torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(),
@@ -332,6 +332,10 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
     captured = capsys.readouterr()
     assert "missing: 0.weight [4, 3]" in captured.err, "of the file, first"
     assert "more that are unknown" in captured.err
+    assert main([*argv, "--model-args", '{"more": true}', "-v"]) == 2
+    full = capsys.readouterr().err
+    assert "more that are" not in full
+    assert all(f"missing: {name}" in full for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
     assert '  ignore:\n    - "3"' in captured.err, "what both models' layers leave"
     assert not captured.out
     assert not (tmp_path / "a.pdparams").exists()

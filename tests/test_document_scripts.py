@@ -49,11 +49,15 @@ def test_step_1_records_each_side_and_prints_the_documents_lines(project, script
     assert "logits: float32 [4, 10]" in script("step1/paddle_forward.py")
     assert not (latest(project) / "forward_diff.log").exists()
     script("step1/torch_forward.py")
-    said = script("step1/check_step1.py").splitlines()
+    assert script("step1/check_step1.py").startswith(
+        "the port equals its reference: 1 stage, closest call forward, "
+    )
+    said = (latest(project) / "forward_diff.log").read_text().splitlines()
     assert re.fullmatch(LINE + "logits: ", said[0])
     assert re.fullmatch(LINE + r"\tmean diff: check passed: True, value: [\d.e-]+", said[1])
     assert re.fullmatch(LINE + "diff check passed", said[-1])
-    assert (latest(project) / "forward_diff.log").read_text().splitlines() == said
+    again = script("step1/check_step1.py", "-v").splitlines()
+    assert [line for line in again if re.match(LINE, line)][-1].endswith("diff check passed")
 
 
 @pytest.mark.frameworks
@@ -61,7 +65,7 @@ def test_the_documents_misspelt_script_takes_their_data_folder(project, script):
     data = str(project.root / "test_tipc" / "data" / "lite_data")
     assert "acc_top1" in script("step2/toch_val.py", "--dataset_root", data)
     script("step2/paddle_val.py", "--dataset_root", data)
-    assert "diff check passed" in script("step2/check_step2.py")
+    assert "the port equals its reference: 1 stage" in script("step2/check_step2.py")
 
 
 @pytest.mark.frameworks
@@ -70,7 +74,9 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
     try:
         script("pipeline/Step4/AlexNet_paddle/train.sh", program="sh")
         script("pipeline/Step4/AlexNet_torch/train.sh", program="sh")
-        assert "diff check failed" in script("pipeline/Step4/check_step4.py", code=1)
+        said = script("pipeline/Step4/check_step4.py", code=1)
+        assert said.startswith("NOT the same gradients: backward/loss_0: not close")
+        assert "why   not looked for: dumps were compared" in said
     finally:
         project.edit("tiny_paddle.py", "self.dropout(self.square(hidden))",
                      "self.dropout(nn.functional.relu(self.square(hidden)))")  # fmt: skip
@@ -78,8 +84,8 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
 
 def test_a_check_without_dumps_fails_and_names_what_is_missing(project, script, tmp_path):
     said = script("step3/check_step3.py", "--out", str(tmp_path / "empty"), code=1)
-    assert "loss_torch.npy" in said
-    assert "diff check failed" in said
+    assert said.startswith("no verdict: loss/dump: ")
+    assert "loss_torch.npy" in "".join(said.split())
 
 
 def test_the_demo_prints_one_pass_and_one_failure(tmp_path):

@@ -40,6 +40,14 @@ def test_a_framework_that_does_not_is_a_finding_with_a_way_out(monkeypatch, code
     assert "pip install torch" in found.remedy
 
 
+def test_a_framework_that_is_not_installed_is_no_failure(monkeypatch):
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    found = check_framework("torch")
+    assert (found.outcome, found.detail) == (Outcome.SKIP, "not installed")
+    assert found.needed_for == "align, locate and run"
+    assert "pip install torch" in found.remedy
+
+
 def test_a_framework_that_hangs(monkeypatch):
     monkeypatch.setitem(environment.PROBES, "torch", "import time; time.sleep(60)")
     found = check_framework("torch", timeout_s=0.5)
@@ -56,12 +64,15 @@ def test_the_real_frameworks(name):
 
 
 def test_a_missing_package(monkeypatch):
-    monkeypatch.setitem(environment.PACKAGES, "no-such-package", "tipchain[cases]")
+    monkeypatch.setitem(environment.PACKAGES, "no-such-package", "tipchain")
+    monkeypatch.setitem(environment.PACKAGES, "no-such-picture", "tipchain[cases]")
     monkeypatch.setitem(environment.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
-    assert 'pip install "tipchain[cases]"' in found["no-such-package"].remedy
+    assert found["no-such-picture"].outcome is Outcome.SKIP
+    assert found["no-such-picture"].needed_for == "the shipped cases"
+    assert 'pip install "tipchain[cases]"' in found["no-such-picture"].remedy
     assert found["no-such-luxury"].outcome is Outcome.SKIP
 
 

@@ -47,7 +47,7 @@ def test_both_languages_give_the_same_commands():
 
 def test_the_guide_has_every_stage_with_the_names_of_its_files():
     guide = text(GUIDES[0])
-    run = {stage for line in fenced(GUIDES[0]) for stage in line.partition("--steps ")[2].split(",") if stage}
+    run = {stage for line in fenced(GUIDES[0]) for stage in line.partition("--only ")[2].split(",") if stage}
     assert run == set(STAGES)
     for stage, info in INFO.items():
         assert f"| `{stage}` | `{info.prefix}_{{{info.reference},paddle}}.npy`" in guide

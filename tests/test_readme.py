@@ -17,7 +17,7 @@ ELSEWHERE = {
     "bash tests/run.sh": "it runs this test",
     "source .venv/bin/activate": "the environment that this test runs in",
 }  # fmt: skip
-BY_DAY = {"tipchain align configs/alexnet.yaml": "--stages forward,data"}
+BY_DAY = {"tipchain align configs/alexnet.yaml": "--only forward,data"}
 """What a command has besides by day, where tests/test_main_job.py runs the other stages of the same case anyway."""
 
 

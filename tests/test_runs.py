@@ -206,7 +206,7 @@ def test_what_can_be_written_is_left_as_it_is(tmp_path, monkeypatch):
         ["align", "case.yaml", "--json"],
         ["align", "case.yaml", "--junit"],
         ["locate", "case.yaml", "--json"],
-        ["diagnose", "case.yaml", "--html"],
+        ["locate", "case.yaml", "--html"],
         ["certify", "case.yaml", "--json"],
         ["judge", ".", "--json"],
         ["report", "run", "--junit"],

@@ -30,11 +30,21 @@ class TinyProject:
         path.write_text(text.replace(old, new))
 
     def align(
-        self, *args: object, out: str = "out", env: dict[str, str] | None = None, timeout=300, locate=False
+        self,
+        *args: object,
+        out: str = "out",
+        env: dict[str, str] | None = None,
+        timeout=300,
+        locate=False,
+        every=True,
     ):
-        """Run ``tipchain align`` on the case and return the finished process; ``locate``: look for causes too."""
+        """Run ``tipchain align`` on the case and return the finished process.
+
+        ``locate``: look for causes too; ``every``: show every check, not the verdict alone.
+        """
         command = [sys.executable, "-m", "tipchain", "align", str(self.case), "--out", str(self.root / out)]
         command += [] if locate else ["--no-locate"]
+        command += ["-v"] if every else []
         return self.run([*command, *map(str, args)], env=env, timeout=timeout)
 
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):

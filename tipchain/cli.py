@@ -6,35 +6,58 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tipchain import __version__
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "diff": ("tipchain.commands.diff", "compare two reprod_log dumps"),
-    "align": ("tipchain.commands.align", "run the alignment stages of a case"),
-    "locate": ("tipchain.commands.locate", "find the layer at fault in live models"),
-    "diagnose": ("tipchain.commands.diagnose", "find the layer at fault, and why it differs"),
-    "certify": ("tipchain.commands.certify", "plant faults into the port, say which would be caught"),
-    "bundle": ("tipchain.commands.bundle", "record torch's side once, for machines without torch"),
-    "rebaseline": ("tipchain.commands.rebaseline", "move a stored reference, with evidence"),
-    "judge": ("tipchain.commands.judge", "apply other tolerances to a finished alignment run"),
-    "pack": ("tipchain.commands.pack", "put what a reproduction must submit into one archive"),
-    "report": ("tipchain.commands.report", "render a finished run again"),
-    "convert-weights": ("tipchain.commands.convert_weights", "convert weights for the Paddle port, or back"),
-    "lint": ("tipchain.commands.lint", "explain parameter files and say what is wrong in them"),
-    "plan": ("tipchain.commands.plan", "show the commands of a parameter file without running them"),
-    "prepare": ("tipchain.commands.prepare", "prepare the data and weights of a mode"),
-    "run": ("tipchain.commands.run", "run the chain of a parameter file"),
-    "nightly": ("tipchain.commands.nightly", "run many chains and cases in a night, locally or on a cluster"),
-    "history": ("tipchain.commands.history", "nights and runs in a database: list, compare, what changed"),
-    "gc": ("tipchain.commands.gc", "delete old nights and runs, but nothing that is needed"),
-    "doctor": ("tipchain.commands.doctor", "say what is installed and what is missing"),
-    "init": ("tipchain.commands.init", "write a new, commented alignment case"),
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
+
+GROUPS: dict[str, dict[str, str]] = {
+    "compare": {
+        "align": "compare a port with its reference, and say why it differs",
+        "diff": "compare two dumps, tensor by tensor",
+        "judge": "hold a finished run's dumps against other tolerances",
+        "report": "show a finished run's report again, as it was",
+        "convert-weights": "convert weights for the Paddle port, or back",
+    },
+    "explain": {
+        "locate": "find the layer at fault in live models, and why it differs",
+        "certify": "plant faults into the port, and say which would be caught",
+    },
+    "chains": {
+        "run": "run the chain of a parameter file",
+        "plan": "show the commands of a parameter file; run nothing",
+        "lint": "explain parameter files, and say what is wrong in them",
+        "prepare": "prepare the data and weights of a mode",
+        "train": "train the Paddle port of a case",
+        "eval": "evaluate a weight file of a case's Paddle port",
+        "export": "export a case's Paddle port, checked against the model",
+        "infer": "run an exported model on images or a case's other samples",
+    },
+    "nights": {
+        "nightly": "run many chains and cases, here or on a cluster",
+        "history": "nights and runs in a database: list, compare, what changed",
+    },
+    "housekeeping": {
+        "init": "write a new alignment case",
+        "doctor": "say what is installed and what is missing",
+        "completion": "print what lets a shell complete what you type",
+        "bundle": "record torch's side once, for machines without torch",
+        "rebaseline": "move a stored reference, with evidence",
+        "pack": "put what a reproduction must submit into one archive",
+        "gc": "delete old nights and runs, but nothing that is needed",
+    },
 }
+"""The commands, by what they are for; in each group the common ones come first."""
+PROGRAMS = {"train": "train", "eval": "evaluate", "export": "export", "infer": "infer"}
+"""The modules of ``tipchain.paddle_tools`` that are commands: what a chain calls."""
+COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+FORMER = {"diagnose": "locate"}
+"""What commands were called in the version before this one."""
 
 
 class CommandModule(Protocol):
@@ -47,32 +70,27 @@ class CommandModule(Protocol):
         """Do the work and return the exit code."""
 
 
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are UsageErrors."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
-        raise UsageError(f"{self.prog}: {message}\n  see {self.prog} --help")
-
-
 def load_command(name: str) -> CommandModule:
     """Return the module of the command called ``name``."""
-    module: CommandModule = import_module(COMMANDS[name][0])
+    room = f"paddle_tools.{PROGRAMS[name]}" if name in PROGRAMS else f"commands.{name.replace('-', '_')}"
+    module: CommandModule = import_module(f"tipchain.{room}")
     return module
 
 
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    lines = [
+        line
+        for group, commands in GROUPS.items()
+        for line in (f"{group}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items()), "")
+    ]
     return "\n".join(
         [
             "usage: tipchain [--version] COMMAND ...",
             "",
             "Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?",
             "",
-            "commands:",
             *lines,
-            "",
             "tipchain COMMAND --help says more about one of them.",
             "Exit codes: 0 all passed, 1 a check or command failed, 2 wrong use or unreadable input,",
             "            3 a bug of tipchain, 4 nothing was checked, 130 interrupted.",
@@ -83,7 +101,9 @@ def _overview() -> str:
 def dispatch(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are raised."""
     if not argv:
-        raise UsageError(_overview())
+        # In a script whose variable is empty nothing was checked, and that must not look like success.
+        print(_overview(), file=sys.stderr)
+        return ExitCode.USAGE
     name, rest = argv[0], argv[1:]
     if name in ("-h", "--help"):
         print(_overview())
@@ -91,6 +111,9 @@ def dispatch(argv: Sequence[str]) -> int:
     if name == "--version":
         print(f"tipchain {__version__}")
         return ExitCode.PASSED
+    if name in FORMER:
+        print(f"note: {name} is now {FORMER[name]}; the old name goes with the next version", file=sys.stderr)
+        name = FORMER[name]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS)
         raise UsageError(
@@ -98,21 +121,27 @@ def dispatch(argv: Sequence[str]) -> int:
             + (f", {hint}" if hint else "")
             + f"\n  expected one of: {', '.join(COMMANDS)}"
         )
+    from tipchain.report.terminal import coloring
+
     module = load_command(name)
-    parser = Parser(prog=f"tipchain {name}", description=COMMANDS[name][1], allow_abbrev=False)
-    module.add_arguments(parser)
-    return module.run(parser.parse_args(_joined(rest)))
+    args = parser_of(name).parse_args(rest)
+    with coloring(args.color):
+        return module.run(args)
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """Return ``words`` with what follows ``--set`` joined to it: a parameter file's keys begin with dashes, too."""
-    joined: list[str] = []
-    for word in words:
-        if joined and joined[-1] == "--set":
-            joined[-1] = f"--set={word}"
-        else:
-            joined.append(word)
-    return joined
+def parser_of(name: str) -> Parser:
+    """Return the parser of what follows ``tipchain NAME``."""
+    from tipchain.commands.options import Parser, add_color, leaves
+
+    parser = Parser(prog=f"tipchain {name}", description=_sentence(COMMANDS[name]), allow_abbrev=False)
+    load_command(name).add_arguments(parser)
+    for leaf in leaves(parser):
+        add_color(leaf)
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,11 @@ PACKAGES = {
     "numpy": "tipchain",
     "PyYAML": "tipchain",
     "filelock": "tipchain",
-    "rich": "tipchain",
     "safetensors": "tipchain",
     "pillow": "tipchain[cases]",
     "scikit-learn": "tipchain[cases]",
 }
-"""The packages that ``align`` and ``run`` need, and what brings each."""
+"""The packages that the engine (``tipchain``) and the shipped cases need, and what brings each."""
 OPTIONAL_PACKAGES = {
     "paddle2onnx": "tipchain[onnx]",
     "onnxruntime": "tipchain[onnx]",
@@ -41,6 +41,8 @@ OPTIONAL_PACKAGES = {
     "ray": "tipchain[ray]",
 }
 """What a part needs: the inference stage skips its ONNX half without its own; the history, a team's, a cluster."""
+ALIGNING, CASES = "align, locate and run", "the shipped cases"
+"""What needs the frameworks, and what needs the packages and data of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
 
 TORCH_PROBE = """
@@ -79,12 +81,14 @@ class Finding:
         outcome: PASS: there. FAIL: missing or unusable. SKIP: not there and not needed.
         detail: version, build, devices; or what is wrong.
         remedy: how to get what is missing.
+        needed_for: what cannot be done without what is not there; "" where nothing needs it.
     """
 
     subject: str
     outcome: Outcome
     detail: str
     remedy: str = ""
+    needed_for: str = ""
 
 
 def check_python() -> Finding:
@@ -102,11 +106,7 @@ def check_python() -> Finding:
 
 def check_packages() -> list[Finding]:
     """Look at the packages that the engine and the shipped cases need; none is imported."""
-    needed = [_check_package(name, extra) for name, extra in PACKAGES.items()]
-    optional = [
-        _check_package(name, extra, missing=Outcome.SKIP) for name, extra in OPTIONAL_PACKAGES.items()
-    ]
-    return needed + optional
+    return [_check_package(name, extra) for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items()]
 
 
 def check_threads() -> Finding:
@@ -118,7 +118,12 @@ def check_threads() -> Finding:
 
 
 def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> Finding:
-    """Import ``"torch"`` or ``"paddle"`` in another process and run one layer there."""
+    """Import ``"torch"`` or ``"paddle"`` in another process and run one layer there.
+
+    One that is not installed is no failure: much works without it.
+    """
+    if find_spec(name) is None:
+        return _absent(name, f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}', ALIGNING)
     try:
         done = subprocess.run(
             (sys.executable, "-c", PROBES[name]), capture_output=True, text=True, errors="replace",
@@ -143,13 +148,22 @@ def check_folder(subject: str, folder: Path, remedy: str) -> Finding:
     return Finding(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
 
 
-def _check_package(name: str, extra: str, missing: Outcome = Outcome.FAIL) -> Finding:
+def _check_package(name: str, extra: str) -> Finding:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        remedy = f'pip install "{extra}", or {SET_UP}'
-        return Finding(subject=name, outcome=missing, detail="not installed", remedy=remedy)
+        found = _absent(
+            name, f'pip install "{extra}", or {SET_UP}', CASES if extra == "tipchain[cases]" else ""
+        )
+        broken = extra == "tipchain" and name in PACKAGES
+        return replace(found, outcome=Outcome.FAIL) if broken else found
     return Finding(subject=name, outcome=Outcome.PASS, detail=version)
+
+
+def _absent(name: str, remedy: str, needed_for: str) -> Finding:
+    return Finding(
+        subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=remedy, needed_for=needed_for
+    )
 
 
 def _unusable(name: str, detail: str) -> Finding:

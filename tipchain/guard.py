@@ -12,10 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.errors import TipchainError
+from tipchain.foreign_text import escaped_lines
 from tipchain.outcome import ExitCode
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+NAME_LETTERS = 80
+"""How much is shown of a name that is too long for any disk."""
 
 
 def guarded(function: Callable[..., int], *args: object) -> int:
@@ -24,23 +27,43 @@ def guarded(function: Callable[..., int], *args: object) -> int:
     _escape_foreign_letters()
     try:
         return _call(function, *args)
-    except TipchainError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return ExitCode.FAILED
-    except Exception as error:  # noqa: BLE001  (whatever is left is a bug of ours and says so)
-        if isinstance(error, OSError) and error.errno in UNWRITABLE:
-            print(f"error: {error.filename or 'the output'}: {error.strerror}", file=sys.stderr)
-            _drop_output()
-            return ExitCode.FAILED
-        traceback.print_exc()
-        print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
-        return ExitCode.BUG
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whose it is decides what is said)
+        return _say(error)
+
+
+def _say(error: Exception | SystemExit) -> int:
+    """Print what was raised, and return the exit code: wrong use, a full disk, the user's own code, or a bug of ours."""
+    from tipchain.blame import UsersError, tell
+
+    if isinstance(error, TipchainError) and not isinstance(error, UsersError):
+        print(f"error: {escaped_lines(str(error))}", file=sys.stderr)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        print(
+            f"error: {escaped_lines(str(error.filename or 'the output'))}: {error.strerror}", file=sys.stderr
+        )
+        _drop_output()
+        return ExitCode.FAILED
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        print(
+            f"error: {escaped_lines(str(error.filename)[:NAME_LETTERS])}…: {error.strerror}", file=sys.stderr
+        )
+        return ExitCode.USAGE
+    told = tell(error)
+    if told is not None:
+        print(f"error: {escaped_lines(told)}", file=sys.stderr)
+        return ExitCode.FAILED
+    if isinstance(error, SystemExit):  # argparse's, after its help
+        raise error
+    traceback.print_exception(error)
+    print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
+    return ExitCode.BUG
 
 
 def _call(function: Callable[..., int], *args: object) -> int:

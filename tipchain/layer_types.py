@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
 OWN_KIND = "own"
 """Kind of tensors that a user's own class holds directly."""
@@ -98,15 +99,21 @@ CONTAINERS = frozenset(
 
 def rule_for(layer: object, framework: Literal["torch", "paddle"]) -> LayerRule | None:
     """Return the rule of a layer's type (subclasses included), or None if the framework's type has none."""
+    kind: Any = type(layer)
+    return _rule_of(kind, framework)
+
+
+@lru_cache(maxsize=1024)
+def _rule_of(kind: Any, framework: Literal["torch", "paddle"]) -> LayerRule | None:
     nn = import_module(f"{framework}.nn")
     for rule in RULES:
         names: tuple[str, ...] = getattr(rule, framework)
-        if isinstance(layer, tuple(getattr(nn, name) for name in names if hasattr(nn, name))):
+        if issubclass(kind, tuple(getattr(nn, name) for name in names if hasattr(nn, name))):
             return rule
     base = nn.Module if framework == "torch" else nn.Layer
     # Every base class counts: a user's subclass of a type without a rule stores its weights as that type does.
-    kinds = [kind for kind in type(layer).__mro__ if not issubclass(base, kind)]
-    return None if any(_decides(kind, framework) for kind in kinds) else OWN
+    kinds = [one for one in kind.__mro__ if not issubclass(base, one)]
+    return None if any(_decides(one, framework) for one in kinds) else OWN
 
 
 def _decides(kind: type, framework: str) -> bool:

@@ -11,16 +11,18 @@ from types import MappingProxyType
 from tipchain.errors import UsageError, did_you_mean
 
 DATA_FOLDER = PurePosixPath("test_tipc/data")
-DIGITS, MINI_UCF, OWN = "digits", "mini_ucf", "own"
+DIGITS, MINI_UCF, OWN, NONE = "digits", "mini_ucf", "own", "none"
 DATA_SETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         DIGITS: {"lite": "lite_data", "whole": "whole_data"},
         MINI_UCF: {"lite": "mini_ucf", "whole": "whole_ucf"},
         OWN: {"lite": "own_data", "whole": "own_data"},
+        NONE: {"lite": "", "whole": ""},
     }
 )
 """Folders of the lite and the whole data below `DATA_FOLDER`, by data set: images of digits in class folders, videos in
-UCF-101's raw-frames layout, and data of the user's own in any layout, for which nothing is made."""
+UCF-101's raw-frames layout, data of the user's own in any layout, for which nothing is made, and data sets that find or
+make their samples themselves, in no folder at all."""
 
 
 class Mode(Enum):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, IntEnum
 
+NOT_THE_SAME, NO_VERDICT = "NOT the same ", "no verdict: "
+"""How an alignment's verdict begins where it failed, and where nothing failed but not all could be found out."""
+
 
 class Outcome(Enum):
     """How one check or command ended."""

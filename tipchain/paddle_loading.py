@@ -7,8 +7,14 @@ data set's StopIteration does, and is raised again where the batches are used.
 
 from __future__ import annotations
 
+import threading
+import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+LATE_S = 5.0
+"""Seconds that the loader's thread may take to say why it ended."""
 
 
 def load_batches(dataset: Any, sampler: Any, *, num_workers: int = 0) -> Iterator[Any]:
@@ -19,13 +25,44 @@ def load_batches(dataset: Any, sampler: Any, *, num_workers: int = 0) -> Iterato
     """
     from paddle.io import DataLoader
 
-    if num_workers:  # Paddle prints what a worker process raised, and raises an error of its own here
-        yield from DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+    if num_workers:
+        with _raised_in_threads() as raised:
+            yield from DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+        if raised:
+            raise raised[0]
         return
     watched = _Watched(dataset)
     yield from DataLoader(watched, batch_sampler=sampler, return_list=True, collate_fn=watched.collate)
     if watched.error is not None:
         raise watched.error
+
+
+@contextmanager
+def _raised_in_threads() -> Iterator[list[BaseException]]:
+    """Keep what threads of Paddle's loader raise; of a worker's exception they alone have the traceback.
+
+    The loader itself raises a SystemError then, which does not say why.
+    """
+    raised: list[BaseException] = []
+    ended = threading.Event()
+    usual = threading.excepthook
+
+    def keep(args: Any) -> None:
+        frames = traceback.walk_tb(args.exc_traceback)
+        if any(frame.f_globals.get("__name__", "").startswith("paddle.io") for frame, _ in frames):
+            raised.append(args.exc_value)
+            ended.set()
+        else:
+            usual(args)
+
+    threading.excepthook = keep
+    try:
+        yield raised
+    except SystemError:
+        if not ended.wait(LATE_S):
+            raise
+    finally:
+        threading.excepthook = usual
 
 
 class _Watched:

@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.pickle_stream import DAMAGED, Refused, StreamReader, map_file
 from tipchain.runs import replacing_path
 from tipchain.torch_weights import SAFETENSORS, WEIGHTS_HINT, refuse_other_layout
 
 Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"
 """Entry that paddle.save adds: the internal names of parameters."""
-_HARMLESS = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    *(
-        (f"numpy.{core}.multiarray", name)
-        for core in ("core", "_core")
-        for name in ("_reconstruct", "scalar")
-    ),
-    *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
-    ("collections", "OrderedDict"),
-    ("_codecs", "encode"),
-}
-"""What a pickled dict of arrays mentions; anything else is refused before it is imported."""
 
 
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _HARMLESS:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it mentions {module}.{name}, which no weight file needs")
+class _PaddleStream(StreamReader):
+    """The names of a dump, and ``tuple``: how paddle.save writes a tensor that stands outside a state dict."""
+
+    names = MappingProxyType(
+        {**StreamReader.names, **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")}}
+    )
+    calls = MappingProxyType({**StreamReader.calls, "tuple": StreamReader.as_it_is})
 
 
 _SAFE_DTYPES = {
@@ -58,15 +48,14 @@ def read_paddle_file(path: Path) -> dict[str, Any]:
     try:
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
-        with path.open("rb") as file:
-            found = _ArraysOnly(file, encoding="latin1").load()
+        found = _PaddleStream(map_file(path)).read_whole()
     except WeightsError:
         raise
     except FileNotFoundError as error:
         raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT) from error
     except OSError as error:
-        raise WeightsError("cannot be read", file=path, found=error) from error
-    except Exception as error:  # a damaged pickle raises of any kind
+        raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
+    except (Refused, *DAMAGED) as error:
         raise WeightsError(
             "is no complete Paddle weight file", file=path, found=first_line(error),
             expected="a file written by paddle.save",
@@ -81,9 +70,12 @@ def read_paddle_file(path: Path) -> dict[str, Any]:
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
-    from safetensors import deserialize
+    from safetensors import SafetensorError, deserialize
 
-    tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+    try:
+        tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise Refused(first_line(error)) from error
     refuse_other_layout(path, "pd")
     for name, tensor in tensors.items():
         if tensor["dtype"] not in _SAFE_DTYPES:
@@ -139,6 +131,16 @@ def misfits(state: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 def _paddle_dtype(tensor: Any) -> str:
     name = str(tensor.dtype).rpartition(".")[2]
     return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
+
+
+def view_of(tensor: Any) -> Array:
+    """Return a Paddle tensor's values, not copied where they are on the CPU; bfloat16 as its bits (uint16)."""
+    plain = _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32")
+    if plain and tensor.place.is_cpu_place() and tensor.size:
+        shared: Array = np.from_dlpack(tensor.detach())
+        return shared
+    values: Array = tensor.numpy()
+    return values
 
 
 def save_paddle_file(state: Mapping[str, Any], path: Path) -> None:

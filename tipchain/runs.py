@@ -23,6 +23,8 @@ from tipchain.errors import UsageError
 RUN_VARIABLE = "TIPCHAIN_RUN"
 DATA_VARIABLE = "TIPCHAIN_DATA"
 MODE_VARIABLE = "TIPCHAIN_MODE"
+ROOT_VARIABLE = "TIPCHAIN_ROOT"
+"""The project's root, where ``--root`` says it: of every process that a command starts."""
 
 KEPT_RUNS = 2
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")

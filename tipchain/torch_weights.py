@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.pickle_stream import (
+    DAMAGED,
+    SHARED,
+    Global,
+    Refused,
+    StreamReader,
+    brief,
+    count_of,
+    finished,
+    map_file,
+)
 from tipchain.runs import replacing_path
 
 Array = npt.NDArray[Any]
@@ -38,10 +52,13 @@ def refuse_other_layout(path: Path, layout: str) -> None:
 def read_torch_state(path: Path) -> dict[str, Any]:
     """Return the state dict of a torch or ``.safetensors`` file, on the CPU.
 
+    Tensors are views of the mapped file; writing to one changes nothing but this process's memory.
+
     Raises:
         WeightsError: missing, truncated, foreign, or holding more than tensors; nothing in it is run.
     """
     import torch
+    from safetensors import SafetensorError
 
     if not path.is_file():
         raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT)
@@ -52,10 +69,8 @@ def read_torch_state(path: Path) -> dict[str, Any]:
             refuse_other_layout(path, "pt")
             state: Any = load_file(path)
         else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except WeightsError:
-        raise
-    except Exception as error:  # a damaged file raises of any kind
+            state = _read_archive(path)
+    except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
         raise WeightsError(
             "is no complete torch weight file", file=path, found=first_line(error),
             expected="tensors by name, written by torch.save(model.state_dict(), ...)",
@@ -67,6 +82,190 @@ def read_torch_state(path: Path) -> dict[str, Any]:
             "holds no state dict", file=path, found=type(state).__name__, expected="tensors by name"
         )
     return dict(state)
+
+
+_STORAGES = MappingProxyType({
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8",
+})  # fmt: skip
+"""Source: ``torch.storage._storage_type_to_dtype_map``."""
+_BITS = MappingProxyType({
+    **{name: name for name in _STORAGES.values()}, "bfloat16": "int16", "complex32": "int32",
+    **{name: name for name in ("uint16", "uint32", "uint64")},
+    **{f"float8_{kind}": "uint8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
+})  # fmt: skip
+"""torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
+_MAGIC = 0x1950A86A20F9469CFC6C  # of files before torch 1.6: torch.serialization.MAGIC_NUMBER
+_LOCAL_HEADER = struct.Struct(
+    "<26xHH"
+)  # lengths of the name and of what follows it, at the end of a zip entry's header
+
+
+class _Storage:
+    """Bytes that tensors share; where they lie is known once the whole file has been followed."""
+
+    __slots__ = ("dtype", "key", "start")
+
+    def __init__(self, key: str, dtype: str, start: int) -> None:
+        self.key, self.dtype, self.start = key, dtype, start
+
+
+class _Tensor:
+    """A tensor's place in its storage, in elements."""
+
+    __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
+
+    def __init__(
+        self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any
+    ) -> None:
+        numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
+        if not isinstance(storage, _Storage) or not all(
+            isinstance(n, int) and 0 <= n < 2**62 for n in numbers
+        ):
+            raise Refused("a tensor without storage")
+        if len(numbers) != len(shape) + 1:
+            raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
+        count_of(shape)
+        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
+        self.dtype, self.metadata = dtype, metadata
+
+
+class _TorchStream(StreamReader):
+    """The names of a dump, and those of torch's tensors. Source: ``torch._weights_only_unpickler``."""
+
+    names = MappingProxyType({
+        **StreamReader.names,
+        **{f"torch._utils {name}": name for name in
+           ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state")},
+        **{f"{module} {name}": name for module in ("torch", "torch.storage") for name in _STORAGES},
+        **{f"torch {name}": name for name in _BITS},
+        "torch.serialization _get_layout": "_get_layout",
+        "torch Size": "tuple", "torch device": "device", "collections Counter": "tuple",
+        **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
+    })  # fmt: skip
+    calls = MappingProxyType({
+        **StreamReader.calls,
+        "_rebuild_tensor_v2": lambda _, storage, offset, shape, strides, _grad, _hooks, metadata=None: _Tensor(
+            storage, offset, shape, strides, getattr(storage, "dtype", ""), metadata
+        ),
+        "_rebuild_tensor_v3": lambda _, storage, offset, shape, strides, _grad, _hooks, dtype, metadata=None: _Tensor(
+            storage, offset, shape, strides, dtype.name, metadata
+        ),
+        "_rebuild_parameter": lambda _, tensor, *_more: tensor,
+        "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
+        "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
+        "tuple": StreamReader.as_it_is,
+    })  # fmt: skip
+
+    def __init__(self, data: Any, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
+        super().__init__(data, start)
+        self.byte_order = byte_order
+        self.storages: dict[str, tuple[int, int]] = {}
+        self.mentioned: dict[str, str] = {}
+
+    def persistent(self, key: Any) -> _Storage:
+        """Return the storage that a stream mentions: kind, type, key, device, elements, and of old files a view."""
+        if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
+            raise Refused(f"something outside the stream, {brief(key)}")
+        kind, name, part = key[1], key[2], key[5] if len(key) == 6 else None
+        if not isinstance(kind, Global) or kind.name not in _STORAGES or not isinstance(name, str):
+            raise Refused(f"a storage of type {brief(getattr(kind, 'name', kind))}")
+        start = part[1] if isinstance(part, tuple) else 0
+        if not isinstance(start, int) or not 0 <= start < 2**62:
+            raise Refused("a view of a storage that begins nowhere")
+        dtype = _STORAGES[kind.name]
+        if self.mentioned.setdefault(name, dtype) != dtype:
+            raise Refused(f"a storage of {dtype} and {self.mentioned[name]}")
+        return _Storage(name, dtype, start)
+
+    def value(self, value: Any, path: str) -> Any:
+        """Return a tensor, and the name of a dtype as text."""
+        if isinstance(value, _Tensor):
+            return self._tensor(value)
+        return value.name if isinstance(value, Global) else super().value(value, path)
+
+    def _tensor(self, tensor: _Tensor) -> Any:
+        import torch
+
+        storage = tensor.storage
+        if storage.key not in self.storages:
+            raise Refused(f"a tensor whose storage {brief(storage.key)} is not in the file")
+        start, stop = self.storages[storage.key]
+        bits = np.dtype(_BITS[tensor.dtype]).newbyteorder(self.byte_order)
+        size = bits.itemsize
+        first = start + storage.start * np.dtype(_BITS[storage.dtype]).itemsize + tensor.offset * size
+        if 0 in tensor.shape:
+            array = np.zeros(tensor.shape, bits)
+        else:
+            reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+            if first + (reach + 1) * size > stop:
+                raise Refused(
+                    f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes"
+                )
+            if count_of(tensor.shape) * size > SHARED * len(self.data):
+                raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
+            strides = tuple(step * size for step in tensor.strides)
+            array = np.ndarray(tensor.shape, bits, self.data, first, strides)
+        if not bits.isnative:
+            array = array.astype(bits.newbyteorder("="))
+        made = torch.from_numpy(array).view(getattr(torch, tensor.dtype))
+        metadata = tensor.metadata if isinstance(tensor.metadata, dict) else {}
+        made = made.conj() if metadata.get("conj") else made
+        return made.neg() if metadata.get("neg") else made
+
+
+def _read_archive(path: Path) -> Any:
+    """Return what torch.save wrote: a zip archive since torch 1.6, before it pickle streams and bytes in a row."""
+    data = map_file(path)
+    if data[:4] == b"PK":
+        with ZipFile(path) as archive:
+            return _read_zip(archive, data)
+    stream = _TorchStream(data)
+    if stream.read() != _MAGIC:
+        raise Refused("a file that torch.save did not write")
+    _version, facts = stream.read(), stream.read()
+    if not isinstance(facts, dict) or facts.get("little_endian") is not True:
+        raise Refused("a file that says nothing of its byte order, or was written on a big-endian machine")
+    root, keys = stream.read(), stream.read()
+    at = stream.at
+    for key in keys if isinstance(keys, list) else ():
+        (count,) = struct.unpack_from("<q", data, at)
+        start, at = at + 8, at + 8 + count * np.dtype(_BITS[stream.mentioned[key]]).itemsize
+        if count < 0 or at > len(data):
+            raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
+        stream.storages[key] = start, at
+    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+
+
+def _read_zip(archive: ZipFile, data: Any) -> Any:
+    entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
+    (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
+    if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
+        raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
+    top = pickled.removesuffix("data.pkl")
+    order = bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))])
+    start, stop = entries[pickled]
+    stream = _TorchStream(data, start, ">" if order == b"big" else "<")
+    root = stream.read()
+    if stream.at > stop:
+        raise Refused("a pickle stream that goes on behind its entry")
+    stream.storages = {
+        key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries
+    }
+    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+
+
+def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
+    """Return where the bytes of an entry lie in the file."""
+    if entry.compress_type != ZIP_STORED:
+        raise Refused(f"a compressed entry, {brief(entry.filename)}")
+    name, more = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
+    start = entry.header_offset + _LOCAL_HEADER.size + name + more
+    if start + entry.file_size > len(data):
+        raise Refused(f"an entry that ends behind the file, {brief(entry.filename)}")
+    return start, start + entry.file_size
 
 
 def torch_misfits(torch_model: Any, state: Mapping[str, Any]) -> list[str]:

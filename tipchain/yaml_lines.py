@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,43 @@ from typing import Any
 
 import yaml
 
-from tipchain.errors import CaseError, InputError, did_you_mean
+from tipchain.errors import CaseError, InputError, did_you_mean, first_line
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
 
+MAX_BYTES = 10_000_000
+MAX_NODES = 150_000
+"""Keys and values of one file: a manifest of 10,000 items has some 110,000. What is beyond takes seconds and gigabytes."""
+MAX_DEPTH = 100
+GROWTH = 10
+"""How many times as many keys and values aliases may make of those that are written; 256 bytes can mean billions."""
+
+
 class _Loader(_Safe):  # type: ignore[misc]
-    """SafeLoader that also reads ``1e-4`` as a number, as YAML 1.2 does."""
+    """SafeLoader that also reads ``1e-4`` as a number, as YAML 1.2 does; whatever is wrong with a value has a line."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return what a node stands for.
+
+        Raises:
+            ConstructorError: no such day, no number behind ``!!int``, a whole number of more than 64 bits, ...
+        """
+        try:
+            found = super().construct_object(node, deep)
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+            kind, value = node.tag.rpartition(":")[2], reprlib.repr(node.value)
+            reason = (
+                f"{value} as {kind}: {first_line(error)}"
+                if isinstance(error, ValueError)
+                else f"{value} as {kind}"
+            )
+            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from error
+        if type(found) is int and not -(2**63) <= found < 2**64:
+            raise yaml.constructor.ConstructorError(
+                None, None, "a whole number of more than 64 bits", node.start_mark
+            )
+        return found
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -68,10 +99,17 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
         InputError: of the given kind: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise error("cannot be read", file=path, found=problem, expected="a YAML file") from problem
+    if len(content) > MAX_BYTES:
+        raise error(
+            "is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML"
+        )
     try:
+        _check_extent(text, path, error)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -81,18 +119,68 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except RecursionError as problem:
-        raise error(
-            "is nested too deeply", file=path, hint="an alias may stand inside its own anchor"
-        ) from problem
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None
-        reason = getattr(problem, "problem", None) or str(problem)
+        if isinstance(problem, yaml.reader.ReaderError):
+            line = text.count("\n", 0, problem.position) + 1
+        reason = getattr(problem, "problem", None) or first_line(problem)
         raise error("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
         raise error(f"is not {what}", file=path, found=type(data).__name__, expected="a mapping of keys")
     return LinedYaml(data=data, lines=lines, error=error)
+
+
+class _Extent:
+    """Counts what a text says and what it means, event by event, before anything is made of it."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str | None, int] = {}  # of anchors: the nodes that an alias of each stands for
+        self.open: list[tuple[str | None, int]] = []
+        self.written = self.meant = 0
+        self.own = False  # whether an alias stands inside its own anchor
+
+    def take(self, event: Any) -> None:
+        """Count an event of the parser."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = self.open.pop()
+            self.sizes[anchor] = self.meant - before
+        elif isinstance(event, yaml.AliasEvent):
+            self.meant += self.sizes.get(event.anchor, 1)
+            self.own = self.own or any(anchor == event.anchor for anchor, _ in self.open)
+        elif isinstance(event, yaml.NodeEvent):
+            self.written, self.meant = self.written + 1, self.meant + 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                self.open.append((event.anchor, self.meant - 1))
+
+    def problem(self) -> dict[str, str]:
+        """Return what is too much, as the parts of an error; nothing where all is well."""
+        if self.own:
+            return {"message": "holds itself", "hint": "an alias stands inside its own anchor"}
+        if len(self.open) > MAX_DEPTH:
+            return {"message": "is nested too deeply", "expected": f"at most {MAX_DEPTH} levels"}
+        if self.meant > GROWTH * self.written + 1000:
+            return {
+                "message": "means far more than it says",
+                "found": f"aliases that make {self.meant:,} keys and values of {self.written:,}",
+                "expected": f"at most {GROWTH} times as many",
+            }
+        if self.meant > MAX_NODES:
+            return {"message": "is too large", "expected": f"at most {MAX_NODES:,} keys and values"}
+        return {}
+
+
+def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
+    # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
+    loader, extent = _Safe(text), _Extent()
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            extent.take(event)
+            if problem := extent.problem():
+                raise error(problem.pop("message"), file=file, line=event.start_mark.line + 1, **problem)
+    finally:
+        loader.dispose()
 
 
 def _collect(

@@ -37,9 +37,9 @@ find_python() {
 
 # Checks that the user's own Python $1 can import what tipchain needs; nothing is installed into it.
 check_own_python() {
-  "$1" -c 'import tipchain, filelock, numpy, rich, safetensors, yaml' || die \
+  "$1" -c 'import tipchain, filelock, numpy, safetensors, yaml' || die \
     "$1 cannot import what tipchain needs; nothing was installed into it" \
-    "pip install filelock numpy rich safetensors pyyaml, or leave out --python (and TIPCHAIN_PYTHON)"
+    "pip install filelock numpy safetensors pyyaml, or leave out --python (and TIPCHAIN_PYTHON)"
 }
 
 # Prints the words of the state file, nothing where there is none.

@@ -40,6 +40,7 @@ class Pair:
         truth: given the built reference and port, torch's name by Paddle's for every tensor that the port's own package
             says how to convert; None where it does not say.
         hints: at most five lines for ``names=``, used only where the weights are refused without.
+        ignore: likewise for ``ignore=``; both together have five lines at most.
         differences: what is really different.
         raises: the modes in which the port itself raises, so that an ERROR is right.
         corresponds: whether the port has the reference's parameters at all; if not, refusing the weights is right.
@@ -52,6 +53,7 @@ class Pair:
     losses: Callable[[], Losses]
     truth: Callable[[Any, Any], Mapping[str, str]] | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     raises: tuple[str, ...] = ()
     corresponds: bool = True

@@ -8,7 +8,7 @@ from typing import Any
 from port_recipes import Difference, Pair
 from port_recipes.feeding import cross_entropies, images, replace_forward
 from port_recipes.importing import import_paddleclas, import_timm, import_torchvision
-from port_recipes.paddlevision import CEIL, DROPOUT
+from port_recipes.paddlevision import CEIL, DROPOUT, EPSILON, PADS
 
 TIMM = ("timm 1.0.31", "PaddleClas d178931")
 TORCHVISION = ("torchvision 0.29.0", "PaddleClas d178931")
@@ -85,17 +85,6 @@ def leak(reference: Any, port: Any) -> None:
             replace_forward(one, forward)
 
 
-def take_epsilon(reference: Any, port: Any) -> None:
-    """Give each BatchNorm of the port the epsilon of the reference's."""
-    (epsilon,) = {one.eps for one in reference.modules() if hasattr(one, "running_mean")}
-    for one in port.sublayers():
-        if hasattr(one, "_epsilon"):
-            one._epsilon = epsilon
-
-
-EPSILON = Difference(message="BatchNorm's epsilon is 1e-5 where the reference's is 1e-3", remove=take_epsilon)
-
-
 def take_momentum(reference: Any, port: Any) -> None:
     """Give each BatchNorm of the port the momentum of the reference's."""
     import torch
@@ -133,6 +122,22 @@ def drop_pooled(reference: Any, port: Any) -> None:
     port._drop = paddle.nn.Identity()
 
 
+def norm_alike(reference: Any, port: Any) -> None:
+    """Give MobileViT's last norms the epsilon of timm's."""
+    del reference
+    for one in port.sublayers():
+        if type(one).__name__ == "Transformer":
+            one.norm._epsilon = 1e-5
+
+
+def drop_nothing_inside(reference: Any, port: Any) -> None:
+    """Take away the dropout inside of MobileViT's blocks, which timm's has not."""
+    del reference
+    for path, one in port.named_sublayers():
+        if type(one).__name__ == "Dropout" and "." in path:
+            one.p = 0.0
+
+
 MOMENTUM = Difference(
     message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum
 )
@@ -159,16 +164,17 @@ WORK = (
 CHECK = (
     pair("clas_vgg11", model("torchvision:vgg11", "legendary_models.vgg", "VGG11"), size=224, packages=TORCHVISION, corresponds=False),
     pair("clas_densenet121", model("torchvision:densenet121", "model_zoo.densenet", "DenseNet121"), packages=TORCHVISION),
-    pair("clas_mobilenet_v2", model("torchvision:mobilenet_v2", "model_zoo.mobilenet_v2", "MobileNetV2"), packages=TORCHVISION),
-    pair("clas_mobilenet_v3", model("torchvision:mobilenet_v3_large", "legendary_models.mobilenet_v3", "MobileNetV3_large_x1_0"), packages=TORCHVISION, differences=(DROPOUT,)),
-    pair("clas_squeezenet", model("torchvision:squeezenet1_1", "model_zoo.squeezenet", "SqueezeNet1_1"), packages=TORCHVISION, differences=(CEIL, DROPOUT)),
+    pair("clas_mobilenet_v2", model("torchvision:mobilenet_v2", "model_zoo.mobilenet_v2", "MobileNetV2"), packages=TORCHVISION, corresponds=False),
+    pair("clas_mobilenet_v3", model("torchvision:mobilenet_v3_large", "legendary_models.mobilenet_v3", "MobileNetV3_large_x1_0"), packages=TORCHVISION, corresponds=False),
+    pair("clas_squeezenet", model("torchvision:squeezenet1_1", "model_zoo.squeezenet", "SqueezeNet1_1"), packages=TORCHVISION, differences=(CEIL, PADS, DROPOUT)),
     pair("clas_shufflenet_v2", model("torchvision:shufflenet_v2_x1_0", "model_zoo.shufflenet_v2", "ShuffleNetV2_x1_0"), packages=TORCHVISION),
     pair("clas_resnext50", model("torchvision:resnext50_32x4d", "model_zoo.resnext", "ResNeXt50_32x4d"), packages=TORCHVISION),
     pair("clas_inception_v3", model("inception_v3", "legendary_models.inception_v3", "InceptionV3", {"drop_rate": 0.2}), size=299, differences=(EPSILON, DROPOUT)),
-    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4", {"drop_rate": 0.2}), size=299, differences=(DROPOUT,)),
-    pair("hrnet", model("hrnet_w18", "legendary_models.hrnet", "HRNet_W18_C")),
+    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4", {"drop_rate": 0.2}), size=299, differences=(DROPOUT,),
+         hints={"features.3": "_inception_stem._conv2", "features.4.branch0.1": "_inception_stem._conv1_2", "features.4.branch1.3": "_inception_stem._conv2_4"}),
+    pair("hrnet", model("hrnet_w18", "legendary_models.hrnet", "HRNet_W18_C"), corresponds=False),
     pair("regnet", model("regnetx_004", "model_zoo.regnet", "RegNetX_400MF")),
-    pair("ghostnet", model("ghostnet_100", "model_zoo.ghostnet", "GhostNet_x1_0")),
+    pair("ghostnet", model("ghostnet_100", "model_zoo.ghostnet", "GhostNet_x1_0"), corresponds=False),
     pair("mixnet", model("mixnet_s", "model_zoo.mixnet", "MixNet_S"), size=224),
     pair("rexnet", model("rexnet_100", "model_zoo.rexnet", "ReXNet_1_0")),
     pair("deit", model("deit_tiny_patch16_224", "model_zoo.distilled_vision_transformer", "DeiT_tiny_patch16_224"), size=224),
@@ -176,16 +182,18 @@ CHECK = (
     pair("tnt", model("tnt_s_patch16_224", "model_zoo.tnt", "TNT_small"), size=224),
     pair("twins_pcpvt", model("twins_pcpvt_small", "model_zoo.twins", "pcpvt_small"), size=224),
     pair("twins_svt", model("twins_svt_small", "model_zoo.twins", "alt_gvt_small"), size=224),
-    pair("levit", model("levit_128s", "model_zoo.levit", "LeViT_128S"), size=224),
+    pair("levit", model("levit_128s", "model_zoo.levit", "LeViT_128S", {"distilled": False}), size=224),
     pair("repvgg", model("repvgg_a0", "model_zoo.repvgg", "RepVGG_A0")),
-    pair("resnest", model("resnest50d", "model_zoo.resnest", "ResNeSt50")),
+    pair("resnest", model("resnest50d", "model_zoo.resnest", "ResNeSt50"), corresponds=False),
     pair("dla34", model("dla34", "model_zoo.dla", "DLA34")),
-    pair("dpn68", model("dpn68", "model_zoo.dpn", "DPN68")),
-    pair("mobilevit", model("mobilevit_xxs", "model_zoo.mobilevit", "MobileViT_XXS")),
-    pair("tinynet", model("tinynet_e", "model_zoo.tinynet", "TinyNet_E")),
+    pair("dpn68", model("dpn68", "model_zoo.dpn", "DPN68"), differences=(EPSILON,)),
+    pair("mobilevit", model("mobilevit_xxs", "model_zoo.mobilevit", "MobileViT_XXS", {"drop_rate": 0.1}),
+         differences=(Difference(message="the last norm of each block has an epsilon of 1e-6, timm's 1e-5", remove=norm_alike),
+                      Difference(message="dropout of 0.1 after attention and in MLPs, where timm has none", remove=drop_nothing_inside))),
+    pair("tinynet", model("tinynet_e", "model_zoo.tinynet", "TinyNet_E"), corresponds=False),
     pair("cspdarknet53", model("cspdarknet53", "model_zoo.cspnet", "CSPDarkNet53")),
-    pair("efficientnet_v2", model("tf_efficientnetv2_s", "model_zoo.efficientnet_v2", "EfficientNetV2_S")),
-    pair("fasternet", model("fasternet_t0", "model_zoo.fasternet", "FasterNet_T0")),
+    pair("efficientnet_v2", model("tf_efficientnetv2_s", "model_zoo.efficientnet_v2", "EfficientNetV2_S", {"drop_rate": 0.2, "drop_path_rate": 0.2})),
+    pair("fasternet", model("fasternet_t0", "model_zoo.fasternet", "FasterNet_T0"), differences=(MOMENTUM,)),
     pair("starnet", model("starnet_s1", "model_zoo.starnet", "StarNet_S1")),
     pair("resnet50_vd", model("resnet50d", "legendary_models.resnet", "ResNet50_vd")),
 )  # fmt: skip

@@ -52,7 +52,33 @@ DROPOUT = Difference(
     message="Dropout(mode='downscale_in_infer'): torch's scales in training, this one in eval mode",
     remove=drop_alike,
 )
+
+
+def pad_less(reference: Any, port: Any) -> None:
+    """Let SqueezeNet 1.1's first convolution not pad, as the reference's does not."""
+    del reference
+    port._conv._padding, port._conv._updated_padding = 0, [0, 0]
+
+
+def take_epsilon(reference: Any, port: Any) -> None:
+    """Give each BatchNorm of the port the epsilon of the reference's."""
+    (epsilon,) = {one.eps for one in reference.modules() if hasattr(one, "running_mean")}
+    for one in port.sublayers():
+        if hasattr(one, "_epsilon"):
+            one._epsilon = epsilon
+
+
+def drop_as_often(reference: Any, port: Any) -> None:
+    """Give the port's only dropout the probability of the reference's."""
+    (ours,) = (one for one in reference.modules() if type(one).__name__ == "Dropout")
+    (theirs,) = (one for one in port.sublayers() if type(one).__name__ == "Dropout")
+    theirs.p = ours.p
+
+
 CEIL = Difference(message="MaxPool2D without ceil_mode", remove=use_ceil_mode)
+PADS = Difference(message="the first convolution pads by 1, the reference's not at all", remove=pad_less)
+EPSILON = Difference(message="BatchNorm's epsilon is 1e-5 where the reference's is 1e-3", remove=take_epsilon)
+RATE = Difference(message="dropout's p is 0.2 where the reference's is 0.5", remove=drop_as_often)
 WORK = (
     pair("resnet18", model("resnet18")),
     pair("mobilenet_v2", model("mobilenet_v2")),
@@ -64,12 +90,17 @@ CHECK = (
     pair("vgg11", model("vgg11"), size=224),
     pair("vgg16_bn", model("vgg16_bn", "vgg16", theirs={"batch_norm": True}), size=224),
     pair("densenet121", model("densenet121")),
-    pair("inception_v3", model("inception_v3", ours={"init_weights": False, "aux_logits": False}), size=299),
+    pair(
+        "inception_v3",
+        model("inception_v3", ours={"init_weights": False, "aux_logits": False}),
+        size=299,
+        differences=(EPSILON, DROPOUT, RATE),
+    ),
     pair("shufflenet_v2", model("shufflenet_v2_x1_0")),
     pair("mobilenet_v3_small", model("mobilenet_v3_small")),
     pair("mobilenet_v3_large", model("mobilenet_v3_large")),
     pair("resnet50", model("resnet50")),
     pair("resnext50", model("resnext50_32x4d")),
     pair("wide_resnet50", model("wide_resnet50_2")),
-    pair("squeezenet1_1", model("squeezenet1_1"), differences=(CEIL, DROPOUT)),
+    pair("squeezenet1_1", model("squeezenet1_1"), differences=(CEIL, PADS, DROPOUT)),
 )

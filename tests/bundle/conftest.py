@@ -25,7 +25,7 @@ def made(tmp_path_factory) -> Made:
         output = root / "output.txt"
         if not output.exists():
             project = make_tiny_project(root)
-            done = tipchain(project, "bundle", "make", project.case, "--out", "bundle", "--stages", STAGES)
+            done = tipchain(project, "bundle", "make", project.case, "--out", "bundle", "--only", STAGES)
             assert done.returncode == 0, done.stderr
             weights = root / "test_tipc" / "data" / "weights"
             weights.rename(weights.with_name("weights.prepared"))

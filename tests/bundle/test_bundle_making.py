@@ -60,7 +60,7 @@ def test_statistics_are_those_of_the_dumps(made):
 
 @pytest.mark.nightly
 def test_making_it_again_gives_the_same(copied):
-    args = ("bundle", "make", copied.project.case, "--stages", STAGES, "--out", "again")
+    args = ("bundle", "make", copied.project.case, "--only", STAGES, "--out", "again")
     assert tipchain(copied.project, *args).returncode == 0
     old, new = (read_manifest(copied.project.root / name) for name in ("bundle", "again"))
     assert old.files == new.files
@@ -156,7 +156,7 @@ def test_show_and_verify(copied, capsys):
     assert main(["bundle", "show", str(copied.bundle)]) == 0
     said = capsys.readouterr().out
     assert "forward, loss\n" in said
-    assert main(["bundle", "show", str(copied.bundle), "--json"]) == 0
+    assert main(["bundle", "show", str(copied.bundle), "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["content"] == read_manifest(copied.bundle).content
     (copied.bundle / "inputs" / "case.npy").write_bytes(b"")

@@ -16,6 +16,7 @@ from tipchain.bundle import placing
 from tipchain.bundle.manifest import damages, files_below, open_bundle, read_manifest, write_manifest
 from tipchain.bundle.moves import moves_of
 from tipchain.bundle.serving import kept_weights
+from tipchain.bundle.statistics import describe_folder
 from tipchain.cli import main
 from tipchain.errors import BundleError
 from tipchain.parity.case import load_case
@@ -39,6 +40,7 @@ def changed(bundle: Path, to: Path, file: str = "", change=None, **fields: objec
         record = load_record(to / file)
         arrays = {name: change(np.array(array)) for name, array in record.arrays.items()}
         save_record(to / file, arrays, meta=record.meta or None)
+        (to / "statistics.json").write_text(json.dumps(describe_folder(to / "dumps")))
     manifest = read_manifest(bundle)
     names = [name for name in files_below(to) if name != "manifest.json"]
     files = {name: sha256_of(to / name) for name in names}
@@ -279,13 +281,13 @@ def test_a_damaged_reference_is_not_compared_with(copied, capsys):
 @pytest.mark.nightly
 def test_a_reference_that_is_made_anew(tmp_path):
     project = make_tiny_project(tmp_path / "project")
-    done = tipchain(project, "bundle", "make", project.case, "--stages", f"{STAGES},backward,train")
+    done = tipchain(project, "bundle", "make", project.case, "--only", f"{STAGES},backward,train")
     assert done.returncode == 0, done.stderr
     bundle = project.root / "test_tipc" / "bundles" / "tiny" / "lite_train_lite_infer"
     square = "self.square(hidden)"
     written_out = "(hidden.unsqueeze(1) * self.square.weight).sum(-1) + self.square.bias"
     project.edit("tiny_torch.py", square, written_out)
-    done = project.align("--reference", bundle, "--stages", "forward")
+    done = project.align("--reference", bundle, "--only", "forward")
     assert done.returncode == 2
     assert "another version of the torch side" in done.stderr
     done = tipchain(project, "rebaseline", bundle, "--why", "a matrix product written out")
@@ -300,3 +302,30 @@ def test_a_reference_that_is_made_anew(tmp_path):
     assert "NO  forward   float64 differs" in done.stdout
     assert len(moves_of(bundle)) == 1
     assert damages(bundle, read_manifest(bundle)) == []
+
+
+def test_statistics_that_do_not_follow_from_the_dumps_are_refused(copied, tmp_path, capsys):
+    new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
+    told = json.loads((new / "statistics.json").read_text())
+    name = next(iter(told["forward_torch.npy"]))
+    for wrong in ({"mean": 0.5}, {"max": None}, {"rms": "large"}):
+        forged = {**told["forward_torch.npy"], name: {**told["forward_torch.npy"][name], **wrong}}
+        (new / "statistics.json").write_text(json.dumps({**told, "forward_torch.npy": forged}))
+        sealed = changed(new, tmp_path / f"sealed-{next(iter(wrong))}")
+        for words in ((), ("--force",)):
+            assert rebaseline(copied, "--with", sealed, "--why", "no reason", *words) == 2
+            assert f"statistics.json is not what follows from {name}" in capsys.readouterr().err
+        assert main(["bundle", "verify", str(sealed)]) == 1
+    assert log(copied) == []
+
+
+def test_other_weights_under_the_same_digest_are_others(copied, tmp_path, capsys):
+    new = tmp_path / "new"
+    shutil.copytree(copied.bundle, new)
+    (weights,) = read_manifest(new).weights.values()
+    with (new / weights.torch).open("ab") as file:
+        file.write(b" ")
+    new = changed(new, tmp_path / "sealed")
+    assert rebaseline(copied, "--with", new, "--why", "no reason") == 1
+    assert "torch's weights are others" in capsys.readouterr().out
+    assert log(copied) == []

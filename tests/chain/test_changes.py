@@ -132,6 +132,7 @@ def test_on_the_command_line_and_in_json(tmp_path, capsys, monkeypatch):
         "--set",
         "--epochs=lite_train_lite_infer=7",
         "--json",
+        "-",
     ]
     assert main(line) == 0
     found = json.loads(capsys.readouterr().out)

@@ -90,6 +90,9 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     failed = go("echo boom; exit 3", leaves=(CHECKPOINT, RESULT))
     assert (ended(failed), failed.missing) == (("FAIL", "exit 3: boom"), ())
     assert ended(go("kill -SEGV $$", leaves=(CHECKPOINT,))) == ("ERROR", "killed by SIGSEGV")
+    launcher = "exit 245: a process that it started was killed by SIGSEGV"  # sys.exit(-11)
+    assert ended(go("exit 245", leaves=(CHECKPOINT,))) == ("ERROR", launcher)
+    assert ended(go("exit 255", leaves=(CHECKPOINT,)))[0] == "FAIL"
     hung = go("echo $$ > pid; exec sleep 60", leaves=(CHECKPOINT,), timeout_s=0.3)
     assert ended(hung) == ("ERROR", "timed out after 0.3 s")
     assert hung.missing == ()

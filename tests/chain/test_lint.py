@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
 
+from tipchain.chain import layout
 from tipchain.chain.fixes import FIXES
 from tipchain.chain.lint import lint_file, named_files
 from tipchain.modes import Mode
@@ -123,6 +124,21 @@ def test_an_added_line_is_named_where_it_is(lint, suite, text):
         numbers = [int(word.rstrip(":")) for word in message.split() if word.rstrip(":").isdigit()]
         assert numbers[0] <= index + 1 <= numbers[-1], (index, message)
         assert "too many" in message
+
+
+def test_what_is_tried_on_a_section_does_not_grow_with_its_lines(lint, monkeypatch):
+    tried = []
+    fitted = layout._fitted
+    monkeypatch.setattr(
+        layout, "_fitted", lambda rules, params: tried.append(len(params)) or fitted(rules, params)
+    )
+    counts = []
+    for lines in (1_000, 2_000):
+        tried.clear()
+        found = lint(TEMPLATE.replace("##\n", "x:y\n" * lines + "##\n", 1))
+        assert errors(found)
+        counts.append(len(tried))
+    assert counts[0] == counts[1]
 
 
 def test_sections_are_looked_at_one_by_one_and_mistyped_keys_do_not_hide_the_rest(lint):

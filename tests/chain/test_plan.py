@@ -129,7 +129,7 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
         "align[01]", "align[optimizer+lr]", "align[05]", "align[inference]",
     ]  # fmt: skip
     assert aligned[1].argv[1:] == (
-        "-m", "tipchain", "align", "configs/net.yaml", "--stages", "optimizer,lr", "--mode", LITE.value,
+        "-m", "tipchain", "align", "configs/net.yaml", "--only", "optimizer,lr", "--mode", LITE.value,
         "--device", "cpu",
     )  # fmt: skip
 
@@ -501,3 +501,12 @@ def test_a_file_that_ends_after_the_evaluation_only_trains_and_says_so():
         ParamsError, match=r"\[infer_params\]"
     ):  # a section of another name is none that is missing
         make(text + "===inferr_params===\nsave_dir:x\n")
+
+
+def test_a_module_is_launched_as_the_command_of_its_name():
+    """Paddle's launcher starts files and commands, no modules."""
+    lines = ("gpu_list", "gpu_list:0|0,1"), ("norm_train", "norm_train:-m tipchain train a.yaml")
+    plan = by_id(make(edit(TEMPLATE, *lines)))
+    assert plan["train[norm_train;gpus=0]"].argv[1:5] == ("-m", "tipchain", "train", "a.yaml")
+    words = plan["train[norm_train;gpus=0,1]"].argv
+    assert words[1:6] == ("-m", "paddle.distributed.launch", "--gpus=0,1", "tipchain", "train")

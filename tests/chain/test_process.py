@@ -185,3 +185,26 @@ def test_a_second_stop_hurries(tmp_path):
         timer.join()
     assert (ending.interrupted, ending.signal) == (True, 9)
     assert time.monotonic() - begin < 25
+
+
+FOREIGN = """
+import sys
+from pathlib import Path
+from tipchain.chain.process import call
+word = "\\u65e5\\xe9"
+here = Path(sys.argv[1])
+ending = call(
+    ("/bin/sh", "-c", 'printf %s "$1$VALUE" > "$1"', "x", word), cwd=here, env={"VALUE": word}, log=here / "log",
+    timeout_s=60, watch=len,
+)
+print(sys.flags.utf8_mode, sys.getfilesystemencoding(), ending.exit_code, ending.failure)
+"""
+
+
+def test_words_that_the_locale_lacks_are_given_as_utf8(tmp_path):
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", FOREIGN, str(tmp_path)], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0 ascii 0 \n"
+    assert (tmp_path / "\u65e5\xe9").read_text(encoding="utf-8") == "\u65e5\xe9" * 2

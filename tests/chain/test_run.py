@@ -93,31 +93,30 @@ def test_each_command_is_judged_by_its_own_status(tmp_path):
     assert results["segv"].signal == "SIGSEGV"
 
 
-def test_an_alignments_reason_is_its_first_failed_check_not_its_summary(tmp_path):
-    report = "PASS  a/b: fine\nFAIL     forward/logits: not close\n         mean 0.09\n\n0 passed\nexit code 1: failed"
+def test_an_alignments_reason_is_its_verdict_not_its_last_line(tmp_path):
+    end = "NOT the same model: `bn`: `epsilon` is\n0.1\n  fix   write it\n\nFAIL  forward  1 of 1\n\nnext  tipchain align"
     results, _ = go(
         tmp_path,
-        command("align", f"printf '{report}'; exit 1", step="align"),
-        command("train", f"printf '{report}'; exit 1"),
+        command("align", f"printf '{end}'; exit 1", step="align"),
+        command("train", f"printf '{end}'; exit 1"),
     )
-    assert results["align"].reason == "exit 1: forward/logits: not close mean 0.09"
-    assert results["train"].reason == "exit 1: exit code 1: failed"
+    assert results["align"].reason == "exit 1: NOT the same model: `bn`: `epsilon` is 0.1"
+    assert results["train"].reason == "exit 1: next tipchain align"
 
 
 @pytest.mark.parametrize(
-    ("summary", "outcome"),
+    ("verdict", "outcome"),
     [
-        ("3 passed, 0 failed, 1 error, 0 skipped in 2.0 s", "ERROR"),
-        ("3 passed, 1 failed, 2 errors, 0 skipped in 2.0 s", "FAIL"),
-        ("3 passed, 1 failed, 0 errors, 0 skipped in 2.0 s", "FAIL"),
-        ("no summary at all", "FAIL"),
+        ("no verdict: forward/paddle: net.py:3: KeyError: 'x'", "ERROR"),
+        ("NOT the same model: forward/logits: not close", "FAIL"),
+        ("the program said nothing of the kind", "FAIL"),
     ],
 )
-def test_an_alignment_that_could_not_find_out_is_an_error(summary, outcome):
+def test_an_alignment_that_could_not_find_out_is_an_error(verdict, outcome):
     command = Command(
         id="align[01]", step="align", argv=("x",), env={}, cwd=".", log="", timeout_s=None, needs=()
     )
-    found, _ = judge(command, Ending(exit_code=1, tail=(summary, "exit code 1: a check failed")))
+    found, _ = judge(command, Ending(exit_code=1, tail=(verdict, "", "1 error in 2.0 s, exit code 1")))
     assert found.value == outcome
 
 

@@ -7,12 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 from chain_samples import living, stub
+from misbehaving import BODIES, program
+
+from tipchain.chain import warden
+from tipchain.chain.process import call
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
+from tipchain.chain import warden
 from tipchain.chain.process import call
 def run(*argv):
     call(argv, cwd=Path.cwd(), env=dict(os.environ), log=Path("x.log"), timeout_s=None, watch=len)
@@ -53,22 +61,19 @@ def test_a_killed_run_leaves_no_process(tmp_path):
         bystander.wait()
 
 
-def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_shell(tmp_path):
-    program = PROGRAM.replace(
-        "run(sys.argv[1])", "from tipchain.chain.warden import WARDEN\nprint(WARDEN._shell.pid)"
-    )
+def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_warden(tmp_path):
+    program = PROGRAM.replace("run(sys.argv[1])", "print(*warden.descendants(os.getpid()))")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", "-c", program],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert done.stderr == ""
-    (tmp_path / "pid").write_text(done.stdout)
-    assert not living(tmp_path / "pid")
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 NESTED = """
 import os, sys
 from pathlib import Path
+from tipchain.chain import warden
 from tipchain.chain.process import call
 def run(program, *words, log, **more):
     return call((program, *words), cwd=Path.cwd(), env=dict(os.environ), log=Path(log), watch=len, **more)
@@ -103,3 +108,77 @@ def test_a_run_within_a_run_that_is_killed_for_its_time_leaves_nothing(tmp_path)
         assert outer.communicate(timeout=60)[0] == "True\n"
         assert not living(tmp_path / "child")
         assert not living(tmp_path / "grandchild")
+
+
+def noted(folder):
+    return {int(path.stem) for path in folder.rglob("*.pid")}
+
+
+def alive(folder):
+    """Return the processes that noted their number and live, and those that name the folder."""
+    found, token = set(), str(folder).encode()
+    known = noted(folder)
+    for pid in warden.numbers():
+        with suppress(OSError):
+            ours = pid in known or token in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if ours and warden.state(pid)[0] != b"Z":
+                found.add(pid)
+    return found
+
+
+def place(folder, name):
+    return folder / name.replace(" ", "-")
+
+
+def run_misbehaving(folder, name, stays="goes"):
+    here = place(folder, name)
+    here.mkdir(parents=True, exist_ok=True)
+    return call(
+        (sys.executable, "-I", "-S", "-c", program(name), str(here), stays), cwd=folder, env=dict(os.environ),
+        log=folder / f"{here.name}.log", timeout_s=30, watch=len, grace_s=(0.05, 0.05, 1.0),
+    )  # fmt: skip
+
+
+def test_forty_children_that_misbehave_end_with_their_parent(tmp_path):
+    assert len(BODIES) >= 40
+    with ThreadPoolExecutor(8) as pool:
+        endings = dict(
+            zip(BODIES, pool.map(lambda name: run_misbehaving(tmp_path, name), BODIES), strict=True)
+        )
+    for name, ending in endings.items():
+        assert noted(place(tmp_path, name)), (name, ending)
+        assert not ending.timed_out, name
+    killers = {"kills its parent", "a child kills its grandparent"}
+    assert {name for name, ending in endings.items() if ending.failure} == killers
+    assert endings["ends by a signal"].signal == 11
+    assert alive(tmp_path) == set()
+
+
+KILLED = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+from misbehaving import BODIES
+from test_warden import run_misbehaving
+with ThreadPoolExecutor(len(BODIES)) as pool:
+    list(pool.map(lambda name: run_misbehaving(Path(sys.argv[1]), name, "stays"), BODIES))
+"""
+
+
+def test_forty_children_that_misbehave_end_when_tipchain_is_killed(tmp_path):
+    here = Path(__file__).parent
+    folder, end = tmp_path / "all", time.monotonic() + 60
+    parent = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(folder), str(here), str(here.parent)], cwd=tmp_path
+    )
+    try:
+        left = dict.fromkeys(BODIES)
+        while left and parent.poll() is None and time.monotonic() < end:
+            left = [name for name in left if not noted(place(folder, name))]
+            time.sleep(0.1)
+        assert not left
+    finally:
+        parent.kill()
+        parent.wait()
+    assert await_(lambda: not alive(folder), 10.0)

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from tipchain import environment
 from tipchain.cli import main
 from tipchain.commands import doctor
-from tipchain.environment import Finding
+from tipchain.environment import ALIGNING, Finding
 from tipchain.outcome import Outcome
 from tipchain.prepare.data import prepare_data
 
@@ -26,40 +27,76 @@ def answer(capsys) -> tuple[bool, dict[str, dict]]:
 
 
 def test_outside_a_project_the_frameworks_and_packages_are_enough(machine, capsys):
-    assert main(["doctor", "--json"]) == 0
+    assert main(["doctor", "--json", "-"]) == 0
     ready, found = answer(capsys)
     assert ready
     assert {"python", "numpy", "torch", "paddle", "threads", "reprod_log"} <= set(found)
     assert found["project"]["outcome"] == "SKIP"
 
 
-def test_a_missing_framework_is_exit_1_with_the_way_out(machine, capsys):
+def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machine, capsys, monkeypatch):
+    """Neither the frameworks nor the packages of the shipped cases are there."""
+    for name in ("torch", "paddle"):
+        machine[name] = Finding(
+            subject=name,
+            outcome=Outcome.SKIP,
+            detail="not installed",
+            remedy=f"get {name}",
+            needed_for=ALIGNING,
+        )
+    monkeypatch.setitem(environment.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "ready for diff, judge, report, lint and plan",
+        "the shipped cases need pillow-of-nobody",
+        "align, locate and run need torch, paddle",
+    ]
+    assert main(["doctor", "--json", "-"]) == 0
+    assert not answer(capsys)[0], "not for all there is"
+    assert main(["doctor", "--strict"]) == 1
+
+
+def test_without_the_packages_of_the_shipped_cases_own_cases_run(machine, capsys, monkeypatch):
+    monkeypatch.setitem(environment.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == "ready for align and run of your own cases"
+
+
+def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch):
+    monkeypatch.setitem(environment.PACKAGES, "numpy-of-nobody", "tipchain")
+    assert main(["doctor"]) == 1
+    assert "\nBROKEN   numpy-of-nobody" in capsys.readouterr().out
+
+
+def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     machine["paddle"] = Finding(
         subject="paddle",
         outcome=Outcome.FAIL,
-        detail="No module named 'paddle'",
+        detail="libx.so: no version",
         remedy="pip install paddlepaddle",
     )
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    at = next(number for number, line in enumerate(lines) if "No module named 'paddle'" in line)
-    assert lines[at].startswith("MISSING  paddle")
+    at = next(number for number, line in enumerate(lines) if "libx.so: no version" in line)
+    assert lines[at].startswith("BROKEN   paddle")
     assert lines[at + 1].strip() == "-> pip install paddlepaddle"
     assert lines[-1].startswith("not ready")
 
 
 def test_a_projects_data_and_weights(machine, capsys, tmp_path):
     (tmp_path / "test_tipc/configs").mkdir(parents=True)
-    assert main(["doctor", "--json"]) == 1
-    _, found = answer(capsys)
-    assert found["lite data"]["outcome"] == "FAIL"
+    assert main(["doctor", "--json", "-"]) == 0
+    ready, found = answer(capsys)
+    assert not ready
+    assert found["lite data"]["outcome"] == "SKIP"
+    assert found["lite data"]["needed_for"] == "the shipped cases"
     assert found["lite data"]["remedy"].startswith("bash prepare.sh test_tipc/configs/alexnet")
     assert found["whole data"]["outcome"] == found["weights"]["outcome"] == "SKIP"
     folder = prepare_data(tmp_path, "lite")
     weights = tmp_path / "test_tipc/data/weights/demo/lite"
     weights.mkdir(parents=True)
     (weights / "manifest.json").write_text("{}")
-    assert main(["doctor", "--json"]) == 0
+    assert main(["doctor", "--json", "-"]) == 0
     _, found = answer(capsys)
     assert found["weights"]["outcome"] == "PASS"
     next(folder.rglob("*.png")).unlink()
@@ -71,7 +108,7 @@ def test_a_damaged_whole_data_counts(machine, capsys, tmp_path):
     (tmp_path / "test_tipc/configs").mkdir(parents=True)
     prepare_data(tmp_path, "lite")
     (tmp_path / "test_tipc/data/whole_data").mkdir()
-    assert main(["doctor", "--json"]) == 1
+    assert main(["doctor", "--json", "-"]) == 1
     assert answer(capsys)[1]["whole data"]["outcome"] == "FAIL"
 
 

@@ -23,6 +23,6 @@ def test_default_tolerances_are_remarked_where_the_case_is_not_here(tmp_path, ca
 def test_the_lines_of_a_reason_stay_lines(tmp_path, capsys):
     save_record(tmp_path / "forward_torch", {"logits": np.ones(3)})
     (tmp_path / "forward_paddle.npy").write_bytes(b"no dump")
-    assert main(["judge", str(tmp_path)]) == 1
+    assert main(["judge", str(tmp_path), "-v"]) == 1
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "found: a file that starts with b'no dum', not with b'\\x93NUMPY'" in lines

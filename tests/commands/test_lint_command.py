@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from chain_samples import TEMPLATE, edit
 
+from tipchain.chain.lint_paths import Disk
 from tipchain.cli import main
 
 WARNED = edit(TEMPLATE, ("infer_export", "infer_export:a.py|b.py"))
@@ -43,9 +44,9 @@ def folder(tmp_path, monkeypatch):
         (["clean.txt", "--mode", "whole"], 2),
     ],
 )
-@pytest.mark.parametrize("how", ["text", "json", "github"])
+@pytest.mark.parametrize("how", [[], ["--json", "-"], ["--github"]])
 def test_exit_codes(folder, capsys, arguments, code, how):
-    assert main(["lint", *arguments, "--format", how]) == code
+    assert main(["lint", *arguments, *how]) == code
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -85,7 +86,7 @@ def test_summary_counts_by_kind(folder, capsys, monkeypatch):
 
 
 def test_json(folder, capsys):
-    assert main(["lint", "wrong.txt", "clean.txt", "--format", "json", "--mode", "whole_infer"]) == 1
+    assert main(["lint", "wrong.txt", "clean.txt", "--json", "-", "--mode", "whole_infer"]) == 1
     wrong, clean = json.loads(capsys.readouterr().out)
     assert (wrong["file"], wrong["suite"], wrong["modes"]) == ("wrong.txt", "tipchain", ["whole_infer"])
     assert {
@@ -93,14 +94,14 @@ def test_json(folder, capsys):
         "message": "'Fasle' is neither True nor False; did you mean 'False'?", "modes": ["whole_infer"],
     } in wrong["findings"]  # fmt: skip
     assert "lines" not in clean
-    main(["lint", "clean.txt", "--format", "json"])
+    main(["lint", "clean.txt", "--json", "-"])
     assert json.loads(capsys.readouterr().out)[0]["lines"][1]["role"] == "model_name"
 
 
 def test_github_commands_are_escaped(folder, capsys):
     name = "50%,a:b_train_infer_python.txt"
     Path(name).write_text(edit(WRONG, ("eval:", "eval:eval.py 100%;x")))
-    assert main(["lint", ".", "--format", "github"]) == 1
+    assert main(["lint", ".", "--github"]) == 1
     lines = capsys.readouterr().out.splitlines()
     start = "::error file=50%25%2Ca%3Ab_train_infer_python.txt,line=24,title=no-shell::eval: ';' would be"
     assert sum(line.startswith(start) for line in lines) == 1
@@ -109,15 +110,15 @@ def test_github_commands_are_escaped(folder, capsys):
 
 def test_what_a_file_holds_cannot_write_to_the_terminal(folder, capsys):
     Path("bad.txt").write_text(edit(TEMPLATE, ("eval:", "eval:\x1b[2Jx")))
-    for how in ("text", "github"):
-        main(["lint", "bad.txt", "--format", how])
+    for how in ([], ["--github"]):
+        main(["lint", "bad.txt", *how])
         assert "\x1b" not in capsys.readouterr().out
 
 
 def test_it_loads_nothing_heavy(folder):
     script = (
         "import sys; from tipchain.cli import main; code = main(['lint', 'clean.txt']); "
-        "sys.exit(code or [n for n in ('numpy', 'torch', 'paddle', 'rich', 'filelock') if n in sys.modules] or 0)"
+        "sys.exit(code or [n for n in ('numpy', 'torch', 'paddle', 'filelock') if n in sys.modules] or 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -139,3 +140,10 @@ def test_a_folder_without_files_is_told_of(folder, capsys):
     assert capsys.readouterr().err == "error: no *train*infer_python*.txt below empty\n"
     assert main(["lint", "clean.txt", "empty"]) == 0
     assert capsys.readouterr().err == "note: no *train*infer_python*.txt below empty\n"
+
+
+def test_names_that_no_disk_takes(tmp_path, capsys):
+    assert main(["lint", "a" * 5000]) == 2
+    assert "File name too long" in capsys.readouterr().err
+    assert Disk().has("a" * 5000) is False
+    assert Disk().has("a\0b") is False

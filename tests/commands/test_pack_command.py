@@ -45,7 +45,7 @@ def project(tmp_path):
 
 
 def pack(project, *args):
-    return main(["pack", str(project / "net.yaml"), "--archive", str(project / "net.zip"), *args])
+    return main(["pack", str(project / "net.yaml"), "--out", str(project / "net.zip"), *args])
 
 
 def names(project):
@@ -73,7 +73,7 @@ def test_the_code_of_every_builder_is_packed(project):
 
 
 def test_the_guides_third_chapter_spells_the_files_otherwise(project):
-    assert pack(project, "--names", "acceptance") == 0
+    assert pack(project, "--spelling", "acceptance") == 0
     found = {name for name in names(project) if name.startswith("log_reprod/")}
     assert {"log_reprod/forward_pytorch.npy", "log_reprod/forward_diff_log.txt"} <= found
     assert not {"log_reprod/forward_torch.npy", "log_reprod/forward_diff.log"} & found

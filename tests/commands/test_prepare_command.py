@@ -154,7 +154,7 @@ def test_options_for_suites_are_refused_where_there_is_none(params, asked, optio
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
 def test_a_limit_is_a_positive_number(params, value, capsys):
     assert main(["prepare", str(params), "lite_train_lite_infer", f"--timeout={value}"]) == 2
-    assert "is not a positive number of seconds" in capsys.readouterr().err
+    assert "is not a time such as 90s, 30m or 2h" in capsys.readouterr().err
 
 
 def test_a_file_with_a_case_is_prepared_by_us_even_where_a_script_stands(params, asked):

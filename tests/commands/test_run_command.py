@@ -38,8 +38,9 @@ def go(body, *options, text=None):
 def test_a_good_run(capsys):
     assert go(LEAVES, "--json", "r.json", "--junit", "r.xml") == 0
     text = capsys.readouterr().out
-    assert "12 passed, 0 failed, 0 errors, 0 skipped in" in text
-    assert "exit code 0: all passed" in text
+    assert "the chain passed: 12 commands; the port equals its reference\n" in text
+    assert "12 passed in" in text
+    assert "exit code 0" in text
     (run,) = (OUT / "runs").iterdir()
     assert json.loads(Path("r.json").read_text()) == json.loads((run / "report.json").read_text())
     assert ET.parse("r.xml").getroot().get("tests") == "12"
@@ -54,6 +55,39 @@ def test_a_good_run(capsys):
     assert record["exit_code"] == 0
     assert {"argv", "log"} <= set(record["command"])
     assert {"started", "seconds", "peak_memory_mb", "signal", "tail"} <= set(record)
+
+
+def test_a_failed_run_leaves_a_page_and_says_where(capsys):
+    assert go(f"case $1 in *eval*) echo 'boom <b>'; exit 3;; esac; {LEAVES}") == 1
+    (run,) = (OUT / "runs").iterdir()
+    page = json.loads((run / "report.json").read_text())["page"]
+    assert page == str(OUT / "runs" / run.name / "report.html")
+    assert f"page  {page}" in capsys.readouterr().out
+    text = Path(page).read_text()
+    assert "boom &lt;b&gt;" in text
+    assert "model <code>net</code>" in text
+    assert main(["report", str(run), "--html", "again.html"]) == 1
+    assert "page  again.html" in capsys.readouterr().out
+    assert "boom &lt;b&gt;" in Path("again.html").read_text()
+
+
+def test_a_good_run_has_a_page_where_it_is_asked_for(capsys):
+    assert go(LEAVES) == 0
+    assert "page" not in capsys.readouterr().out
+    assert not list(OUT.glob("runs/*/report.html"))
+    assert go(LEAVES, "--html", "page.html") == 0
+    assert "the chain passed: 12 commands" in Path("page.html").read_text()
+    assert go(LEAVES, "--html", "p.txt/page.html") == 2
+
+
+def test_a_failed_run_is_annotated_on_github(capsys, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    assert go("echo 'boom <b>'; exit 3", "--github") == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
+    assert lines[0].startswith("::error title=p.txt%3A align[01]::exit 3: boom <b>")
+    assert len(lines) <= 10
+    assert Path("summary.md").read_text().startswith("## ❌ the chain FAILED at align")
+    assert "<b>" not in Path("summary.md").read_text()
 
 
 def test_the_results_log_is_appended_under_headers():
@@ -79,7 +113,8 @@ def test_the_results_log_is_appended_under_headers():
 def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
     assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac' + LEAVES) == 1
     text = capsys.readouterr().out
-    assert "6 passed, 2 failed, 0 errors, 4 skipped in" in text
+    assert "6 passed, 2 failed, 4 skipped in" in text
+    assert "the chain FAILED at align[02]: exit 1" in text
     assert "not run: export[norm_train;gpus=-1] failed" in text
     assert "exit code 1" in text
 
@@ -206,8 +241,9 @@ def test_an_interrupt_ends_children_and_shows_the_partial_table(number):
     process.send_signal(number)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "5 passed, 0 failed, 1 error, 6 skipped in" in text
-    assert "exit code 130: interrupted" in text
+    assert "5 passed, 1 error, 6 skipped in" in text
+    assert "exit code 130" in text
+    assert "\ninterrupted: so far 5 of 12 commands passed\n" in text
     assert "Traceback" not in text
     assert not living(Path("pid"))
     assert not living(Path("child"))
@@ -221,7 +257,8 @@ def test_report_renders_a_run_again(capsys):
     (run,) = (OUT / "runs").iterdir()
     assert main(["report", str(run), "--junit", "again.xml"]) == 1
     again = capsys.readouterr().out
-    assert again.strip() == shown[shown.index("\noutcome") :].strip()
+    assert again.startswith("the chain FAILED at train[")
+    assert shown.endswith(again)
     assert main(["report", str(run / "report.json"), "--json", "-"]) == 1
     assert json.loads(capsys.readouterr().out)["exit_code"] == 1
     assert ET.parse("again.xml").getroot().get("failures") == "1"

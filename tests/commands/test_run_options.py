@@ -82,7 +82,7 @@ def test_a_pattern_that_names_nothing_is_2_and_makes_nothing(command, capsys):
 
 
 def test_plan_selects_too(capsys):
-    assert main(["plan", "p.txt", MODE, "--skip", "align", "--only", "*", "--json"]) == 0
+    assert main(["plan", "p.txt", MODE, "--skip", "align", "--only", "*", "--json", "-"]) == 0
     captured = capsys.readouterr()
     steps = {command["step"] for command in json.loads(captured.out)["commands"]}
     assert steps == {"train", "eval", "export", "infer"}
@@ -147,8 +147,8 @@ def test_keep_going_is_what_happens_anyway():
         (["--jobs", "-1"], "is not a number of commands"),
         (["--jobs", "two"], "is not a number of commands"),
         (["--keep-going", "--fail-fast"], "not allowed with argument"),
-        (["--timeout", "-1"], "'-1' is not a positive number of seconds, nor none"),
-        (["--timeout", "inf"], "'inf' is not a positive number of seconds, nor none"),
+        (["--timeout", "-1"], "'-1' is not a time such as 90s, 30m or 2h"),
+        (["--timeout", "inf"], "'inf' is not a time such as 90s, 30m or 2h"),
     ],
 )
 def test_wrong_options_are_2(options, message, capsys):
@@ -158,7 +158,7 @@ def test_wrong_options_are_2(options, message, capsys):
 
 
 def test_no_limit_can_be_asked_for(capsys):
-    assert main(["plan", "p.txt", MODE, "--timeout", "none", "--json"]) == 0
+    assert main(["plan", "p.txt", MODE, "--timeout", "none", "--json", "-"]) == 0
     text = capsys.readouterr().out
     assert {one["timeout_s"] for one in json.loads(text)["commands"]} == {None}
     assert "Infinity" not in text
@@ -200,7 +200,7 @@ def test_an_interrupt_ends_all_jobs():
 
 def test_runs_with_folders_of_their_own_share_nothing():
     for folder in ("one", "two/deep"):
-        assert run("--workdir", folder, "--only", "train") == 0
+        assert run("--out", folder, "--only", "train") == 0
         (log,) = Path(folder).rglob("results_python.log")
         assert log.read_text().count("# ==== run ") == 1
         assert (Path(folder) / "net" / MODE / "norm_train_gpus_-1_autocast_null/best.pdparams").exists()
@@ -208,5 +208,16 @@ def test_runs_with_folders_of_their_own_share_nothing():
 
 
 def test_a_folder_that_cannot_be_had_is_2(capsys):
-    assert run("--workdir", "p.txt") == 2
+    assert run("--out", "p.txt") == 2
     assert "cannot make a folder for the run below p.txt/" in capsys.readouterr().err
+
+
+def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():
+    from tipchain.commands.run import _usual_seconds
+
+    assert run("--only", "train") == 0
+    (latest,) = OUT.glob("runs/*/")
+    usual = _usual_seconds(latest.parent / "next")
+    assert usual == {one["command"]["id"]: one["seconds"] for one in report()["results"]}
+    (latest / "report.json").write_text("{")
+    assert _usual_seconds(latest.parent / "next") == {}

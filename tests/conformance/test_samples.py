@@ -48,7 +48,7 @@ def test_the_commands_are_those_that_the_driver_starts(name, mode, tmp_path, mon
     suite = name.partition("/")[0]
     expected = [] if (suite, mode) in OTHER_LAYOUT else recorded(name)[mode]
     monkeypatch.chdir(tmp_path)
-    code = main(["plan", str(SAMPLES / name), mode, "--suite", suite, "--legacy", "--json"])
+    code = main(["plan", str(SAMPLES / name), mode, "--suite", suite, "--legacy", "--json", "-"])
     printed = capsys.readouterr()
     assert code == (0 if expected else 4), printed.err
     actual = [facts(command) for command in json.loads(printed.out)["commands"]]

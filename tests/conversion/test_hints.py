@@ -140,6 +140,33 @@ def test_square_matrices_of_which_nothing_tells_need_a_line(both, nn, copy):
     assert copy(torch, alike).assumed, "both keep it themselves: taken as it is, and said"
 
 
+@pytest.mark.parametrize(("ours", "theirs", "turned"), [
+    ((6, 2, 4), (6, 8), False), ((8, 8), (8, 2, 4), False), ((1, 6, 2, 2), (1, 4, 6), True), ((6, 2, 4), (8, 6), True),
+])  # fmt: skip
+def test_what_both_keep_themselves_may_have_axes_joined(both, nn, copy, ours, theirs, turned):
+    torch = both.tree("torch", a=own(both, "torch", pos=ours), b=own(both, "torch", pos=ours))
+    paddle = both.tree("paddle", a=own(both, "paddle", pos=theirs), b=own(both, "paddle", pos=theirs))
+    match = copy(torch, paddle)
+    values = torch.a.pos.detach().numpy()
+    expected = values.reshape(6, -1).T.reshape(theirs) if turned else values.reshape(theirs)
+    np.testing.assert_array_equal(paddle.a.pos.numpy(), expected)
+    assert len(match.assumed) == 2
+    assert "assumed: a.pos" in str(match), "it is said"
+
+
+def test_axes_that_do_not_join_are_refused(both, nn):
+    torch = both.tree("torch", a=own(both, "torch", pos=(6, 2, 4)))
+    error = refused(torch, both.tree("paddle", a=own(both, "paddle", pos=(3, 16))))
+    assert error.problems == ("shape: a.pos is [6, 2, 4], a.pos [3, 16] in torch's layout",)
+
+
+def test_of_a_layer_that_fits_but_for_one_tensor_that_one_alone_is_named(both, nn, copy):
+    torch = both.tree("torch", a=nn.t.Linear(3, 4), b=nn.t.Linear(4, 5))
+    paddle = both.tree("paddle", a=nn.p.Linear(3, 4, bias_attr=False), b=nn.p.Linear(4, 5))
+    assert refused(torch, paddle).skeleton == ("  ignore:", "    - a.bias")
+    copy(torch, paddle, ignore=["a.bias"])
+
+
 def test_axes_of_one_may_differ(both, nn, copy):
     torch = both.tree(
         "torch", scale=nn.t.Parameter(both.torch.tensor(0.5)), gamma=nn.t.Parameter(both.torch.ones(4, 1, 1))

@@ -6,11 +6,25 @@ import math
 import subprocess
 
 import pytest
-from history_samples import ERROR, FAIL, HERE, PASS, SKIP, fill, history_in, item, judged, night, trained
+from history_samples import (
+    ERROR,
+    FAIL,
+    HERE,
+    PASS,
+    SKIP,
+    cause,
+    fill,
+    history_in,
+    item,
+    judged,
+    night,
+    trained,
+)
 
+from tipchain.commits import commits_between
 from tipchain.history.changes import changes
-from tipchain.history.commits import commits_between
 from tipchain.history.compare import compare
+from tipchain.history.documents import changes_json
 from tipchain.history.entries import find_entry
 from tipchain.history.facts import CommandFacts, Machine
 from tipchain.history.text import changes_text, compare_text, fit
@@ -292,3 +306,34 @@ def test_the_commits_between(history, tmp_path):
         f"  {hashes[1]} Step 1",
         "PASS -> FAIL  a",
     ]
+
+
+def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_that_file(history, tmp_path):
+    git(tmp_path, "init", "-q")
+    hashes = []
+    for number, name in enumerate(("port.py", "other.py", "port.py")):
+        (tmp_path / name).write_text(str(number))
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", f"Step {number}")
+        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    failing = item("a", FAIL, reason="exit code 1", causes=(cause(), cause("momentum")))
+    still = item("b", FAIL, causes=(cause("padding"),))
+    fill(
+        history,
+        [
+            (night(0, commit=hashes[0]), [item("a"), still]),
+            (night(1, commit=f"{hashes[2]}-dirty"), [failing, still]),
+        ],
+    )
+    assert told(history, tmp_path)[-5:] == [
+        "PASS -> FAIL  a",
+        "  cause: `epsilon` is wrong (port.py:3)",
+        "  fix: pass `epsilon=1`",
+        f"  suspect: {hashes[2]} Step 2",  # neither the one that changed another file, nor the first's own
+        "  suspect: changes that are not committed",
+    ]
+    with history.reading() as connection:
+        found = changes(connection, find_entry(connection, "latest"), root=tmp_path)
+    document = changes_json(found)["explanations"]
+    assert [(one["item"], one["cause"]["code"]) for one in document] == [("a", "epsilon")]
+    assert document[0]["suspects"] == [f"{hashes[2]} Step 2"]

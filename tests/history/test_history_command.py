@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from history_samples import FAIL, PASS, item, judged, night, night_folder, report, trained
+from history_samples import FAIL, PASS, cause, item, judged, night, night_folder, report, trained
 
 from tipchain.cli import main
 from tipchain.history.places import place_of
@@ -44,7 +44,7 @@ def test_list(project, capsys):
         "suite-002             1 PASS, 1 FAIL: suite",
         "suite-001             2 PASS: suite",
     ]
-    listed = json.loads(out(capsys, "list", "--json"))
+    listed = json.loads(out(capsys, "list", "--json", "-"))
     assert (listed[0]["name"], listed[0]["counts"]) == ("suite-002", {"PASS": 1, "FAIL": 1})
     assert out(capsys, "list", "--kind", "run").count("\n") == 1
 
@@ -58,7 +58,7 @@ def test_show(project, capsys):
     assert text.splitlines()[:2] == ["FAIL a, 100.0 s, attempt 1", "  x is off"]
     assert "FAIL     x: x is FAIL" in text
     assert "loss=0.5" in out(capsys, "show", "latest~1", "b")
-    shown = json.loads(out(capsys, "show", "latest~1", "b", "--json"))
+    shown = json.loads(out(capsys, "show", "latest~1", "b", "--json", "-"))
     assert shown["items"][0]["commands"][0]["figures"] == {"loss": 0.5}
 
 
@@ -66,7 +66,7 @@ def test_compare(project, capsys):
     text = out(capsys, "compare", "latest~1..latest")
     assert "  PASS -> FAIL  a: x is off" in text
     assert out(capsys, "compare", "latest~1..") == text
-    found = json.loads(out(capsys, "compare", "latest~1..latest", "--json"))
+    found = json.loads(out(capsys, "compare", "latest~1..latest", "--json", "-"))
     assert found["flips"] == [
         {"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}
     ]
@@ -77,8 +77,8 @@ def test_diff(project, capsys):
     lines = out(capsys, "diff").splitlines()
     assert lines[1:3] == ["environment: torch none -> 2.13", "PASS -> FAIL  a: x is off"]
     assert out(capsys, "diff", "latest~1").startswith("suite: nothing changed since suite-000")
-    assert json.loads(out(capsys, "diff", "--json"))["comparison"]["common"] == 2
-    assert json.loads(out(capsys, "diff", "suite-000", "--json"))["comparison"] is None
+    assert json.loads(out(capsys, "diff", "--json", "-"))["comparison"]["common"] == 2
+    assert json.loads(out(capsys, "diff", "suite-000", "--json", "-"))["comparison"] is None
 
 
 def test_export(project, capsys):
@@ -121,7 +121,7 @@ def test_export(project, capsys):
         (["list", "--database", "mysql://me:s3cret@h/x"], "kind mysql"),
         (["list", "--database", "empty.sqlite"], "there is no history yet"),
         (["add", "absent.json"], "absent.json: cannot be read"),
-        (["list", "--limit", "0"], "'0' is not a number, 1 or more"),
+        (["list", "--limit", "0"], "'0' is not a number of nights or runs, 1 or more"),
     ],
 )
 def test_wrong_use(project, capsys, words, said):
@@ -166,3 +166,73 @@ def _key(root) -> str:
 def test_starting_up_loads_no_database():
     code = "import sys; from tipchain.cli import main\ntry: main(['history', '--help'])\nexcept SystemExit: pass\nsys.exit('sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def causes(project):
+    """The history with causes of two more nights."""
+    history = History(place_of(project))
+    first = item(
+        "a",
+        FAIL,
+        causes=(cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan"))),
+    )
+    history.add(night(3, commit="c3"), [first])
+    other = cause("padding", layer="stem.conv", file="net/other_50%.py", checks=1)
+    history.add(night(4, title="nets"), [item("b", FAIL, causes=(other,))])
+
+
+def test_causes_are_shown_the_latest_first(causes, capsys):
+    assert out(capsys, "causes").splitlines() == [
+        "padding in stem.conv: b, forward, nets-004",
+        "  cause: `padding` is wrong (net/other_50%.py:3)",
+        "  fix: pass `padding=1`",
+        "epsilon in body.1.bn: a, forward, 2 checks, suite-003, c3",
+        "  cause: `epsilon` is wrong (port.py:3)",
+        "  fix: pass `epsilon=1`",
+        "unknown: a, forward, 2 checks, suite-003, c3",
+        "  cause: `unknown` is wrong",
+    ]
+    assert "  cause: `epsilon` is wrong (port.py:3)" in out(capsys, "show", "suite-003", "a")
+    assert "cause: `epsilon` is wrong" in out(capsys, "show", "suite-003")
+    assert [one["code"] for one in json.loads(out(capsys, "show", "suite-003", "--json", "-"))["items"][0]["causes"]] == [
+        "epsilon", "unknown",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        (["--code", "padding"], ["padding"]),
+        (["--layer", "body"], ["epsilon"]),
+        (["--file", "50%"], ["padding"]),
+        (["--file", "_ort"], []),  # no pattern, but a part of the name
+        (["--item", "a", "--limit", "1"], ["epsilon"]),
+        (["--name", "nets"], ["padding"]),
+        (["--name", "suite", "--code", "unknown"], ["unknown"]),
+    ],
+)
+def test_causes_are_filtered(causes, capsys, words, codes):
+    found = json.loads(out(capsys, "causes", *words, "--json", "-"))
+    assert [one["code"] for one in found] == codes
+
+
+def test_causes_are_exported(causes, capsys):
+    rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "suite-003", "--table", "causes"))))
+    assert [(one["code"], one["line"], one["explained"], one["checks"]) for one in rows] == [
+        ("epsilon", "3", "1.0", "2"), ("unknown", "0", "NaN", "2"),
+    ]  # fmt: skip
+
+
+def test_the_causes_of_a_report_come_into_the_history(project, capsys):
+    found = {"code": "epsilon", "port_path": "body.1.bn", "message": "eps is wrong", "evidence": "", "explained": 0.5,
+             "fix": "pass `epsilon=1`", "stage": "forward", "place": {"file": "port.py", "line": 7, "code": "x"},
+             "explains": ["forward/logits"]}  # fmt: skip
+    first = {**found, "code": "momentum", "explains": []}
+    (project / "report.json").write_text(json.dumps({**report(), "diagnoses": [first, found]}))
+    out(capsys, "add", str(project / "report.json"))
+    told = json.loads(out(capsys, "causes", "--name", "demo.txt[lite_train_lite_infer]", "--json", "-"))
+    # What verdicts fail because of comes first.
+    assert [(one["code"], one["file"], one["line"], one["checks"]) for one in told] == [
+        ("epsilon", "port.py", 7, 1), ("momentum", "port.py", 7, 0),
+    ]  # fmt: skip

@@ -50,13 +50,19 @@ def test_nights_go_in_and_what_changed_is_told(project):
 
 
 def test_trouble_with_the_history_changes_no_exit_code_unless_it_is_required(project):
-    url = ("--database", "postgresql://me:s3cret@127.0.0.1:1/none")
+    url = ("--database", "postgresql://me:s3cret@127.0.0.1:1/none?sslpassword=s3cret2")
     done = tipchain(project, "nightly", "run", "suite.yaml", *url)
     assert done.returncode == 0
     assert "sent at the next call" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr
     required = tipchain(project, "nightly", "run", "suite.yaml", *url, "--require-history")
     assert required.returncode == 1
+    assert required.stdout.endswith(
+        "exit code 1: all passed, but the history does not have the night, which --require-history asks for\n"
+    )
+    told = [one.read_text() for one in project.rglob("*.json")]
+    assert told
+    assert "s3cret" not in required.stderr + "".join(told)
     waiting = [*project.glob(".tipchain/outbox/*/*.jsonl.gz")]
     assert len(waiting) == 2
     refused = tipchain(project, "nightly", "run", "suite.yaml", "--database", "mysql://x/y")

@@ -326,12 +326,27 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
         ("postgresql://me:s3cret@host:port/x", "cannot be read"),
         ("://", "cannot be read"),
         ("sqlite://", "needs a file"),
+        ("sqlite://me:s3cret@/:memory:", "needs a file|cannot be read"),
+        ("postgresql:me:s3cret@host/x", "has no ://"),
+        ("postgresql//me:s3cret@host/x", "has no ://"),
+        ("me:s3cret@host/x", "has no ://"),
+        ("host=db user=me password=s3cret", "has no ://"),
     ],
 )
 def test_a_url_that_cannot_be_used(tmp_path, url, said):
     with pytest.raises(UsageError, match=said) as caught:
         place_of(tmp_path, url)
     assert "s3cret" not in str(caught.value)
+
+
+def test_passwords_in_a_urls_query_are_shown_nowhere(tmp_path):
+    url = "postgresql://host/x?user=me&password=s3%2Fcret&sslpassword=0ther&sslmode=require"
+    place = place_of(tmp_path, url)
+    assert str(place) == "postgresql+psycopg://host/x?password=***&sslmode=require&sslpassword=***&user=me"
+    said = place.without_secrets("login of me, s3/cret, s3%2Fcret, 0ther, failed at host")
+    assert said == "login of me, ***, ***, ***, failed at host"
+    assert place.outbox == place_of(tmp_path, url.replace("0ther", "new")).outbox
+    assert place.url.query["password"] == "s3/cret"
 
 
 def test_places(tmp_path, monkeypatch):

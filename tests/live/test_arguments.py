@@ -149,8 +149,12 @@ def test_the_command_refuses_swapped_models(tmp_path, monkeypatch, capsys):
         "--inputs",
         "inputs.npz",
     ]
-    assert main(["diagnose", *arguments]) == 2
-    assert "the models are swapped" in capsys.readouterr().err
+    assert main(["locate", *arguments]) == 1
+    told = capsys.readouterr().err
+    assert (
+        "theirs returned a Linear of paddle\n  expected: a torch.nn.Module\n  in: the reference (torch)"
+        in told
+    )
 
 
 def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():

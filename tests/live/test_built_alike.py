@@ -165,7 +165,7 @@ class Single(torch.nn.Module):
         self.fc, self.act = torch.nn.Linear(6, 8), torch.nn.GELU()
 
     def forward(self, x):
-        return self.act(self.fc(x)) @ torch.ones(8, 3, dtype=torch.float32)
+        return self.act(self.fc(x)) @ torch.from_numpy(np.ones((8, 3), np.float32))
 
 
 class SinglePort(paddle.nn.Layer):
@@ -177,7 +177,7 @@ class SinglePort(paddle.nn.Layer):
         y = self.fc(x)
         y = paddle.nn.functional.relu(y) if self.fault == "activation" else self.act(y)
         y = y * 0.5 if self.fault == "factor" else y
-        return paddle.matmul(y, paddle.ones([8, 3], dtype="float32"))
+        return paddle.matmul(y, paddle.to_tensor(np.ones((8, 3), np.float32)))
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,15 @@ def cause(code, explained=1.0, path="net.1"):
 )
 def test_what_another_cause_refutes_is_not_told_beside_it(found, findings, told):
     assert [one.code for one in causes.with_construction(found, findings)] == told
+
+
+def test_no_line_is_quoted_for_layers_that_a_container_calls():
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    port = paddle.nn.Sequential(("0", paddle.nn.Linear(4, 6)), ("2", paddle.nn.Linear(6, 3)))
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": np.random.default_rng(0).random((5, 4), np.float32)})
+    (cause,) = report.diagnoses
+    assert "relu" in cause.message
+    assert "``" not in cause.message + cause.fix
+    assert "self.gen" not in cause.message + cause.fix, "no line of Python's own"

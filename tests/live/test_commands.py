@@ -1,9 +1,13 @@
-"""`tipchain locate`, `diagnose` and `certify`, and what a failed alignment adds by itself."""
+"""`tipchain locate` and `certify`, and what a failed alignment adds by itself."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from tiny_project import make_tiny_project
 
 from tipchain.cli import main
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.frameworks
 
 SIDES = """
@@ -37,6 +42,14 @@ def crash():
 def hang():
     import time
     time.sleep(600)
+
+def impatient(output, labels):
+    import signal
+    from tipchain.progress import interrupted
+    if not interrupted.is_set():
+        os.kill(os.getppid(), signal.SIGINT)
+        assert interrupted.wait(60)
+    return 1.0
 """
 
 
@@ -58,8 +71,8 @@ def options(port="port"):
     return ["--reference", "sides:reference", "--port", f"sides:{port}", "--inputs", "inputs.npz"]
 
 
-def test_diagnose_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
-    assert main(["diagnose", *options(), "--json", "report.json"]) == 1
+def test_locate_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
+    assert main(["locate", *options(), "--json", "report.json"]) == 1
     shown = capsys.readouterr().out
     assert "first divergence: 1 (GELU)" in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -70,10 +83,84 @@ def test_diagnose_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
     assert report["first_divergence"]["port_path"] == "1"
 
 
-def test_locate_lists_the_layers_that_are_furthest_off(here, capsys):
-    assert main(["locate", *options(), "--json", "-"]) == 1
+def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(here, tmp_path):
+    """The user presses Ctrl-C while the metrics are compared; by then the layers have been."""
+    rows = np.load(here / "inputs.npz")["args"]
+    np.savez(tmp_path / "labelled.npz", args=rows, labels=np.zeros(3, np.int64))
+    words = [
+        *options()[:5],
+        str(tmp_path / "labelled.npz"),
+        "--metrics",
+        "sides:impatient",
+        "sides:impatient",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", "locate", *words, "--json", str(tmp_path / "report.json")],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 130
+    said = done.stderr.splitlines()
+    assert said[:2] == ["importing torch and Paddle", "building the models"]
+    assert "comparing layers" in said
+    assert said[-1] == "interrupted: what is known is told in a moment; Ctrl-C again ends at once"
+    assert done.stdout.startswith("interrupted; what was known by then:\nFAIL: ")
+    assert "first divergence: 1 (GELU)" in done.stdout
+    assert "cause not searched: out of time" in done.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["passed"] is False
+
+
+def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
+    from tipchain.live import launch
+
+    asked = {}
+    monkeypatch.setattr(launch, "_ended", lambda code, output: asked)
+
+    class Process:
+        returncode = 0
+
+        def __init__(self, argv, **_):
+            asked.update(json.loads(Path(argv[-1]).read_text()))
+
+        __enter__ = lambda self: self  # noqa: E731
+        __exit__ = lambda self, *_: None  # noqa: E731
+        communicate = lambda self, timeout: ("", "")  # noqa: E731
+
+    monkeypatch.setattr(launch.subprocess, "Popen", Process)
+    with (here / "stderr").open("w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        launch.launch({}, quiet=True)
+        assert asked["progress"] is None
+        launch.launch({})
+        assert asked["progress"] not in (None, stream.fileno()), (
+            "the other's own standard error has that number"
+        )
+
+
+def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys):
+    np.savez(
+        tmp_path / "labelled.npz", args=np.load(here / "inputs.npz")["args"], labels=np.zeros(3, np.int64)
+    )
+    words = [*options()[:5], str(tmp_path / "labelled.npz"), "--no-causes"]
+    losses = ["--loss", "torch.nn:cross_entropy", "paddle.nn:CrossEntropyLoss"]
+    assert main(["locate", *words, *losses, "--optimizers", "sides:sgd", "sides:sgd"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "first divergence: 1 (GELU)" in shown
+    assert "ERROR loss: torch.nn:cross_entropy: torch.nn has no 'cross_entropy'; hint: did you mean" in shown
+    assert "torch.nn:CrossEntropyLoss or torch.nn.functional:cross_entropy" in shown
+    assert "ERROR optimizer: not compared: it rests on loss" in shown
+
+
+def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
+    assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["diagnoses"] == [], "causes are for diagnose"
+    assert shown.err.startswith("note: diagnose is now locate; the old name goes with the next version\n")
+    assert shown.out == ""
+
+
+def test_without_causes_the_layers_that_are_furthest_off_are_listed(here, capsys):
+    assert main(["locate", *options(), "--no-causes", "--json", "-"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["diagnoses"] == [], "no causes were asked for"
     assert "own error" in shown.err
     assert "1 GELU, forward: differs" in shown.err
 
@@ -92,7 +179,7 @@ def test_a_model_that_crashes_or_hangs_is_a_failed_check(here, capsys):
         (["case.yaml", *options()], "expected a case, or --reference, --port and --inputs"),
         (options()[:4], "belong together"),
         ([*options(), "--iterations", "0"], "--iterations must be at least 1, found 0"),
-        ([*options(), "--timeout", "0"], "--timeout must be a number of seconds above 0"),
+        ([*options(), "--timeout", "0"], "--timeout: '0' is not a time such as 90s, 30m or 2h"),
         ([*options()[:5], "missing.npz"], "missing.npz: cannot be read"),
         (["missing.yaml"], "missing.yaml"),
         ([*options("nothing")], "sides has no 'nothing'"),
@@ -116,12 +203,42 @@ def test_certify_says_what_a_pass_is_worth(here, capsys):
 def test_a_failed_stage_says_where_and_why(tmp_path):
     project = make_tiny_project(tmp_path)
     project.edit("tiny_paddle.py", "nn.functional.relu(self.square(hidden))", "self.square(hidden)")
-    done = project.align("--stages", "forward", locate=True)
+    done = project.align("--only", "forward", locate=True, every=False)
     assert done.returncode == 1
-    told = done.stdout.partition("== where and why")[2]
-    assert "missing-activation" in told
-    assert "tiny_paddle.py:29" in told
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("NOT the same model: ")
+    assert len(lines) <= 30
+    assert max(len(line) for line in lines if not line.startswith(("page", "log", "next"))) <= 80
+    assert any(re.match(r"  at    tiny_paddle\.py:29: return self\.head", line) for line in lines)
+    assert any(re.match(r"  fix   .*relu", line) for line in lines)
+    assert "FAIL   forward  2 of 2 checks failed because of the model's own code" in lines
+    assert "root INFO" not in done.stdout, "the lines of the logs stay in the logs"
+    assert (
+        (project.root / "out" / "log_reprod" / "forward_diff.log").read_text().endswith("diff check failed\n")
+    )
     assert "missing-activation" in (project.root / "out" / "alignment.log").read_text()
+    (kept,) = (project.root / "out").glob("runs/*/log_reprod/alignment_forward.json")
+    report = json.loads(kept.read_text())
+    (cause,) = report["diagnoses"]
+    assert (cause["stage"], cause["code"]) == ("forward", "missing-activation")
+    assert cause["explained"] > 0.99
+    assert (cause["place"]["file"], cause["place"]["line"]) == ("tiny_paddle.py", 29)
+    assert cause["reference_place"]["file"] == "tiny_torch.py"
+    assert cause["explains"] == ["forward/logits", "forward/logits@1x3x17x19"]
+    located = json.loads(next(kept.parents[1].rglob("*located*.json")).read_text())
+    assert "train" not in located["stages"], "nothing that failed updates parameters"
+    assert located["stages"]["forward"] == "FAIL"
+    page = kept.with_suffix(".html")
+    assert (project.root / report["page"]).samefile(page)
+    assert report["page"] in done.stdout
+    text = page.read_text()
+    assert "tiny_paddle.py:29" in text
+    assert "reference <code>tiny_torch:" in text
+    assert 'id="layers"' in text  # what the live models showed
+    shown = [sys.executable, "-m", "tipchain", "report", str(kept.parents[1]), "--html", "again.html"]
+    assert project.run(shown).returncode == 1
+    assert 'id="layers"' in (project.root / "again.html").read_text()
     again = project.run([sys.executable, "-m", "tipchain", "locate", str(project.case)])
     assert again.returncode == 1
     assert "FAIL  forward: the model (Tiny)" in again.stdout
+    assert re.search(r"^\w+  train", again.stdout, re.MULTILINE)

@@ -70,6 +70,26 @@ def test_transforms_are_given_raw_samples():
     assert align(data=(pair[0], pair[0]), samples=raws).passed
 
 
+def test_a_raw_sample_may_be_an_image_and_its_mask():
+    generator = np.random.default_rng(0)
+    samples = [
+        (generator.random((3, 20, 24)).astype(np.float32), generator.integers(0, 3, (20, 24)))
+        for _ in range(3)
+    ]
+
+    def padded(fill):
+        def transform(sample):
+            image, mask = sample
+            return np.pad(image, ((0, 0), (2, 2), (2, 2))), np.pad(mask, 2, constant_values=fill)
+
+        return transform
+
+    report = align(data=(padded(255), padded(0)), samples=samples)
+    assert report.stages["data"] is Outcome.FAIL
+    assert report.diagnoses
+    assert align(data=(padded(255), padded(255)), samples=samples).passed
+
+
 def test_training_data_is_a_stage_of_its_own():
     report = align(data={"data": (DATA, DATA), "train_data": (DATA, DATA[:-1])})
     assert report.stages["data"] is Outcome.PASS
@@ -133,7 +153,7 @@ def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, 
     options = ["--reference", "pair_sides:reference", "--port", "pair_sides:port", "--inputs", "inputs.npz"]
     options += ["--data", "pair_sides:right", "pair_sides:wrong", "--samples", "raw.npz"]
     options += ["--metrics", "pair_sides:accuracy", "pair_sides:percent"]
-    assert main(["diagnose", *options, "--json", "why.json", "--html", "why.html"]) == 1
+    assert main(["locate", *options, "--json", "why.json", "--html", "why.html"]) == 1
     document = json.loads((tmp_path / "why.json").read_text())
     assert [one["code"] for one in document["diagnoses"]] == ["channel-order", "percentage"]
     for part in (
@@ -144,7 +164,7 @@ def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, 
         assert part in document["command"]
     assert "channel-order" in (tmp_path / "why.html").read_text()
     capfd.readouterr()
-    assert main(["diagnose", *options[:6], "--samples", "raw.npz"]) == 2
+    assert main(["locate", *options[:6], "--samples", "raw.npz"]) == 2
     assert "--samples goes with --data" in capfd.readouterr().err
     assert main(["locate", "case.yaml", "--data", "a:b", "c:d"]) == 2
     assert "a case names its own data" in capfd.readouterr().err
@@ -153,11 +173,17 @@ def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, 
 def test_a_failed_data_stage_of_a_case_says_why(tmp_path):
     project = make_tiny_project(tmp_path)
     project.edit("tiny_paddle.py", "Image.Resampling.BILINEAR", "Image.Resampling.NEAREST")
-    done = project.align("--stages", "data", locate=True)
+    done = project.align("--only", "data", "--json", "why.json", locate=True, every=False)
     assert done.returncode == 1
-    told = done.stdout.partition("== where and why")[2]
-    assert "cause: interpolation" in told
-    assert "train_data" not in told, "that stage was not run, let alone failed"
+    assert done.stdout.startswith("NOT the same data: ")
+    assert len(done.stdout.splitlines()) <= 30
+    assert "train_data" not in done.stdout, "that stage was not run, let alone failed"
+    (cause,) = json.loads((project.root / "why.json").read_text())["diagnoses"]
+    assert (cause["code"], cause["stage"], cause["place"]["file"]) == (
+        "interpolation",
+        "data",
+        "tiny_paddle.py",
+    )
 
 
 @pytest.mark.nightly
@@ -166,9 +192,7 @@ def test_diagnose_looks_at_data_and_metric_of_a_case(tmp_path):
     project.edit("tiny_paddle.py", "/ np.float32(255) - np.float32(0.5)", "- np.float32(0.5)")
     project.edit("tiny_paddle.py", '"acc_top1": 100 * top1', '"acc_top1": top1')
     project.edit("case.yaml", "stages: [forward, data,", "stages: [forward, data, metric,")
-    done = project.run(
-        [sys.executable, "-m", "tipchain", "diagnose", str(project.case), "--json", "why.json"]
-    )
+    done = project.run([sys.executable, "-m", "tipchain", "locate", str(project.case), "--json", "why.json"])
     assert done.returncode == 1, done.stdout
     document = json.loads((project.root / "why.json").read_text())
     assert {name: document["stages"][name] for name in ("data", "train_data", "metric")} == dict.fromkeys(

@@ -152,3 +152,51 @@ def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices,
     assert report.passed is (effect in (None, "none")), str(report)
     if row and indices[0] == 0 and effect:
         assert "padding_idx=None" in fix, "with an index the port's output would be zero"
+
+
+class Half(torch.nn.Module):
+    def __init__(self, embed):
+        super().__init__()
+        self.embed, self.fc = embed, torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(self.embed(x))
+
+
+class PortHalf(paddle.nn.Layer):
+    def __init__(self, embed):
+        super().__init__()
+        self.embed, self.fc = embed, paddle.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(self.embed(x))
+
+
+@pytest.mark.parametrize(("tokens", "passed"), [(TOKENS, True), (ZERO, False)])
+def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens, passed):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            one, other = (torch.nn.Embedding(6, 3, padding_idx=0) for _ in range(2))
+            other.weight = one.weight
+            self.a, self.b = Half(one), Half(other)
+
+        def forward(self, x):
+            return self.a(x) + self.b(x)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            one = paddle.nn.Embedding(6, 3)
+            self.a, self.b = PortHalf(one), PortHalf(one)
+
+        def forward(self, x):
+            return self.a(x) + self.b(x)
+
+    ours, theirs = Net(), Port()
+    with torch.no_grad():
+        ours.a.embed.weight[0] = 1.0
+    tipchain.copy_weights(ours, theirs)
+    report = tipchain.align(ours, theirs, {"args": tokens}, causes=False)
+    assert {one.port_path for one in report.findings if one.code == "padding-idx"} >= {"b.embed"}
+    assert report.passed is passed, str(report)

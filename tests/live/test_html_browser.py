@@ -1,6 +1,6 @@
 """The report's page in headless Chromium: keys, filters, both colour schemes, a narrow window, no scripts, print.
 
-Skipped where no Chromium is installed; nothing here installs one (Debian: ``apt-get install chromium``).
+Skipped where no Chromium is installed.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,9 @@ import chromium
 import pytest
 from alignment_samples import FAULT, NASTY, failing, passing
 
-BROWSER = chromium.find()
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason=f"no Chromium is installed ({', '.join(chromium.NAMES)}; or name it in {chromium.VARIABLE})",
-)
+pytestmark = chromium.needed
 ROW = "document.querySelector('details[data-find^=\"{path} \"]')"
 FOCUSED = 'document.activeElement.closest("details")?.dataset.find?.split(" ")[0] ?? ""'
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory) -> Iterator[chromium.Page]:
-    made = chromium.Page(str(BROWSER), tmp_path_factory.mktemp("profile"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +178,7 @@ def test_both_colour_schemes_can_be_read(page, files):
     for scheme in ("light", "dark"):
         page.open(files["failing"], prefers_color_scheme=scheme)
         page.run('document.getElementById("open-all").click()')
-        seen[scheme] = page.run(CONTRAST)
+        seen[scheme] = page.run(chromium.CONTRAST)
         assert seen[scheme]["worst"] >= 4.5, seen[scheme]
     assert seen["light"]["paper"] != seen["dark"]["paper"]
 
@@ -200,9 +189,12 @@ def test_a_narrow_window_scrolls_down_only(page, files, name):
     page.open(files[name])
     page.run('document.getElementById("open-all").click()')
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    assert page.run(
-        'document.querySelector(".plot").scrollWidth > document.querySelector(".plot").clientWidth'
-    )
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_a_chart_fits_the_window_with_its_text_in_full_size(page, width):
+    page.size(width, 800)
+    assert page.run(chromium.CHARTS_THAT_DO_NOT_FIT) == []
 
 
 def test_without_scripts_all_that_matters_is_there(page, files):
@@ -228,35 +220,3 @@ def test_it_can_be_printed(page):
     assert not page.run('document.querySelector(".controls").checkVisibility()')
     assert page.pdf().startswith(b"%PDF")
     page.send("Emulation.setEmulatedMedia", media="")
-
-
-CONTRAST = """
-(() => {
-  const pen = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = (color) => {
-    pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (color) => {
-    const parts = color.slice(0, 3).map(one => (one /= 255) <= .04045 ? one / 12.92 : ((one + .055) / 1.055) ** 2.4);
-    return .2126 * parts[0] + .7152 * parts[1] + .0722 * parts[2];
-  };
-  const behind = (one) => {
-    for (; one; one = one.parentElement) {
-      const color = rgba(getComputedStyle(one).backgroundColor);
-      if (color[3] === 255) return color;
-    }
-  };
-  let worst = 99, who = "";
-  for (const one of document.querySelectorAll("body *")) {
-    if (!one.checkVisibility() || ![...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
-    const style = getComputedStyle(one), inside = one.closest("svg");
-    if (one.closest(".rolled .sign")) continue;  // a number says the same beside it
-    const [high, low] = [light(rgba(inside ? style.fill : style.color)), light(behind(one))].sort((a, b) => b - a);
-    const found = (high + .05) / (low + .05);
-    if (found < worst) { worst = found; who = one.outerHTML.slice(0, 120); }
-  }
-  return {worst, who, paper: getComputedStyle(document.body).backgroundColor};
-})()
-"""
-"""The least contrast of any text that is seen with what is behind it (https://www.w3.org/TR/WCAG21/#contrast-minimum)."""

@@ -1,4 +1,4 @@
-"""The page that `tipchain locate` and `diagnose` write, and the command that it names."""
+"""The page that `tipchain locate` writes, and the command that it names."""
 
 import json
 from pathlib import Path
@@ -30,14 +30,14 @@ def asked(monkeypatch) -> SimpleNamespace:
 
 
 def test_the_report_is_written_as_a_page(asked, tmp_path, capsys):
-    assert main(["diagnose", *PAIR, "--html", str(tmp_path / "new" / "why.html")]) == 1
+    assert main(["locate", *PAIR, "--html", str(tmp_path / "new" / "why.html")]) == 1
     assert "First divergence" in (tmp_path / "new" / "why.html").read_text(encoding="utf-8")
     assert "FAIL: x" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_page_that_cannot_be_written_loses_nothing_that_was_found(asked, capsys):
-    assert main(["diagnose", *PAIR, "--html", "/dev/full"]) == 1
+    assert main(["locate", *PAIR, "--html", "/dev/full"]) == 1
     told = capsys.readouterr()
     assert "FAIL: x" in told.out
     assert "/dev/full: cannot be written: " in told.err
@@ -46,7 +46,7 @@ def test_a_page_that_cannot_be_written_loses_nothing_that_was_found(asked, capsy
 @pytest.mark.parametrize(
     "given",
     [
-        ["diagnose", *PAIR],
+        ["locate", *PAIR, "--no-causes"],
         ["locate", *PAIR, "--loss", "torch.nn:MSELoss", "paddle.nn:MSELoss", "--training", "--iterations", "3", "--seed", "7"],
     ],
 )  # fmt: skip
@@ -69,4 +69,4 @@ def test_the_command_of_a_case_names_its_mode():
         "reseed": 2,
         "options": {"training": False, "causes": True},
     }
-    assert command_line(asked) == "tipchain diagnose configs/a.yaml --mode whole_infer --seed 2"
+    assert command_line(asked) == "tipchain locate configs/a.yaml --mode whole_infer --seed 2"

@@ -226,6 +226,6 @@ def test_the_command_line_names_both_steps(tmp_path, monkeypatch, capsys):
     np.savez("inputs.npz", args=RANDOM.standard_normal((4, 3)).astype(np.float32))
     words = ["--reference", "stepping:ours", "--port", "stepping:theirs", "--inputs", "inputs.npz"]
     words += ["--optimizers", "stepping:sgd", "stepping:other", "--step", "stepping:step", "stepping:twice"]
-    assert main(["diagnose", *words]) == 1
+    assert main(["locate", *words]) == 1
     shown = capsys.readouterr().out
     assert "FAIL  step: after step 0 the loss" in shown

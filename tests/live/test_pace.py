@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 
 import numpy as np
@@ -12,9 +11,9 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain import progress as pacing  # noqa: E402
 from tipchain.errors import UsageError  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
-from tipchain.parity import pace as pacing  # noqa: E402
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
 
@@ -40,7 +39,7 @@ def ticking(monkeypatch):
 
 
 def test_layers_for_which_there_was_no_time_never_pass(ticking):
-    report = tipchain.align(*pair(), INPUT, within=3)
+    report = tipchain.align(*pair(), INPUT, within=13)  # both models' five calls look at it too
     assert not report.passed
     assert report.stages["forward"] is Outcome.ERROR
     assert report.stages["backward"] is Outcome.ERROR
@@ -61,6 +60,46 @@ def test_a_fault_whose_cause_was_not_searched_stays_one(monkeypatch):
     assert report.stages["forward"] is Outcome.FAIL
     assert report.first_divergence.port_path == "3"
     assert any("cause not searched: out of time" in one.message for one in report.diagnoses)
+
+
+def test_a_model_s_run_ends_with_the_layer_that_the_time_is_up_in(monkeypatch):
+    called, begun = [], []
+
+    class Slow(torch.nn.Linear):
+        def forward(self, x):
+            called.append(1)
+            return super().forward(x)
+
+    monkeypatch.setattr(pacing.Pace, "over", property(lambda _: bool(called) and not begun.append(1)))
+    reference = torch.nn.Sequential(*(Slow(6, 6) for _ in range(3)))
+    port = paddle.nn.Sequential(*(paddle.nn.Linear(6, 6) for _ in range(3)))
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference.eval(), port, INPUT, within=3600)
+    assert len(called) == 1, "neither the second layer nor a run in float32 was begun"
+    assert begun
+    assert report.stages["forward"] is Outcome.ERROR
+    assert report.reasons["forward"] == pacing.LATE
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
+    import tipchain.live.align as aligning
+
+    weigh = aligning.weigh
+
+    def weighing(*args):
+        monkeypatch.setattr(pacing.Pace, "over", property(lambda _: late))
+        return weigh(*args)
+
+    monkeypatch.setattr(aligning, "weigh", weighing)
+    reference = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU6()).eval()
+    port = paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.ReLU())
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, INPUT, within=3600)
+    (finding,) = [one for one in report.findings if one.port_path == "1"]
+    assert ("; an input of" in finding.message) is not late
+    assert ("not tried on other inputs: out of time" in finding.message) is late
+    assert report.stages["preflight"] is Outcome.FAIL, "what was not tried is not taken for harmless"
 
 
 def test_stages_that_were_not_begun_are_errors():
@@ -85,23 +124,12 @@ def test_progress_says_what_is_done():
     assert any("comparing layers 2 of 4" in one for one in told)
 
 
-def test_progress_says_how_long_yet(monkeypatch):
+def test_progress_says_how_long_yet_once_an_estimate_has_come_true(monkeypatch):
     now, told = [0.0], []
     monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])
     pace = pacing.Pace(progress=told.append)
-    pace.tell("comparing layers", 0, 10)
-    now[0] = 8.0
-    pace.tell("comparing layers", 4, 10)
+    for done in range(5):
+        pace.tell("comparing layers", done, 10)
+        now[0] += 2.0
+    assert told[1] == "2 s: comparing layers 2 of 10", "one piece is no basis"
     assert told[-1] == "8 s: comparing layers 5 of 10, about 12 s yet"
-
-
-@pytest.mark.parametrize(("watched", "shown"), [(False, "late\n"), (True, "\r\x1b[Kearly\r\x1b[Klate")])
-def test_progress_is_a_line_now_and_then_where_nobody_watches(monkeypatch, watched, shown):
-    now, stream = [100.0], io.StringIO()
-    stream.isatty = lambda: watched
-    monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])
-    write = pacing.lines_to(stream)
-    write("early")
-    now[0] += 2 * pacing.LINE_S
-    write("late")
-    assert stream.getvalue() == shown

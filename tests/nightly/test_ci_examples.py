@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tipchain.cli import COMMANDS, Parser, load_command, main
+from tipchain.cli import COMMANDS, main, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
@@ -69,9 +69,7 @@ def check(call: list[str]) -> None:
         call = call[3:]
     if call[0] == "tipchain":
         assert call[1] in COMMANDS
-        parser = Parser(prog="tipchain", allow_abbrev=False)
-        load_command(call[1]).add_arguments(parser)
-        given = parser.parse_args(call[2:])
+        given = parser_of(call[1]).parse_args(call[2:])
         manifest = getattr(given, "manifest", None)
         assert manifest is None or (ROOT / manifest).is_file()
     elif call[0] == "bash":

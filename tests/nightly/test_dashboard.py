@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,20 +14,19 @@ from dashboard_samples import (
     BROKEN,
     CASE,
     FLAKY,
-    GONE,
     GOOD,
     NASTY,
-    NEW,
     NIGHTS,
     chain_report,
     make_nights,
     many_nights,
     page_of,
 )
-from night_samples import NightSample
+from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
 from tipchain.nightly import dashboard
+from tipchain.nightly.dashboard_items import short_names
 from tipchain.nightly.figures import read_figures
 from tipchain.nightly.results import find_nights, read_results
 from tipchain.nightly.timeline import changes_since_before, read_timelines
@@ -73,12 +73,74 @@ def text(nights) -> str:
 
 
 def test_the_grid_has_a_sign_for_each_item_and_night_the_latest_first(text):
-    rows = {row[0]: row[1:] for row in Text(text).rows if row and row[0].endswith("]")}
-    assert rows[FLAKY.id] == ["✗", "✓", "✓", "✗", "✓", "✓"]
-    assert rows[BROKEN.id] == ["!"] * NIGHTS
-    assert rows[GONE.id] == ["", "–", "–", "–", "–", "–"]  # noqa: RUF001
-    assert rows[NEW.id] == ["–", "", "", "", "", ""]  # noqa: RUF001
-    assert list(rows)[:2] == [GOOD.id, FLAKY.id]  # of the other manifest; then what failed
+    rows = {row[0]: row[1:] for row in Text(text).rows if len(row) == 1 + NIGHTS and row[0] != "item"}
+    assert rows == {
+        "resnet whole gpu": ["✗", "✓", "✓", "✗", "✓", "✓"],
+        "mvf<b> whole cpu": ["!"] * NIGHTS,
+        "alexnet lite/lite cpu": ["✓"] * NIGHTS,
+        "vgg:align whole cpu": ["✓"] * NIGHTS,
+        "old whole cpu": ["", "–", "–", "–", "–", "–"],  # noqa: RUF001
+        "new whole cpu": ["–", "", "", "", "", ""],  # noqa: RUF001
+    }
+    assert list(rows)[:2] == [
+        "resnet whole gpu",
+        "mvf<b> whole cpu",
+    ]  # what has just failed, then what fails for longer
+    assert text.index(">suite</h2>") < text.index(">other</h2>")
+
+
+def test_what_all_items_have_in_common_is_not_in_their_short_names():
+    assert short_names([GOOD]) == {GOOD.id: "alexnet"}
+    assert short_names([FLAKY, BROKEN]) == {FLAKY.id: "resnet gpu", BROKEN.id: "mvf<b> cpu"}
+    again = item("alexnet", id="alexnet[lite_train_lite_infer;cpu]#2", mode="lite_train_lite_infer", repeat=2)
+    assert list(short_names([GOOD, again]).values()) == ["alexnet", "alexnet #2"]
+    other = item("alexnet", id="one more", mode="lite_train_lite_infer")
+    assert set(short_names([GOOD, other]).values()) == {
+        GOOD.id,
+        "one more",
+    }  # two that a short name would not tell apart
+
+
+def test_nights_of_one_day_have_their_time(tmp_path):
+    for day, hours in ((0, 0.0), (1, 0.0), (1, 1.5)):
+        night = NightSample(tmp_path / "suite", day, [GOOD], hours=hours)
+        night.end(GOOD)
+        night.finish()
+    assert Text(page_of(tmp_path, tmp_path)).rows[0] == ["item", "Nov0223:30", "Nov0222:00", "Nov01"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, (1, 2)),
+        ({"commit": "another"}, ()),
+        ({"commit": "1a2b3c4-dirty"}, ()),
+        ({"versions": {"torch": "2.14.0"}}, ()),
+    ],
+)
+def test_an_item_that_flips_though_nothing_changed_is_unsteady(tmp_path, change, expected):
+    for day, ended in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.PASS)):
+        night = NightSample(
+            tmp_path / "suite", day, [GOOD, CASE], environment=ENVIRONMENT | (change if day == 1 else {})
+        )
+        night.end(GOOD, ended, "" if ended is Outcome.PASS else "top1 is 0.1")
+        night.end(CASE)
+        night.finish()
+    (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert {row.item.id: row.flips for row in line.rows} == {GOOD.id: expected, CASE.id: ()}
+    assert page_of(tmp_path, tmp_path).count(">unsteady</span>") == (
+        3 if expected else 0
+    )  # on top, in the grid, its part
+
+
+def test_another_call_of_an_item_is_a_change(tmp_path):
+    for day, (ended, timeout) in enumerate(((Outcome.PASS, 60.0), (Outcome.FAIL, 90.0))):
+        one = item("alexnet", timeout_s=timeout)
+        night = NightSample(tmp_path / "suite", day, [one])
+        night.end(one, ended)
+        night.finish()
+    (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
+    assert line.rows[0].flips == ()
 
 
 def test_every_link_leads_to_what_is_there(text, nights):
@@ -109,7 +171,17 @@ def test_what_changed_stands_at_the_top(text):
     assert "FAIL" in plain
     assert "2 of 5 items did not pass" in plain
     assert "so far: the night is not finished" in plain
-    order = [plain.index(one) for one in ("ERROR mvf", "PASS -&gt; FAIL resnet", "gone old", "new new")]
+    order = [
+        plain.index(one)
+        for one in (
+            "Newly failing:",
+            "PASS -&gt; FAIL resnet",
+            "Still failing:",
+            "ERROR mvf",
+            "gone old",
+            "new new",
+        )
+    ]
     assert order == sorted(order)
     assert "top1 is 0.1" in plain
 
@@ -178,9 +250,13 @@ def test_what_a_part_of_a_manifest_left_out_is_not_gone(tmp_path):
 
 def test_a_page_that_an_item_leaves_is_its_report(tmp_path):
     night = NightSample(tmp_path / "suite", 0, [GOOD])
-    record = night.end(GOOD, report=chain_report(1.0, 1.0))
+    record = night.end(GOOD, Outcome.FAIL, "exit code 1", report=chain_report(1.0, 1.0))
     (night.finish() / record.log).with_name("report.html").write_text("<p>")
-    assert "/attempt-1/report.html" in page_of(tmp_path, tmp_path)
+    text = page_of(tmp_path, tmp_path)
+    links = [href for href in Text(text).hrefs if href.endswith("/attempt-1/report.html")]
+    assert len(links) == 3  # on top, in the grid, in the item's part
+    assert (tmp_path / links[0]).is_file()
+    assert "attempt-1/report.json" not in text
 
 
 def test_nights_that_cannot_be_read_are_told(tmp_path, capsys):
@@ -258,3 +334,49 @@ def test_500_items_and_30_nights_take_less_than_5_mb(tmp_path):
     for items in (10, 60):
         sizes[items] = len(page_of(many_nights(tmp_path / str(items), items, 30), tmp_path).encode())
     assert sizes[10] + (sizes[60] - sizes[10]) / 50 * 490 < 5e6
+
+
+def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
+    for day, plan in enumerate(([CASE], [CASE, GOOD])):
+        night = NightSample(tmp_path / "suite", day, plan, environment={**ENVIRONMENT, "commit": f"c{day}"})
+        for one in plan:
+            night.end(one, Outcome.FAIL if one is GOOD else Outcome.PASS)
+        night.finish()
+    top = re.sub(
+        "<[^>]*>", "", page_of(tmp_path, tmp_path).partition('id="filters"')[0].partition('id="verdict"')[2]
+    )
+    assert "Newly failing:new alexnet" in top
+
+
+def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+        done = subprocess.run(
+            ["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q")
+    cause = {"code": "x", "port_path": "bn", "message": "eps is wrong", "evidence": "", "explained": 1.0, "fix": "", "stage": "forward",
+             "place": {"file": "port.py", "line": 7, "code": ""}}  # fmt: skip
+    hashes = []
+    for day, changed in enumerate(("port.py", "other.py", "port.py")):
+        (tmp_path / changed).write_text(str(day))
+        git("add", changed)
+        git("commit", "-q", "-m", f"Step <{day}>")
+        hashes.append(git("rev-parse", "--short", "HEAD"))
+    for day, commit in enumerate((hashes[0], hashes[2])):
+        night = NightSample(
+            tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}
+        )
+        night.end(
+            GOOD,
+            Outcome.FAIL if day else Outcome.PASS,
+            "exit code 1" if day else "",
+            report={"diagnoses": [cause]},
+        )
+        night.finish()
+    text = page_of(tmp_path / "suite", tmp_path)
+    assert f"commits {hashes[0]}..{hashes[2]}" in text
+    assert f"suspect: {hashes[2]} Step &lt;2&gt;" in text
+    assert text.count("suspect: ") == 1

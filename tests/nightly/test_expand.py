@@ -112,14 +112,14 @@ def test_calls():
     )
     files = {"chain.0": ["m/t.txt"], "align.0": ["m.yaml"]}
     cpu, gpu, align, own = expand(manifest(chain, case, command), Project(files)).items
-    run = ("{python}", "-m", "tipchain", "run", "m/t.txt", "lite_train_lite_infer", "--json", "{report}",
-           "--workdir", "{folder}/work", "--suite", "PaddleSeg")  # fmt: skip
+    run = ("{python}", "-m", "tipchain", "run", "m/t.txt", "lite_train_lite_infer", "--json", "{report}", "--html", "{folder}/report.html",
+           "--out", "{folder}/work", "--suite", "PaddleSeg")  # fmt: skip
     data = ("--data-path", "/data/imagenet", "--lenient")
     assert cpu.argv == (*run, "--device", "cpu", *data)
     assert gpu.argv == (*run, "--require-gpu", "--device", "gpu", *data)
     assert align.argv == (
-        "{python}", "-m", "tipchain", "align", "m.yaml", "--mode", "lite_train_lite_infer", "--json", "{report}",
-        "--out", "{folder}/work", "--stages", "forward,loss", "--device", "cpu",
+        "{python}", "-m", "tipchain", "align", "m.yaml", "--mode", "lite_train_lite_infer", "--json", "{report}", "--html", "{folder}/report.html",
+        "--out", "{folder}/work", "--only", "forward,loss", "--device", "cpu",
     )  # fmt: skip
     assert (cpu.needs, gpu.needs) == (
         Needs(cpus=3, memory_mb=9, resources=(("a", 1.0),)),

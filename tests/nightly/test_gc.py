@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from night_samples import FIRST, NightSample, item
@@ -481,3 +482,47 @@ def test_the_only_copy_of_a_bundle_stays(nights, tmp_path, capsys):
     (tmp_path / "lite").mkdir()
     assert main(["gc", "--keep", "50", "--yes"]) == 0
     assert [aside.is_dir(), work.is_dir()] == [False, False]
+
+
+def test_what_is_mounted_in_a_night_stays_and_is_told(nights, tmp_path, capsys):
+    source, inside = tmp_path / "somebody's", night(nights, 0) / "the data"
+    source.mkdir()
+    inside.mkdir()
+    (source / "precious").touch()
+    mounted = subprocess.run(["mount", "--bind", source, inside], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        assert main(["gc", "--older-than", "8d", "--yes"]) == 1
+        assert "other file systems are mounted in it: the data" in capsys.readouterr().err
+        assert (source / "precious").exists()
+        assert left(nights) == [0, *range(2, 10)], "it is whole, and the others went"
+        (nights / TRASH).mkdir()
+        night(nights, 0).rename(nights / TRASH / "left-by-a-kill")
+        assert main(["gc", "--older-than", "90d", "--yes"]) == 1
+        assert (source / "precious").exists()
+    finally:
+        for place in (inside, nights / TRASH / "left-by-a-kill" / "the data"):
+            subprocess.run(["umount", place], capture_output=True, check=False)
+    assert main(["gc", "--older-than", "90d", "--yes"]) == 0
+    assert (source / "precious").exists()
+    assert not (nights / TRASH).exists()
+
+
+def test_another_device_in_a_night_is_not_entered(nights, monkeypatch, capsys):
+    inside = night(nights, 0) / "volume"
+    inside.mkdir()
+    (inside / "precious").touch()
+    lstat = os.lstat
+
+    def elsewhere(path, **more):
+        found = lstat(path, **more)
+        if Path(path).name == "volume":
+            values = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+            return SimpleNamespace(**{**values, "st_dev": found.st_dev + 1})
+        return found
+
+    monkeypatch.setattr(os, "lstat", elsewhere)
+    assert main(["gc", "--older-than", "9d", "--yes"]) == 1
+    assert "mounted in it: volume" in capsys.readouterr().err
+    assert (inside / "precious").exists()

@@ -47,6 +47,8 @@ def judged(tmp_path, text=None, *, wants=True, log="first\nlast\n", **ending):
         (4, SKIP, "nothing was checked: last"),
         (126, ERROR, "exit 126: last"),
         (130, ERROR, "exit 130: last"),
+        (245, ERROR, "exit 245: a process that it started was killed by SIGSEGV: last"),
+        (255, FAIL, "exit 255: last"),
     ],
 )
 def test_exit_codes_of_items_without_a_report(tmp_path, code, outcome, reason):
@@ -81,10 +83,23 @@ def test_exit_code_and_report(tmp_path, code, text, outcome, reason):
     assert record.reason.startswith(reason)
 
 
+def test_a_cause_is_the_reason_the_one_that_checks_fail_because_of_first(tmp_path):
+    cause = {"code": "x", "port_path": "bn", "message": "eps\nis wrong", "evidence": "", "explained": 1.0, "fix": "pass `e=1`",
+             "stage": "forward", "explains": ["forward/0"], "place": {"file": "a.py", "line": 7, "code": ""}}  # fmt: skip
+    document = json.loads(report(1, "FAIL"))
+    for causes, reason in (
+        ([{**cause, "message": "rest", "explains": []}, cause], "eps is wrong (a.py:7); fix: pass `e=1`"),
+        ([{"code": 3}], "forward/0: why 0"),  # not one that can be read
+    ):
+        folder = tmp_path / str(len(causes))
+        folder.mkdir()
+        assert judged(folder, json.dumps({**document, "diagnoses": causes}), exit_code=1).reason == reason
+
+
 def test_a_report_that_cannot_be_parsed_is_an_error_of_its_item(tmp_path):
     record = judged(tmp_path, "[" * 100_000, exit_code=0)
     assert record.outcome is ERROR
-    assert "its report cannot be read: RecursionError" in record.reason
+    assert "its report cannot be read: ValueError it is nested too deeply" in record.reason
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda report: report.write_text("[" * 100_000), Path.mkdir])

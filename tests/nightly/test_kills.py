@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from chain_samples import living
 from stub_nights import tipchain, write_manifest
 
+from tipchain.chain import warden
 from tipchain.nightly.nights import nights_below, read_night
 from tipchain.outcome import Outcome
 
@@ -55,17 +57,13 @@ def runs(folder):
 
 
 def children(pid):
-    """Return the items' own processes of a coordinator."""
+    """Return the items' own processes of a coordinator: below it and their wardens."""
     found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parent = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
-                words = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if parent == pid and b".ran" in words:
-                found.append(int(folder.name))
+    for one in warden.descendants(pid):
+        with suppress(OSError):
+            words = Path(f"/proc/{one}/cmdline").read_bytes()
+            if b".ran" in words and words.startswith(b"/bin/sh"):
+                found.append(one)
     return found
 
 

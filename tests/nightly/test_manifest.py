@@ -11,7 +11,7 @@ from tipchain.errors import ManifestError
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
 from tipchain.nightly.project import DiskProject
-from tipchain.nightly.quantities import duration, parse_mebibytes, parse_seconds
+from tipchain.quantities import duration, parse_mebibytes, parse_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\

@@ -12,13 +12,15 @@ import pytest
 from night_samples import NightSample, item
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.nightly.github import ANNOTATED, annotate, summary, write_summary
+from tipchain.nightly.dashboard import render
+from tipchain.nightly.github import ANNOTATED, annotate, summary
 from tipchain.nightly.junit import night_junit
 from tipchain.nightly.log_tail import LINES, log_tail
 from tipchain.nightly.records import NIGHT
 from tipchain.nightly.results import MISSING, find_nights, read_results
+from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
-from tipchain.report.github import SUMMARY_LIMIT, markdown
+from tipchain.report.github import SUMMARY_LIMIT, markdown, write_summary
 
 GOOD, BAD, LOST = item("alexnet"), item("mvf", device="gpu"), item("resnet")
 CASE = item("vgg", kind="align", source="configs/vgg.yaml")
@@ -52,7 +54,7 @@ def test_records_of_another_night_or_half_written_ones_are_none(night):
     results = read_results(night.folder)
     assert results.of(GOOD).outcome is results.of(BAD).outcome is Outcome.ERROR
     (night.folder / NIGHT).write_text("{")
-    with pytest.raises(RecordError, match="is not JSON"):
+    with pytest.raises(RecordError, match="is not a night"):
         read_results(night.folder)
 
 
@@ -215,3 +217,31 @@ def test_what_xml_cannot_hold_is_not_in_it(night):
     results = read_results(night.folder)
     renamed = replace(results, night=replace(results.night, plan=replace(results.plan, name="a\x00b")))
     assert ET.fromstring(night_junit(renamed)).get("name") == "a?b"
+
+
+def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
+    found = {"code": "epsilon", "port_path": "bn", "message": "eps is wrong", "evidence": "", "explained": 1.0,
+             "fix": "pass `epsilon=1e-05` to `bn`", "stage": "forward", "explains": ["forward/logits"],
+             "place": {"file": "nets/port.py", "line": 7, "code": "x"}}  # fmt: skip
+    sample = NightSample(tmp_path / "suite", 0, [CASE, BAD], root=tmp_path)
+    sample.end(
+        CASE,
+        Outcome.FAIL,
+        "exit code 1",
+        report={"diagnoses": [{**found, "code": "rest", "explains": []}, found]},
+    )
+    sample.end(BAD, Outcome.FAIL, "exit code 1", report={"diagnoses": [{}]})  # not one that can be read
+    results = read_results(sample.finish())
+    told = "eps is wrong (nets/port.py:7); fix: pass `epsilon=1e-05` to `bn`"
+    case, other = ET.fromstring(night_junit(results)).iter("testcase")
+    assert [one.find("failure").get("message") for one in (other, case)] == [told, "exit code 1"]
+    assert (other.get("file"), other.get("line")) == ("nets/port.py", "7")
+    lines = annotate(results, {"GITHUB_WORKSPACE": str(tmp_path)})
+    assert lines[0].startswith(
+        f"::error file=nets/port.py,line=7,title=vgg%3Aalign[whole_infer;cpu]::{told}%0AFAIL: exit code 1%0Alog: "
+    )
+    assert f"file={BAD.source},line=1" in lines[1]
+    assert markdown(told) in summary(results)
+    timelines, _ = read_timelines(find_nights(tmp_path / "suite"), 5, tmp_path)
+    page = re.sub("</?code>", "`", render(timelines))
+    assert page.count(told) == 4  # on top, in its cell, in its part, for the script

@@ -17,7 +17,7 @@ from tipchain.nightly.items import NightPlan
 from tipchain.nightly.nights import begin_night, read_night
 from tipchain.nightly.past import balance_seconds, last_failed
 from tipchain.nightly.plan_json import parse_plan, plan_json
-from tipchain.nightly.records import FINISHED
+from tipchain.nightly.records import FINISHED, write_document
 from tipchain.nightly.results import find_nights, read_results
 from tipchain.nightly.selection import Shard, share
 from tipchain.nightly.shares import Part, gather, missing, night_id
@@ -131,7 +131,7 @@ def test_without_seconds_shares_are_cut_by_timeouts(tmp_path):
 
 def test_one_nights_seconds_balance(tmp_path):
     file = tmp_path / FINISHED
-    file.write_text(json.dumps({"items": {A: ["PASS", 5.0], B: ["ERROR", 9.0], C: ["SKIP", 0.0]}}))
+    write_document(file, {"items": {A: ["PASS", 5.0], B: ["ERROR", 9.0], C: ["SKIP", 0.0]}})
     assert balance_seconds(tmp_path) == balance_seconds(file) == {A: 5.0}
     with pytest.raises(UsageError, match=r"--balance-by .*none"):
         balance_seconds(tmp_path / "none")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from night_samples import item
 
-from tipchain.nightly.progress import Estimate, RunningItem, State
+from tipchain.nightly.progress import RunningItem, State
 from tipchain.nightly.records import ItemRecord
 from tipchain.nightly.view import SAY_S, NightView
 from tipchain.outcome import Outcome
@@ -68,22 +67,3 @@ def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):
     assert stream.getvalue()[before:].count("\x1b[1A\x1b[2K") == len(drawn) - 1
     view.close()
     assert stream.getvalue().endswith("\x1b[1A\x1b[2K")
-
-
-def test_the_time_left():
-    estimate = Estimate({"a": 10.0})
-    one = RunningItem(id="a", seconds=4.0)
-    assert estimate.left(20.0, (one,), 2) == 13.0
-    assert estimate.left(0.0, (one,), 2) == 6.0, "at least what the longest still takes"
-    assert estimate.left(0.0, (RunningItem(id="a", seconds=99.0),), 2) == 0.0
-    assert Estimate({}).left(0.0, (one,), 2) is None, "nothing tells how long it takes"
-    assert Estimate({}).left(None, (), 2) is None
-
-
-def test_this_night_tells_where_no_other_does():
-    estimate = Estimate({})
-    assert estimate.of("x") is None
-    estimate.learn(ended(outcome=Outcome.SKIP))
-    assert estimate.of("x") is None
-    estimate.learn(ended())
-    assert estimate.of("x") == pytest.approx(1.25)

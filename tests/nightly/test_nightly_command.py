@@ -63,17 +63,17 @@ def test_plan_shows_a_table_in_80_columns(inside, capsys):
         out.split()
     )
     assert not (inside / "tipchain-nights").exists()
-    assert nightly("run", "suite.yaml", "--dry-run", "--require-data", "--select", "alexnet*") == 0
+    assert nightly("run", "suite.yaml", "--dry-run", "--require-data", "--only", "alexnet*") == 0
     assert "(2 errors)" in capsys.readouterr().out
     assert not (inside / "tipchain-nights").exists()
 
 
 def test_plan_as_json_with_a_choice(inside, capsys):
     write_manifest(inside, commands=[GOOD, BAD])
-    assert nightly("plan", "suite.yaml", "--json", "--select", "tag:quick") == 0
+    assert nightly("plan", "suite.yaml", "--json", "-", "--only", "tag:quick") == 0
     plan = json.loads(capsys.readouterr().out)
     assert [one["id"] for one in plan["items"]] == ["good[cpu]"]
-    assert nightly("plan", "suite.yaml", "--select", "tag:quikc") == 2
+    assert nightly("plan", "suite.yaml", "--only", "tag:quikc") == 2
     assert "matches none of the 2 items" in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_a_night_and_its_summary(inside, capsys):
     } <= facts.keys()
     assert "tipchain" in facts["versions"]
     assert night.options == {"jobs": 1}
-    assert nightly("run", "suite.yaml", "--require-gpu", "--select", "far*") == 1
+    assert nightly("run", "suite.yaml", "--require-gpu", "--only", "far*") == 1
     assert "ERROR" in capsys.readouterr().out
 
 
@@ -140,7 +140,7 @@ def test_shards_are_the_whole(inside, capsys):
     write_manifest(inside, commands=[{**GOOD, "repeats": 7}])
     found = []
     for number in range(1, 4):
-        assert nightly("plan", "suite.yaml", "--json", "--shard", f"{number}/3") == 0
+        assert nightly("plan", "suite.yaml", "--json", "-", "--shard", f"{number}/3") == 0
         found += [one["id"] for one in json.loads(capsys.readouterr().out)["items"]]
     assert len(found) == len(set(found)) == 7
 
@@ -174,7 +174,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
         assert f"night {night.name} of suite: run by process {process.pid} on " in done.stdout
         assert "1 of 2 ended, 1 passed, 1 running, " in done.stdout
         assert re.search(r"^ +0:0\d  slow\[cpu\]  working$", done.stdout, re.MULTILINE)
-        told = json.loads(tipchain("status", "suite.yaml", "--json", cwd=tmp_path).stdout)
+        told = json.loads(tipchain("status", "suite.yaml", "--json", "-", cwd=tmp_path).stdout)
         assert [one["id"] for one in told["running"]] == ["slow[cpu]"]
         assert told["items"]["good[cpu]"]["outcome"] == "PASS"
         assert not told["finished"]

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import os
 
-from tipchain.nightly.records import ENDED, ItemRecord, item_folder, read_record, slug_of, write_record
+import pytest
+from night_samples import NightSample, item
+from stub_nights import write_manifest
+
+from tipchain.cli import main
+from tipchain.nightly.records import (
+    ENDED,
+    FINISHED,
+    NIGHT,
+    DamagedRecord,
+    ItemRecord,
+    item_folder,
+    read_document,
+    read_record,
+    slug_of,
+    write_document,
+    write_record,
+)
 from tipchain.outcome import Outcome
 
 
@@ -52,3 +70,129 @@ def test_every_id_has_a_folder_of_its_own():
     slugs = {slug_of(one) for one in ids}
     assert len(slugs) == len(ids)
     assert all(len(one) <= 120 and one.isascii() and "/" not in one for one in slugs)
+
+
+ITEM = item("net")
+
+
+@pytest.fixture
+def night(tmp_path):
+    """A finished night with one item, which failed."""
+    write_manifest(tmp_path, commands=[])
+    made = NightSample(tmp_path / "nights", 0, [ITEM], root=tmp_path)
+    made.end(ITEM, Outcome.FAIL, "exit 1: oh no")
+    made.finish()
+    return made
+
+
+def status(night, *words):
+    nights = night.folder.parent
+    return main(["nightly", "status", str(nights.parent / "suite.yaml"), "--out", str(nights), *words])
+
+
+def damaged(text):
+    """Yield texts that are not what was written, the kinds of damage that disks, editors and programs do."""
+    yield from ("", "null", "[]", "{}", "7", "\x00" * len(text), text[:-20], "[" * 100_000, '{"a":' * 100_000)
+    yield text.replace('"FAIL"', '"PASS"')
+    yield text.replace("oh no", "all well")
+    yield text.replace('"seconds": 1.0', '"seconds": 2.0')
+    yield "\udcff"
+
+
+def test_a_damaged_record_is_an_error_whatever_it_was(night, capsys):
+    file = night.ended_file(ITEM)
+    whole = file.read_text()
+    for text in damaged(whole):
+        file.write_text(text, errors="surrogateescape")
+        assert status(night) == 1, text[:80]
+        assert "1 of 1 ended, 1 error" in capsys.readouterr().out
+    file.write_text(whole)
+    assert status(night) == 1
+    assert "1 of 1 ended, 1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "gone"])
+def test_what_stands_in_the_place_of_a_finished_items_record_is_an_error(night, capsys, kind):
+    file = night.ended_file(ITEM)
+    file.unlink()
+    {
+        "pipe": lambda: os.mkfifo(file), "folder": file.mkdir,
+        "link": lambda: file.symlink_to("/dev/zero"), "gone": lambda: None,
+    }[kind]()  # fmt: skip
+    assert status(night) == 1
+    assert "1 of 1 ended, 1 error" in capsys.readouterr().out
+
+
+def test_a_night_of_an_earlier_format_is_read(night, capsys):
+    for file in (night.folder / NIGHT, night.ended_file(ITEM), night.folder / FINISHED):
+        document = read_document(file)
+        file.write_text(json.dumps({"format": 1, **document}))
+    assert status(night) == 1
+    assert "1 of 1 ended, 1 failed" in capsys.readouterr().out
+
+
+def test_a_record_leads_nowhere_else(tmp_path):
+    item_folder(tmp_path, "a[cpu]").mkdir(parents=True)
+    for path in ("/etc/passwd", "items/../../secret"):
+        write_record(tmp_path, record(log=path))
+        assert isinstance(read_record(tmp_path, "a[cpu]", "t"), DamagedRecord)
+
+
+def leaves(document, above=()):
+    """Yield the places of all values in a document of JSON."""
+    yield above
+    parts = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
+    for name, one in parts:
+        yield from leaves(one, (*above, name))
+
+
+def replaced(document, place, value):
+    if not place:
+        return value
+    copy = json.loads(json.dumps(document))
+    one = copy
+    for name in place[:-1]:
+        one = one[name]
+    one[place[-1]] = value
+    return copy
+
+
+NESTED = json.loads("[" * 900 + "]" * 900)
+STRANGE = (None, True, -1, 10**30, float("nan"), "x\ud800\x1b[2J", [], {}, NESTED)
+
+
+@pytest.mark.parametrize("name", [NIGHT, ENDED, "running.json"])
+def test_no_document_of_a_night_ends_in_a_traceback_even_with_a_right_checksum(night, capsys, name):
+    if name == "running.json":
+        running = {"id": ITEM.id, "seconds": 1.0, "line": "epoch 1"}
+        document = {
+            "counts": {"PASS": 1},
+            "running": [running],
+            "left_s": 1.0,
+            "seconds": 2.0,
+            "waiting": "a GPU",
+        }
+        file = night.folder / name
+        (night.folder / FINISHED).unlink()
+    else:
+        file = night.folder / NIGHT if name == NIGHT else night.ended_file(ITEM)
+        document = read_document(file)
+    tried = 0
+    for number, place in enumerate(leaves(document)):
+        for value in STRANGE[number % 4 :: 4] if place else ():
+            if name == "running.json":
+                file.write_text(json.dumps(replaced(document, place, value)))
+            else:
+                write_document(file, replaced(document, place, value))
+            assert status(night, *(("--json", "-") if tried % 2 else ())) in (0, 1, 2), (place, value)
+            told = capsys.readouterr()
+            assert "Traceback" not in told.err, (place, value)
+            assert "\x1b[2J" not in told.out + told.err, (place, value)
+            tried += 1
+    assert tried > 15

@@ -38,7 +38,7 @@ def port(clean, tmp_path):
 
 def align_port(project, *args, **kwargs):
     dumps = project.root / "made_elsewhere" / "log_reprod"
-    return project.align("--torch-dump", dumps, *args, **kwargs)
+    return project.align("--reference", dumps, *args, **kwargs)
 
 
 def test_a_faithful_port_passes_and_leaves_the_guides_files(clean):
@@ -79,7 +79,7 @@ def test_dumps_hold_what_the_stages_promise(clean):
 
 def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
     project, _ = clean
-    project.align("--stages", "loss")
+    project.align("--only", "loss")
     text = (project.root / "out" / "alignment.log").read_text()
     assert text.count("# ==== run ") == 2
     assert re.search(r"^# run \S+ stage forward$", text, re.MULTILINE), "two runs at once can be told apart"
@@ -88,7 +88,7 @@ def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
 
 
 def test_json_stands_alone_on_standard_output(clean):
-    done = clean[0].align("--stages", "loss", "--json", "-", out="json")
+    done = clean[0].align("--only", "loss", "--json", "-", out="json")
     document = json.loads(done.stdout)
     assert document["verdicts"][0]["subject"] == "loss/loss"
     assert document["where"]["machine"] == socket.gethostname()
@@ -120,7 +120,7 @@ FAULTS = {
 def test_a_fault_fails_its_stage(port, fault):
     stage, change, words = FAULTS[fault]
     port.edit("tiny_paddle.py", *change)
-    done = align_port(port, "--stages", stage)
+    done = align_port(port, "--only", stage)
     assert done.returncode == 1, done.stdout + done.stderr
     text = " ".join(done.stdout.split())
     for word in words:
@@ -133,7 +133,7 @@ def test_a_fault_fails_its_stage(port, fault):
 
 def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
     port.edit("tiny_paddle.py", "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)")
-    done = align_port(port, "--stages", "forward,loss", "--json", port.root / "report.json")
+    done = align_port(port, "--only", "forward,loss", "--json", port.root / "report.json")
     outcomes = {
         v["subject"]: v["outcome"] for v in json.loads((port.root / "report.json").read_text())["verdicts"]
     }
@@ -147,10 +147,10 @@ def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
 
 def test_train_mode_compares_running_statistics_by_one_definition(port):
     port.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, training: true}")
-    done = port.align("--stages", "backward")
+    done = port.align("--only", "backward")
     assert done.returncode == 0, done.stdout
     port.edit("tiny_paddle.py", "nn.BatchNorm2D(8)", "nn.BatchNorm2D(8, momentum=0.99)")
-    done = port.align("--stages", "backward")
+    done = port.align("--only", "backward")
     assert done.returncode == 1
     assert "backward/buffer/features.1.running_" in done.stdout
 
@@ -168,7 +168,7 @@ def test_train_mode_compares_running_statistics_by_one_definition(port):
 def test_a_model_that_breaks_is_an_error(port, body, words):
     port.edit("tiny_paddle.py", "        hidden = paddle.flatten(self.features(image), 1)",
               f"        hidden = paddle.flatten(self.features(image), 1)\n        {body}")  # fmt: skip
-    done = align_port(port, "--stages", "forward")
+    done = align_port(port, "--only", "forward")
     assert done.returncode == 1
     assert "ERROR" in done.stdout
     for word in words:
@@ -180,7 +180,7 @@ def test_a_model_that_cannot_be_built_is_named_with_its_place(tmp_path):
     project.edit(
         "tiny_torch.py", "    return Tiny(num_classes, dropout)", "    raise ValueError('no such depth')"
     )
-    done = project.align("--stages", "forward,data")
+    done = project.align("--only", "forward,data")
     assert done.returncode == 1
     said = "".join(done.stdout.split())
     assert "tiny_torch.py:29:ValueError:nosuchdepth" in said
@@ -195,7 +195,7 @@ def test_a_model_that_hangs_is_ended(port):
         "        hidden = paddle",
         "        import time; time.sleep(600)\n        hidden = paddle",
     )
-    done = align_port(port, "--stages", "forward", "--timeout", "8", timeout=60)
+    done = align_port(port, "--only", "forward", "--timeout", "8", timeout=60)
     assert done.returncode == 1
     assert "took longer than 8 s" in " ".join(done.stdout.split())
 
@@ -205,17 +205,17 @@ def test_a_truncated_weight_file_is_an_error(port):
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 0xFF
     weights.write_bytes(data)
-    done = align_port(port, "--stages", "forward")
+    done = align_port(port, "--only", "forward")
     assert done.returncode == 1
     assert "is damaged or was changed" in " ".join(done.stdout.split())
     weights.write_bytes(data[: len(data) // 2])
-    done = align_port(port, "--stages", "forward")
+    done = align_port(port, "--only", "forward")
     assert done.returncode == 0, "a file of the wrong size is seen at once and made again"
 
 
 def test_dumps_of_other_inputs_are_refused(port):
     port.edit("case.yaml", "dtype: float32, seed: 0", "dtype: float32, seed: 1")
-    done = align_port(port, "--stages", "forward")
+    done = align_port(port, "--only", "forward")
     assert done.returncode == 1
     assert "different inputs: fake" in " ".join(done.stdout.split())
 
@@ -223,7 +223,7 @@ def test_dumps_of_other_inputs_are_refused(port):
 def test_a_check_that_proves_nothing_is_an_error(port):
     for name in ("tiny_paddle.py", "tiny_torch.py"):
         port.edit(name, "return self.head(", "return 1e-9 * self.head(")
-    done = port.align("--stages", "forward")
+    done = port.align("--only", "forward")
     assert done.returncode == 1
     assert "ERROR" in done.stdout
     assert "proves nothing" in " ".join(done.stdout.split())
@@ -232,29 +232,30 @@ def test_a_check_that_proves_nothing_is_an_error(port):
 def test_a_dump_that_is_no_dump_is_an_error(port):
     bad = port.latest("made_elsewhere") / "forward_torch.npy"
     bad.write_bytes(b"not a dump at all")
-    done = align_port(port, "--stages", "forward")
+    done = align_port(port, "--only", "forward")
     assert done.returncode == 1
     assert "ERROR" in done.stdout
     assert "Traceback" not in done.stderr
-    named = port.align("--stages", "forward", "--torch-dump", bad)
+    named = port.align("--only", "forward", "--reference", bad)
     assert named.returncode == 2, "a file that the command line names is input"
     assert "forward_torch.npy: is not a dump" in named.stderr
 
 
 def test_missing_data_stops_only_the_stages_that_need_it(port):
     shutil.rmtree(port.root / "test_tipc" / "data" / "lite_data")
-    done = align_port(port, "--stages", "data")
+    done = align_port(port, "--only", "data")
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "no such data folder" in text
-    assert "bash prepare.sh" in text
+    assert "`data: {set: none}` if the data sets need no folder" in text
 
 
 def test_recording_one_side_checks_nothing(port):
-    done = port.align("--stages", "forward", "--record", "paddle", out="one")
+    done = port.align("--only", "forward", "--record", "paddle", out="one")
     assert done.returncode == 4, done.stdout
     assert "only paddle was recorded" in " ".join(done.stdout.split())
-    both = port.align("--stages", "forward", "--paddle-dump", port.latest("one"), out="two")
+    assert "diff check failed" not in done.stdout + (port.root / "one" / "alignment.log").read_text()
+    both = port.align("--only", "forward", "--port", port.latest("one"), out="two")
     assert both.returncode == 0, both.stdout
 
 
@@ -264,7 +265,7 @@ def test_a_published_number_is_the_benchmark(port):
         "learning_rate: 1.0e-3}",
         "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}",
     )
-    done = port.align("--stages", "train")
+    done = port.align("--only", "train")
     assert done.returncode == 1
     assert "expected 1.5" in " ".join(done.stdout.split())
     benchmark = load_record(port.latest() / "train_align_benchmark.npy")
@@ -276,11 +277,11 @@ def test_a_known_deviation_is_skipped_and_must_go_on(port):
         subjects = ("loss/loss", "loss/gradient/logits")
         known = ", ".join(f"{{subject: {subject}, reason: smoothing}}" for subject in subjects)
         file.write(f"known_deviations: [{known}]\n")
-    done = port.align("--stages", "loss")
+    done = port.align("--only", "loss")
     assert done.returncode == 1
     assert "the known deviation is gone" in " ".join(done.stdout.split())
     port.edit("tiny_paddle.py", "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)")
-    done = port.align("--stages", "forward,loss")
+    done = port.align("--only", "forward,loss")
     assert done.returncode == 0, done.stdout
     assert "known deviation: smoothing" in " ".join(done.stdout.split())
 
@@ -293,16 +294,16 @@ def broken_framework(folder, name):
 
 
 def test_a_missing_framework_is_one_message(port):
-    done = align_port(port, "--stages", "forward", env=broken_framework(port.root, "paddle"))
+    done = align_port(port, "--only", "forward", env=broken_framework(port.root, "paddle"))
     assert done.returncode == 2
     assert "paddle cannot be imported: libsomething.so is missing" in done.stderr
-    assert "--paddle-dump" in done.stderr
+    assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_dumps_serve_where_a_framework_is_missing(port):
     env = broken_framework(port.root, "torch")
-    done = align_port(port, "--stages", "forward,metric,loss", env=env)
+    done = align_port(port, "--only", "forward,metric,loss", env=env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -311,7 +312,7 @@ def test_a_gpu_that_is_not_there_is_one_message(port):
 
     if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
         pytest.skip("this machine has a GPU that Paddle can use")
-    done = align_port(port, "--stages", "forward", "--device", "gpu")
+    done = align_port(port, "--only", "forward", "--device", "gpu")
     assert done.returncode == 2
     assert "has no usable gpu:0" in done.stderr
     assert "--device cpu" in done.stderr
@@ -322,9 +323,9 @@ def test_a_gpu_that_is_not_there_is_one_message(port):
     [
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--mode", "lite_train_lite_infr"], "did you mean 'lite_train_lite_infer'"),
-        (["--stages", "forwrad"], "did you mean 'forward'"),
-        (["--torch-dump", "nowhere"], "no such file or folder: nowhere"),
-        (["--timeout", "0"], "above 0"),
+        (["--only", "forwrad"], "did you mean 'forward'"),
+        (["--reference", "nowhere"], "no such file or folder: nowhere"),
+        (["--timeout", "0"], "is not a time such as 90s"),
         (["--frobnicate"], "unrecognized arguments"),
         (["--data-path", "nowhere"], "no such folder: nowhere"),
     ],
@@ -340,10 +341,10 @@ def test_judging_again_runs_nothing(clean):
     project, _ = clean
     command = [sys.executable, "-m", "tipchain", "judge", str(project.latest())]
     assert project.run(command).returncode == 0
-    tight = project.run([*command, "--stages", "forward", "--method", "max", "--threshold", "0"])
+    tight = project.run([*command, "--only", "forward", "--method", "max", "--threshold", "0"])
     assert tight.returncode == 1
     assert "would pass with" in " ".join(tight.stdout.split())
-    assert project.run([*command, "--stages", "forward", "--rtol", "1", "--atol", "1"]).returncode == 0
+    assert project.run([*command, "--only", "forward", "--rtol", "1", "--atol", "1"]).returncode == 0
     assert project.run([*command[:-1], str(project.root / "nowhere")]).returncode == 2
 
 
@@ -380,7 +381,7 @@ def test_runs_inside_a_chain_share_the_chains_folder(clean, tmp_path):
     project, _ = clean
     run = tmp_path / "runs" / "one"
     run.mkdir(parents=True)
-    done = project.align("--stages", "loss", out="chained", env={"TIPCHAIN_RUN": str(run)})
+    done = project.align("--only", "loss", out="chained", env={"TIPCHAIN_RUN": str(run)})
     assert done.returncode == 0, done.stdout
     assert (run / "log_reprod" / "loss_torch.npy").is_file()
     assert (project.latest("chained") / "loss_torch.npy").is_file()
@@ -388,7 +389,7 @@ def test_runs_inside_a_chain_share_the_chains_folder(clean, tmp_path):
 
 def test_a_full_disk_is_a_failure_without_traceback_or_halves(port):
     dumps = port.root / "made_elsewhere" / "log_reprod"
-    command = f"ulimit -f 40; exec {sys.executable} -m tipchain align case.yaml --out full --stages data --torch-dump {dumps}"
+    command = f"ulimit -f 40; exec {sys.executable} -m tipchain align case.yaml --out full --only data --reference {dumps}"
     shutil.rmtree(port.root / "full", ignore_errors=True)
     (dumps / "data_torch.npy").write_bytes((dumps / "forward_torch.npy").read_bytes())  # small enough to copy
     done = port.run(["bash", "-c", command])
@@ -402,7 +403,7 @@ def test_a_full_disk_is_a_failure_without_traceback_or_halves(port):
 
 def test_a_folder_that_cannot_be_written_is_one_message(port):
     (port.root / "file").write_text("in the way")
-    done = port.align("--stages", "loss", out="file/out")
+    done = port.align("--only", "loss", out="file/out")
     assert done.returncode == 2
     assert "cannot write below" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tipchain.blame import UsersError, tell
 from tipchain.errors import CaseError
 from tipchain.modes import Mode
-from tipchain.parity.builders import build
 from tipchain.parity.case import find_root, load_case, resolve
 from tipchain.stage_table import STAGES
 
@@ -101,7 +102,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("known_deviations: [{subject: forwrd/logits, reason: x}]\n", ["did you mean 'forward'"]),
         ("known_deviations: [{1: 2, subject: forward/logits, reason: x}]\n", ["1: is not a known key"]),
         ("1: 2\n", ["1: is not a known key"]),
-        ("model_args: &again {a: *again}\n", ["nested too deeply"]),
+        ("model_args: &again {a: *again}\n", ["an alias stands inside its own anchor"]),
         ("outputs: [a, a]\n", ["different names"]),
         ("train: {benchmark: {}}\n", ["is empty"]),
     ],
@@ -161,25 +162,28 @@ def test_root_is_the_nearest_folder_with_a_mark(tmp_path):
 def test_builders_are_resolved_from_the_root(tmp_path):
     (tmp_path / "some_builders_here.py").write_text("def build(): return 5\nnumber = 3\n")
     assert resolve("some_builders_here:build", tmp_path)() == 5
-    with pytest.raises(CaseError, match="did you mean 'build'"):
+    with pytest.raises(CaseError, match="did you mean some_builders_here:build"):
         resolve("some_builders_here:biuld", tmp_path)
     with pytest.raises(CaseError, match="not callable"):
         resolve("some_builders_here:number", tmp_path)
-    with pytest.raises(CaseError, match="cannot import 'no_such_module_here'"):
+    with pytest.raises(CaseError, match="no_such_module_here does not exist"):
         resolve("no_such_module_here:build", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("def broken(:", "cannot be imported: .*users_1.py:1: SyntaxError"),
-        ("import no_such_thing", "cannot be imported: .*users_2.py:1: ModuleNotFoundError: .*no_such_thing"),
-        ("import json\ndef build(): return json.loads('{')", "users_3.py:2: JSONDecodeError"),
-        ("def build(): return 5", "could not be called: .*TypeError: build.. got an unexpected"),
+        ("def broken(:", "users_1.py:1: SyntaxError: .*\n  in: importing users_1"),
+        (
+            "import no_such_thing",
+            "users_2.py:1: ModuleNotFoundError: .*no_such_thing.*\n  in: importing users_2",
+        ),
+        ("raise SystemExit(0)", "users_3.py:1: SystemExit: it ends the program here, with exit code 0"),
     ],
 )
-def test_what_a_users_module_raises_is_one_message_with_its_place(tmp_path, text, words, request):
+def test_what_a_users_module_raises_while_it_is_imported_has_its_place(tmp_path, text, words, request):
     name = f"users_{request.node.callspec.indices['text'] + 1}"
     (tmp_path / f"{name}.py").write_text(text)
-    with pytest.raises(CaseError, match=words):
-        build(f"{name}:build", tmp_path, {"classes": 3} if "5" in text else {})
+    with pytest.raises(UsersError) as raised:
+        resolve(f"{name}:build", tmp_path)
+    assert re.search(words, tell(raised.value))

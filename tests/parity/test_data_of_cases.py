@@ -41,6 +41,10 @@ def test_of_many_videos_the_first_count(tmp_path, monkeypatch):
     assert data_digest(folder, "mini_ucf") != before
 
 
+def test_data_sets_that_need_no_folder_are_known_without_one(tmp_path):
+    assert data_digest(tmp_path / "nowhere", "none") == data_digest(tmp_path, "none")
+
+
 def test_data_of_any_layout_are_known_by_all_files(tmp_path):
     with pytest.raises(DataError, match="has no files"):
         data_digest(tmp_path, "own")

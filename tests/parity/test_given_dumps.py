@@ -19,7 +19,7 @@ ARRAYS = {"acc_top1": np.array([80.0])}
 def test_a_dump_of_another_side_or_stage_is_refused(tmp_path):
     own = save_record(tmp_path / "own", ARRAYS, meta={"side": "torch", "stage": "metric"})
     check_dumps({"torch": own}, ["metric"])
-    with pytest.raises(UsageError, match=r"--paddle-dump: .* holds the torch side's metric dump"):
+    with pytest.raises(UsageError, match=r"--port: .* holds the torch side's metric dump"):
         check_dumps({"paddle": own}, ["metric"])
     with pytest.raises(UsageError, match="not the torch side's of train"):
         check_dumps({"torch": own}, ["train"])

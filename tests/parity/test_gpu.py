@@ -27,7 +27,7 @@ def test_a_side_on_the_gpu_agrees_with_the_other_on_the_cpu(tmp_path, on_gpu, on
     if reason:
         pytest.skip(reason)
     project = make_tiny_project(tmp_path / "gpu")
-    stages = ("--stages", "forward,metric,loss,backward")
+    stages = ("--only", "forward,metric,loss,backward")
     recorded = project.align(*stages, "--record", on_gpu, "--device", "gpu", out=on_gpu)
     assert recorded.returncode == 4, recorded.stdout + recorded.stderr
     done = project.align(*stages, f"--{on_gpu}-dump", project.latest(on_gpu), out="both")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_process import failed
 
-from tipchain.errors import UsageError
+from tipchain.blame import UsersError
 from tipchain.parity.judging import judge_dumps
 from tipchain.parity.judging.base import Dumps, Rules
 from tipchain.parity.metric_probe import SIZES, make_probe, other_ways, recognize
@@ -202,5 +202,5 @@ def test_counts_by_class():
     ],
 )
 def test_a_metric_that_gives_no_percentages_is_refused(metric, words):
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsersError, match=words):
         measure(NUMPY, metric, [(np.ones((2, 2)), np.ones(2))])

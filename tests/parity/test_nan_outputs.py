@@ -14,7 +14,7 @@ def test_nan_on_both_sides_passes_no_stage(tmp_path):
         head = "return self.head("
         project.edit(f"tiny_{side}.py", head, head.replace("self", "float('nan') * self"))
     stages = ("forward", "metric", "loss", "backward", "train")
-    done = project.align("--stages", ",".join(stages))
+    done = project.align("--only", ",".join(stages))
     assert done.returncode == 1, done.stderr
     for stage in stages:
         assert f"FAIL     {stage}/" in done.stdout

@@ -43,13 +43,13 @@ def test_ones_own_weight_file_serves_on_a_machine_without_torch(tmp_path):
     port = make_tiny_project(tmp_path / "here")
     torch.save(build_model().state_dict(), port.root / "own.pth")
     port.edit("case.yaml", "weights: {init: kaiming, seed: 0, fit_head: true}", "weights: {torch: own.pth}")
-    assert port.align("--stages", "forward").returncode == 0
+    assert port.align("--only", "forward").returncode == 0
     other = tmp_path / "elsewhere"
     shutil.copytree(port.root, other)
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "torch.py").write_text("raise ImportError('no torch on this machine')")
     env = {"PYTHONPATH": f"{tmp_path / 'none'}:{Path(__file__).resolve().parents[2]}"}
     done = TinyProject(other).align(
-        "--stages", "forward", "--torch-dump", port.latest(), env=env, out="elsewhere"
+        "--only", "forward", "--reference", port.latest(), env=env, out="elsewhere"
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,8 @@ import struct
 import subprocess
 import sys
 import textwrap
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 from tipchain.errors import RecordError
-from tipchain.parity.dump_reader import load_tree
+from tipchain.parity.dump_reader import load_tree, read_npz
 from tipchain.parity.record import load_record, save_record
 
 ARRAYS = {
@@ -274,6 +276,105 @@ def test_a_length_beyond_the_file_allocates_nothing(tmp_path):
     (tmp_path / "x.npy").write_bytes(data[:130] + b"\x8e" + struct.pack("<Q", 2**62))
     with pytest.raises(RecordError, match=r"ends .* bytes before"):
         load_tree(tmp_path / "x.npy")
+
+
+def stream(body, head=b"{'descr': '|O', 'fortran_order': False, 'shape': ()}"):
+    """A dump whose dict is what ``body`` puts on the stack."""
+    header = head + b" " * (-(len(head) + 11) % 64) + b"\n"
+    outer = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tC\x01btR(K\x01)cnumpy\ndtype\n(X\x02\x00\x00\x00O8K\x00K\x01tR"
+        b"(K\x03X\x01\x00\x00\x00|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb\x89]"
+    )
+    return (
+        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\x80\x04" + outer + body + b"atb."
+    )
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value
+
+
+ARRAY = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tC\x01btR(K\x01K\x01\x85cnumpy\ndtype\n(X\x02\x00\x00\x00u1K\x00K\x01tR\x89C\x01atb"
+LONG = text(b"x" * 400_000)
+NESTED = b")q\x05" + b"0h\x05h\x05\x86q\x05" * 200
+HASHES = b"".join(b"\x8a\x10" + (n * (2**61 - 1)).to_bytes(16, "little") + b"N" for n in range(20_000))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (stream(b"}(" + text(b"a") + b"c_codecs\nencode\nq\x02" + LONG + b"q\x03" + text(b"latin1") + b"q\x04\x86R"
+                + b"h\x02h\x03h\x04\x86R0" * 30_000 + b"u"), "calls that make more"),
+        (stream(b"}(" + LONG[:5] + LONG[5:] + b"}(" + b"".join(text(b"%d" % n) + (ARRAY + b"q\x05" if not n else b"h\x05")
+                for n in range(60_000)) + b"uu"), "arrays and names of .* bytes in a file of"),
+        (stream(b"}(" + b"".join(text(b"%d" % n) + (
+            ARRAY.replace(b"K\x01\x85", b"J" + struct.pack("<i", 500_000) + b"\x85").replace(
+                b"C\x01a", b"B" + struct.pack("<I", 500_000) + bytes(500_000)) + b"q\x05" if not n else b"h\x05")
+            for n in range(20_000)) + b"u"), "arrays and names of .* bytes in a file of"),
+        (stream(b"}(" + text(b"a") + ARRAY.replace(b"u1", b"S0").replace(b"K\x01\x85", b"\x8a\x08" + struct.pack("<q", 2**60) + b"\x85")
+                .replace(b"C\x01a", b"C\x00") + b"u"), "an array of dtype"),
+        (b"\x93NUMPY\x01\x00" + struct.pack("<H", 60_000) + b"-" * 60_000, "a damaged header"),
+        (b"\x93NUMPY\x01\x00" + struct.pack("<H", 60_000) + b"{'shape': " + b"(" * 59_990, "a damaged header"),
+        (stream(b"}(" + text(b"a") + ARRAY.replace(b"K\x01\x85", NESTED) + b"u"), "an array of shape"),
+        (stream(b"}(" + text(b"a") + NESTED + b"u"), "a value of type tuple"),
+        (stream(b"}(" + HASHES + b"u"), "a key of more than 64 bits"),
+        (stream(NESTED + text(b"a") + b"\x93"), "a call of something that has no name"),
+    ],
+    ids=["one text encoded", "a long key", "one buffer", "no width", "signs", "brackets", "nested shape", "nested", "hashes", "name"],
+)  # fmt: skip
+def test_a_few_bytes_take_neither_memory_nor_time(tmp_path, content, found):
+    (tmp_path / "x.npy").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordError, match=found) as caught:
+            load_record(tmp_path / "x.npy")
+        assert tracemalloc.get_traced_memory()[1] < 128 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_deep_description_is_an_error(tmp_path):
+    save_record(tmp_path / "x.npy", {"a": np.arange(2)})
+    (tmp_path / "x.npy.json").write_text("[" * 200_000)
+    with pytest.raises(RecordError, match=r"x\.npy\.json: cannot be read\n  found: it is nested too deeply"):
+        load_record(tmp_path / "x.npy")
+
+
+def test_archives_of_arrays(tmp_path):
+    arrays = {
+        "x": np.arange(6.0).reshape(2, 3),
+        "labels": np.array([1, 2]),
+        "f": np.asfortranarray(np.ones((2, 3), np.float32)),
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "a.npz", **arrays)
+        assert_same(arrays, read_npz(tmp_path / "a.npz"))
+    np.savez_compressed(tmp_path / "zeros.npz", mask=np.zeros((1000, 1000)))
+    assert read_npz(tmp_path / "zeros.npz")["mask"].shape == (1000, 1000)
+
+
+def test_what_is_no_archive_of_arrays(tmp_path):
+    np.save(tmp_path / "plain.npy", np.arange(3))
+    np.savez(tmp_path / "objects.npz", a=np.array([None]))
+    np.savez(tmp_path / "dict.npz", a={"b": np.arange(2)})
+    np.savez(tmp_path / "cut.npz", a=np.arange(1000))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:-30])
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes(400_000_000))
+    for name, found in (
+        ("plain.npy", "File is not a zip file"), ("objects.npz", "an object array of shape"), ("dict.npz", "a pickled dict"),
+        ("cut.npz", "File is not a zip file"), ("bomb.npz", "arrays of 400,000,000 bytes, more than"), ("no.npz", "No such file"),
+        (".", "no regular file"),
+    ):  # fmt: skip
+        with pytest.raises(RecordError, match=rf"cannot be read as \.npz of arrays\n  found: {found}"):
+            read_npz(tmp_path / name)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(RecordError, match="no regular file"):
+        load_record(tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize(

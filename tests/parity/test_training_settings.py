@@ -112,4 +112,4 @@ def test_other_seeds_reach_all_that_a_seed_decides(load):
 def test_a_seed_below_zero_is_wrong_use(load, tmp_path, capsys):
     load()
     assert main(["align", str(tmp_path / "case.yaml"), "--seed", "-1"]) == 2
-    assert "--seed must be at least 0, found -1" in capsys.readouterr().err
+    assert "argument --seed: '-1' is not a whole number, 0 or more" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_the_documents_script_compares_both_curves_and_ends_by_result(tmp_path):
     project.edit("case.yaml", "stages: [", "stages: [lr, ")
     project.edit("tiny_paddle.py", "gamma=gamma", "gamma=0.9")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "alignment" / "test_lr.py"), "--case", str(project.case), "--threads", "1"],
+        [sys.executable, str(ROOT / "alignment" / "test_lr.py"), "--case", str(project.case), "--threads", "1", "--no-locate"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip

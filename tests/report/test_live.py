@@ -12,7 +12,8 @@ import pytest
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
 from tipchain.outcome import Outcome
-from tipchain.report.live import LiveView, cut, elapsed
+from tipchain.progress import cut, elapsed
+from tipchain.report.live import LiveView
 
 
 def command(name):
@@ -161,3 +162,24 @@ def test_times_and_widths():
     assert [elapsed(s) for s in (7.9, 67, 3723)] == ["0:07", "1:07", "1:02:03"]
     assert cut("日本語", 5) == "日本"
     assert cut("e\u0301e", 2) == "e\u0301e"
+
+
+def test_the_time_left_is_told_where_the_latest_run_tells_it(screen):
+    clock, usual = Clock(), {"a": 10.0, "b": 100.0}
+    view = LiveView(screen, clock, plan="ab", usual=usual)
+    view.started(command("a"), 1, 2)
+    assert screen.lines()[0] == "about 1:50 left"
+    clock.now += 12
+    view.tick()
+    assert screen.lines() == ["about 1:40 left", "[1/2]  0:12  a"]
+    view.ended(ended("a"))
+    view.started(command("b"), 2, 2)
+    clock.now += 160
+    view.tick()
+    assert screen.lines()[1:2] == ["[2/2]  2:40  b"], "it is late: nobody knows"
+
+
+def test_no_time_left_is_told_of_what_did_not_run_before(screen):
+    view = LiveView(screen, Clock(), plan="abc", usual={"a": 10.0, "b": 100.0})
+    view.started(command("a"), 1, 3)
+    assert screen.lines() == ["[1/3]  0:00  a"]

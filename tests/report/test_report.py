@@ -33,7 +33,7 @@ def test_no_number_of_a_log_is_cut():
         RunReport(title="t", mode="m", run="r", started="", seconds=1.0,
                   results=(result(outcome=Outcome.FAIL, reason="exit 1", tail=tail),))
     )  # fmt: skip
-    assert "  |   151.62576293945312\n" in text or "value: 151.62576293945312\n" in text
+    assert text.endswith(("  |   151.62576293945312", "value: 151.62576293945312"))
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -159,10 +159,6 @@ def test_text_for_80_columns():
     assert "FAIL     forward/logits: worst at (1, 2)" in lines
     assert "  $ python 'a b.py'" in lines
     assert "  log: x.log, its last lines:" in lines
-    assert lines[-2:] == [
-        "1 passed, 2 failed, 0 errors, 1 skipped in 83.2 s",
-        "exit code 1: a check or a command failed or errored",
-    ]
 
 
 def test_text_is_plain_without_color_and_never_holds_a_programs_escapes():

@@ -408,6 +408,107 @@ def test_damaged_program_is_one_message(data, exported, tmp_path, capsys):
     assert "cannot load the model" in capsys.readouterr().err
 
 
+def test_the_programs_are_commands_too(data, trained, tmp_path, capsys):
+    """So that a chain needs no clone of this project; their case is the first word."""
+    from tipchain.cli import main
+
+    weights = ["--pretrained", str(trained / "best_model.pdparams"), "--data-path", str(data)]
+    assert main(["eval", str(CASE), *weights]) == 0
+    assert main(["export", str(CASE), *weights, "--output-dir", str(tmp_path)]) == 0
+    assert main(["infer", str(CASE), "--model-dir", str(tmp_path), "--image-dir", str(data / "val")]) == 0
+    out = capsys.readouterr().out
+    assert "[Eval] acc_top1:" in out
+    assert out.count("file: ") == 10
+    assert (
+        main(
+            ["train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"]
+        )
+        == 0
+    )
+    assert main(["infer", "--model-dir", str(tmp_path), "nowhere.yaml"]) == 2
+    assert main(["train", "nowhere.yaml"]) == 2
+    assert "nowhere.yaml: no such case file" in capsys.readouterr().err
+
+
+def test_without_a_case_it_is_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_program("train", []) == 2
+    assert "no case was named" in capsys.readouterr().err
+
+
+BARE = """
+import numpy as np
+import paddle
+
+
+class Rows(paddle.io.Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return np.full(4, index, np.float32), index % 2, f"row {index}"
+
+
+class Pairs(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = paddle.nn.Linear(4, 4)
+
+    def forward(self, one, other):
+        return self.inner(one + other).reshape([-1, 2, 2])
+
+
+def build_dataset(root, split):
+    return Rows()
+
+
+def build_model():
+    return paddle.nn.Linear(4, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("builders", "inputs", "shown"),
+    [
+        ("model: bare_port:build_model, dataset: bare_port:build_dataset", "{rows: {shape: [3, 4]}}", "file: row 2, top-2: [("),
+        ("model: bare_port:build_model", "{rows: {shape: [3, 4]}}", "file: fake input 2, top-2: [("),
+        ("model: bare_port:Pairs", "{one: {shape: [3, 4]}, other: {shape: [3, 4]}}", "file: fake input 2, output: [2, 2], mean"),
+    ],
+)  # fmt: skip
+def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_path, capsys):
+    """Without ``build_transform`` the data set is inferred, without a data set the fake inputs."""
+    (tmp_path / "bare_port.py").write_text(BARE)
+    case = tmp_path / "case.yaml"
+    side = f"{{{builders}}}"
+    case.write_text(
+        f"id: bare\nsides: {{torch: {side}, paddle: {side}}}\ninputs: {inputs}\nstages: [forward]\n"
+    )
+    import paddle
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import bare_port
+
+        model = bare_port.Pairs() if "Pairs" in builders else bare_port.build_model()
+        paddle.save(model.state_dict(), str(tmp_path / "w.pdparams"))
+        flags = ["--pretrained", str(tmp_path / "w.pdparams"), "--output-dir", str(tmp_path / "out")]
+        assert run_program("export", [str(case), *flags]) == 0
+        assert (
+            run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--batch-size", "2"]) == 0
+        )
+    finally:
+        sys.path.remove(str(tmp_path))
+        del sys.modules["bare_port"]
+    out = capsys.readouterr().out
+    assert out.count("file: ") == 3
+    assert shown in out
+    assert (
+        run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--image-dir", str(tmp_path)])
+        == 2
+    )
+    assert "build_inference_set or build_transform" in capsys.readouterr().err
+
+
 def environment():
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tipchain.errors import CaseError, DataError
+from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.paddle_tools.card import ModelCard
 from tipchain.paddle_tools.infer import classify
 from tipchain.paddle_tools.program import ProgramError, find_data
@@ -86,13 +86,20 @@ def test_a_cases_own_builder_goes_first(module, case, tmp_path):
     assert open_samples(case, tmp_path / "given", tmp_path)[0][0].tolist() == [5, 6, 7]
 
 
-def test_a_module_with_neither(module, case, tmp_path):
+def test_a_module_with_neither_gives_its_data_set_and_none_the_fake_inputs(module, case, tmp_path):
     del module.build_transform
-    with pytest.raises(CaseError, match="has no 'build_transform'"):
-        open_samples(case, None, tmp_path)
+    assert sample_spec(case) is None
+    module.build_dataset = lambda root, split, length: [(root, length, split)]
+    assert open_samples(case, None, tmp_path)[0] == (tmp_path, 3, "val")
+    with pytest.raises(
+        UsageError, match="a build_inference_set or build_transform beside the Paddle data set"
+    ):
+        open_samples(case, tmp_path, tmp_path)
     side = replace(case.sides["paddle"], dataset=None)
-    with pytest.raises(CaseError, match=r"sides\.paddle\.dataset: is missing"):
-        sample_spec(replace(case, sides={**case.sides, "paddle": side}))
+    bare = replace(case, sides={**case.sides, "paddle": side})
+    assert sample_spec(bare) is None
+    with pytest.raises(CaseError, match="has no model input"):
+        open_samples(bare, None, tmp_path)
 
 
 def test_samples_of_any_kind_are_classified_in_batches(module, case, tmp_path, capsys):

@@ -98,7 +98,13 @@ def compare_bundles(old: Side, new: Side, rules: Rules) -> list[Evidence]:
 
 def _judge_weights(old: Manifest, new: Manifest, found: list[Evidence]) -> list[Evidence]:
     """Judge the weights where no stage did that with them."""
-    left, right = ({name: one.digest for name, one in side.weights.items()} for side in (old, new))
+    left, right = (
+        {
+            name: (one.digest, side.files.get(one.file), side.files.get(one.torch))
+            for name, one in side.weights.items()
+        }
+        for side in (old, new)
+    )
     if left == right:
         return [Evidence(stage="weights", accepted=True, how="identical", reason="torch's weights are equal")]
     if any(one.how in ("float64", "differs") for one in found):

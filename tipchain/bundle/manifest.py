@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tipchain.errors import BundleError
+from tipchain.json_text import parse_as, read_json
 from tipchain.runs import atomic_write
 
 FORMAT = 1
@@ -142,10 +143,10 @@ def read_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise BundleError("no such bundle", file=folder, expected="a folder that tipchain bundle make wrote")
     try:
-        document = json.loads(path.read_bytes())
+        document = read_json(path)
     except FileNotFoundError:
         raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=_HINT) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise BundleError("cannot be read", file=path, found=error, expected="a JSON object") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise BundleError("is no bundle's manifest", file=path, expected=f'"kind": "{KIND}"')
@@ -157,10 +158,8 @@ def read_manifest(folder: Path) -> Manifest:
         )  # fmt: skip
     try:
         manifest = _manifest(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BundleError(
-            "is damaged", file=path, found=f"{type(error).__name__}: {error}", hint=_HINT
-        ) from None
+    except ValueError as error:
+        raise BundleError("is damaged", file=path, found=error, hint=_HINT) from None
     if document.get("content") != manifest.content:
         raise BundleError(
             "was changed", file=path, key="content", found=f"sha256 {manifest.content[:12]}…",
@@ -171,10 +170,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _manifest(document: Mapping[str, Any]) -> Manifest:
     data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
-    weights = {variant: BundledWeights(**one) for variant, one in data["weights"].items()}
-    case = CaseIdentity(**data["case"])
-    manifest = Manifest(**{**data, "case": case, "weights": weights, "stages": tuple(data["stages"])})
-    stored = (name for one in weights.values() for name in (one.file, one.torch))
+    manifest = parse_as(Manifest, data)
+    stored = (name for one in manifest.weights.values() for name in (one.file, one.torch))
     for name in (*manifest.files, *manifest.inputs.values(), *stored):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.bundle.manifest import Manifest
+from tipchain.json_text import parse_json
 from tipchain.runs import append
 
 FILE_NAME = "baselines.jsonl"
@@ -38,7 +39,7 @@ def moves_of(item: Path) -> list[dict[str, Any]]:
     found = []
     for line in lines:
         try:
-            move = json.loads(line)
+            move = parse_json(line)
         except ValueError:
             continue
         if isinstance(move, dict) and move.get("item") == item.absolute().name:

@@ -100,7 +100,7 @@ def check_stages(folder: Path, manifest: Manifest, stages: Sequence[str]) -> Non
     if missing:
         raise BundleError(
             "lacks a stage", file=folder, key="stages", found=", ".join(manifest.stages),
-            expected=", ".join(missing), hint="tipchain bundle make CASE --stages …",
+            expected=", ".join(missing), hint="tipchain bundle make CASE --only …",
         )  # fmt: skip
 
 

@@ -32,15 +32,16 @@ from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call
 from tipchain.chain.result import Result
 from tipchain.chain.workers import VARIABLE, names_folder, worker_error, worker_folder
 from tipchain.modes import DataFolders, Mode, data_folders
-from tipchain.outcome import Outcome
+from tipchain.outcome import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
-SUMMARY = re.compile(r"\d+ passed, (?P<failed>\d+) failed, (?P<errors>\d+) errors?, \d+ skipped in ")
-"""What alignments print last but one."""
+AFTER_VERDICT = (" ", *(one.value for one in Outcome))
+"""How the lines begin that may follow an alignment's verdict."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
+_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
 
@@ -259,28 +260,27 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
     if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
         said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
-    unusable = code in (126, 127) or (command.step == "align" and (code != 1 or _only_errors(ending.tail)))
+    unusable = code in (126, 127) or (command.step == "align" and (code != 1 or _is_open(ending.tail)))
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
 
 
-def _only_errors(tail: tuple[str, ...]) -> bool:
-    """Tell from an alignment's summary whether it found nothing wrong but could not find out everything."""
-    counts = [match for line in tail if (match := SUMMARY.match(line))]
-    return bool(counts) and counts[-1]["failed"] == "0" and counts[-1]["errors"] != "0"
+def _is_open(tail: tuple[str, ...]) -> bool:
+    """Tell from an alignment's verdict whether it found nothing wrong but could not find out everything."""
+    return any(line.startswith(NO_VERDICT) for line in tail)
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:
-    """Return the line of ``tail`` that tells most: an alignment's first failed check, an exception, else the last line."""
+    """Return the line of ``tail`` that tells most: an alignment's verdict, an exception, else the last line."""
     if command.step != "align":
         # Paddle's exceptions go on in lines of their own, the hint last.
         raised = (line for line in reversed(tail) if _EXCEPTION.match(line))
         return next(raised, tail[-1]) if tail[-1].startswith(" ") else tail[-1]
-    start = next((index for index, line in enumerate(tail) if line.startswith(("FAIL ", "ERROR "))), None)
-    if start is None:
+    verdict = [number for number, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))]
+    if not verdict:
         return tail[-1]
-    # The reports of alignments are wrapped; what goes on stands under the first words.
-    more = takewhile(lambda line: line.startswith(" "), tail[start + 1 :])
-    return " ".join([tail[start].partition(" ")[2], *more])
+    # The verdict is a paragraph; what explains it stands indented, and the stages follow.
+    first, *more = tail[verdict[-1] :]
+    return " ".join([first, *takewhile(lambda line: not line.startswith(AFTER_VERDICT), more)])
 
 
 def _trouble(command: Command, ending: Ending) -> str:
@@ -291,8 +291,15 @@ def _trouble(command: Command, ending: Ending) -> str:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
         return f"timed out after {command.timeout_s:g} s"
-    name = _signal_name(ending.signal)
-    return f"killed by {name}" + (OUT_OF_MEMORY_HINT if name == "SIGKILL" else "") if name else ""
+    if ending.signal:
+        return killed_by(ending.signal)
+    within = signal_within(ending.exit_code)
+    return f"exit {ending.exit_code}: a process that it started was {killed_by(within)}" if within else ""
+
+
+def killed_by(number: int) -> str:
+    """Return that a signal ended a process, and what that may mean."""
+    return f"killed by {_signal_name(number)}" + (OUT_OF_MEMORY_HINT if number == signal.SIGKILL else "")
 
 
 def _signal_name(number: int) -> str:
@@ -302,3 +309,12 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def signal_within(code: int | None) -> int:
+    """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
+
+    Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
+    does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
+    """
+    return next((int(one) for one in _CRASHES if code == 256 - one), 0)

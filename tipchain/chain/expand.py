@@ -68,7 +68,7 @@ class _Expander(Training, Untrained):
             if not program:
                 # Stages that have no script run in one command, which imports each framework once.
                 argv = (*self.python, "-m", "tipchain", "align", alignment.case)
-                argv += ("--stages", ",".join(names), *where)
+                argv += ("--only", ",".join(names), *where)
             gpus = (device.partition(":")[2],) if device != "cpu" else ()
             self.add(
                 Command(

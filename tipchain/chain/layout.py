@@ -190,6 +190,8 @@ def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
 
 def _changes(section: Section, params: Sequence[Param]) -> Iterator[_Change]:
     """Yield each change of one line after which the section fits."""
+    if len(params) > len(section.rules) + 1:
+        return  # a line is for one rule at most: no one change is enough
     for kind, last in (("rename", 0), ("insert", 1), ("delete", 0)):
         for place in range(len(params) + last):
             new = {"rename": [_MISSING], "insert": [_MISSING], "delete": []}[kind]

@@ -17,7 +17,7 @@ from tipchain.chain.fixes import SEVERITIES, Finding
 from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
-from tipchain.chain.params import ParamFile, parse_params, read_params, read_text, split_lines
+from tipchain.chain.params import ParamFile, parse_params, read_params, read_text
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
 from tipchain.chain.roles import PROGRAMS
@@ -35,6 +35,8 @@ from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
 PATTERN = "*train*infer_python*.txt"
+MAX_REFUSED = 100
+"""Lines that cannot be read are told one by one up to here: a file of another kind has thousands."""
 # What a line is taken for once it was refused, so that the rest of the file can be looked at.
 HARMLESS: Mapping[str, str] = {
     "model_name": "model",
@@ -157,29 +159,21 @@ def lint_file(
 
 def _parsed(text: str, path: str) -> tuple[ParamFile, list[Finding]]:
     """Return ``text`` parsed, and the lines that cannot be; they are taken for what they resemble."""
-    lines = list(split_lines(text))
     found: list[Finding] = []
-    while (error := _unparsed(lines, path)) is not None:
-        number = (error.line or 1) - 1
-        found.append(refusal(error, "text"))
-        lines[number] = _resembling(lines[number])
-    return parse_params("\n".join(lines), path), found
+    more = 0
 
+    def refuse(error: ParamsError) -> None:
+        nonlocal more
+        if len(found) < MAX_REFUSED:
+            found.append(refusal(error, "text"))
+        else:
+            more += 1
 
-def _unparsed(lines: Sequence[str], path: str) -> ParamsError | None:
-    try:
-        parse_params("\n".join(lines), path)
-    except ParamsError as error:
-        return error
-    return None
-
-
-def _resembling(line: str) -> str:
-    """Return what a refused line is taken for: without control characters, with a ``:``, or nothing."""
-    plain = "".join(one for one in line if one.isprintable() or one == "\t")
-    if plain != line:
-        return plain
-    return "" if ":" in line else f"{line}:"
+    file = parse_params(text, path, refuse)
+    if more:
+        message = f"{more} more lines that cannot be read"
+        found.append(Finding(code="text", severity="error", file=path, line=0, key="", message=message))
+    return file, found
 
 
 def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:

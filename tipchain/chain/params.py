@@ -8,6 +8,7 @@ newline are harmless. No text of a file ever reaches a shell.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,21 +83,15 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip("\r") for line in lines)
 
 
-def _parse_line(path: str, number: int, text: str, section: str) -> Param:
-    key, _, value = text.partition(":")
-    if not section:
-        raise ParamsError(
-            "a line before the first section header",
-            file=path,
-            line=number,
-            found=text,
-            expected="===...train_params...===",
-        )
-    return Param(section=section, key=key.strip(), value=value, line=number)
+def parse_params(
+    text: str, path: str = "<text>", refuse: Callable[[ParamsError], None] | None = None
+) -> ParamFile:
+    """Parse the ``text`` of a parameter file.
 
-
-def parse_params(text: str, path: str = "<text>") -> ParamFile:
-    """Parse the ``text`` of a parameter file; ``path`` is for messages only.
+    Args:
+        text: the whole file.
+        path: for messages only.
+        refuse: told of every line that cannot be one, which is then read as far as it goes; without it the first raises.
 
     Raises:
         ParamsError: a line before the first header, a control character.
@@ -104,16 +99,28 @@ def parse_params(text: str, path: str = "<text>") -> ParamFile:
     lines = split_lines(text)
     headers: list[tuple[str, int]] = []
     params: list[Param] = []
+
+    def wrong(message: str, number: int, found: str, expected: str | None = None) -> None:
+        error = ParamsError(message, file=path, line=number, found=found, expected=expected)
+        if refuse is None:
+            raise error
+        refuse(error)
+
     for number, line in enumerate(lines, 1):
+        plain = line
         if CONTROL.search(line):
-            raise ParamsError("a control character in the line", file=path, line=number, found=ascii(line))
-        bare = line.strip()
+            wrong("a control character in the line", number, ascii(line))
+            plain = "".join(one for one in line if one.isprintable() or one == "\t")
+        bare = plain.strip()
         if not bare or bare.startswith("#"):
             continue
         if header := HEADER.fullmatch(bare):
             headers.append((header[1], number))
+        elif not headers:
+            wrong("a line before the first section header", number, plain, "===...train_params...===")
         else:
-            params.append(_parse_line(path, number, line, headers[-1][0] if headers else ""))
+            key, _, value = plain.partition(":")
+            params.append(Param(section=headers[-1][0], key=key.strip(), value=value, line=number))
     return ParamFile(path=path, lines=lines, headers=tuple(headers), params=tuple(params))
 
 

@@ -1,8 +1,8 @@
 """One program call: started in a session of its own, its output kept, ended with all its children.
 
-A program's children may leave its process group (``paddle.distributed.launch`` gives each worker a session of
-its own), so the processes to end are found by a mark in their environment, not by the group alone. Of one that is ended
-before its time the children are followed too: ``env -i`` takes the mark away.
+A program's children may leave its process group (``paddle.distributed.launch`` gives each worker a session of its own)
+and its environment, and outlive their parents. They stay below the call's warden (`tipchain.chain.warden`), which is the
+program's parent, and is there when this process is killed, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import os
 import secrets
 import selectors
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +24,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tipchain.chain.warden import MARK_VARIABLE, WARDEN
+from tipchain.chain.warden import (
+    MARK_VARIABLE,
+    PROGRAM,
+    SWEEP_S,
+    descendants,
+    environment,
+    numbers,
+    request,
+    state,
+)
 
 TAIL_BYTES = 8192
+TAIL_LINES = 32
+"""Lines that are kept of a command's output: an alignment's whole verdict."""
 CHUNK = 65536
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
-EXEC_LOOKS, EXEC_LOOK_S = 20, 0.001
-_PARENT, _BEGAN = 1, 19
-"""Where ``/proc/PID/stat`` has the parent and the start time, counted behind the name: fields 4 and 22 (proc(5))."""
-KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD in the flags of ``/proc/PID/stat`` (proc(5), linux/sched.h)."""
+WARDEN_S = 3 * SWEEP_S
+LOST = "what watches over it was killed, and all that it had started with it"
 PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
 
 Watcher = Callable[[str], None]
@@ -121,23 +131,38 @@ def call(
         file = log.open("wb", buffering=0)
     except OSError as error:
         return Ending(failure=f"cannot write the log {log}: {error.strerror}")
-    with file, WARDEN.watching(mark):
-        try:
+    marks = ":".join(filter(None, (mark, env.get(MARK_VARIABLE))))
+    wanted = request(
+        [_bytes(one) for one in argv],
+        {_bytes(name): _bytes(value) for name, value in {**env, MARK_VARIABLE: marks}.items()},
+        _bytes(str(cwd)),
+        mark,
+    )
+    ours, theirs = socket.socketpair()
+    with file, ours:
+        with theirs:
             process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env={**env, MARK_VARIABLE: ":".join(filter(None, (mark, env.get(MARK_VARIABLE))))},
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-I", "-S", PROGRAM],
+                stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 bufsize=0,
             )
-        except OSError as error:
-            return _not_started(argv[0], error)
+        running = _Running(process, ours, mark, file, begin, watch, grace_s, stop or Stop())
+        if (trouble := running.start(wanted)) is not None:
+            return _not_started(argv[0], trouble)
         if begun is not None:
-            begun(process.pid)
-        return _Running(process, mark, file, begin, watch, grace_s, stop or Stop()).follow(timeout_s)
+            begun(running.pid)
+        return running.follow(timeout_s)
+
+
+def _bytes(text: str) -> bytes:
+    """Return a word as programs are given it; what this process's locale lacks as UTF-8, as files say it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
 
 
 def _not_started(program: str, error: OSError) -> Ending:
@@ -150,11 +175,12 @@ def _not_started(program: str, error: OSError) -> Ending:
 
 
 class _Running:
-    """A started program."""
+    """A started program, and the warden above it."""
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
+        channel: socket.socket,
         mark: str,
         log: IO[bytes],
         begin: float,
@@ -163,20 +189,61 @@ class _Running:
         stop: Stop,
     ) -> None:
         assert process.stdout is not None
-        self.process, self.mark, self.log, self.begin = process, mark, log, begin
+        self.warden, self.channel, self.mark, self.log, self.begin = process, channel, mark, log, begin
         self.watch, self.grace_s, self.stop = watch, grace_s, stop
         self.pipe = process.stdout
         os.set_blocking(self.pipe.fileno(), False)
+        self.pid, self.lower, self.adopts = 0, 0, 0
+        self.told = b""
         self.tail = b""
+        self.over, self.alone = False, False
         self.status: int | None = None
         self.peak_kb = 0
         self.failure = ""
-        self.strays: dict[int, bytes] = {}
+
+    def start(self, wanted: bytes) -> OSError | None:
+        """Let the warden start the program; return why it cannot."""
+        try:
+            with suppress(BrokenPipeError):
+                self.channel.sendall(wanted)
+            answer = self._line()
+        except BaseException:
+            self._dismiss()
+            raise
+        if answer[:1] == b"P":
+            self.pid, self.lower, self.adopts = map(int, answer[1:].split())
+            self.channel.setblocking(False)
+            return None
+        self._dismiss()
+        number = int(answer[1:]) if answer else errno.EAGAIN
+        return OSError(number, os.strerror(number) if answer else "what watches over it did not start")
+
+    def _line(self) -> bytes:
+        while b"\n" not in self.told:
+            chunk = self.channel.recv(256)
+            if not chunk:
+                return b""
+            self.told += chunk
+        line, _, self.told = self.told.partition(b"\n")
+        return line
+
+    def _dismiss(self) -> None:
+        """Let the warden kill what is left, and end."""
+        self.pipe.close()
+        with suppress(
+            OSError
+        ):  # one that is gone; or the kernel does not let something go: no reason to wait for ever
+            self.channel.shutdown(socket.SHUT_WR)
+            self.channel.settimeout(WARDEN_S)
+            while self.channel.recv(256):
+                pass
+        self.warden.kill()
+        self.warden.wait()
 
     def follow(self, timeout_s: float | None) -> Ending:
         """Copy the output until the program ends, the time is over or the user interrupts."""
         interrupted, timed_out = False, False
-        with self.pipe:
+        try:
             try:
                 done = self.wait(None if timeout_s is None else self.begin + timeout_s)
                 interrupted = not done and self.stop.is_set()
@@ -189,6 +256,8 @@ class _Running:
             seconds = time.monotonic() - self.begin
             interrupted = self.end() or interrupted
             self.drain()
+        finally:
+            self._dismiss()
         code = os.waitstatus_to_exitcode(self.status) if self.status is not None else None
         return Ending(
             exit_code=code if code is not None and code >= 0 else None,
@@ -205,37 +274,32 @@ class _Running:
         """Copy output until the program has ended (True), or the deadline, a failure or the stop came (False)."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.pipe, selectors.EVENT_READ)
-            handle = self._pidfd(selector)
-            try:
-                while not self.ended():
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if self.failure or self.stop.is_set() or (left is not None and left <= 0):
-                        return False
-                    pause = STOP_LOOK_S if handle is not None else STOP_LOOK_S / 2
-                    for key, _ in selector.select(pause if left is None else min(left, pause)):
-                        if key.fileobj is self.pipe and not self.copy():
-                            selector.unregister(self.pipe)
-            finally:
-                if handle is not None:
-                    os.close(handle)
+            selector.register(self.channel, selectors.EVENT_READ)
+            while not self.ended():
+                left = None if deadline is None else deadline - time.monotonic()
+                if self.failure or self.stop.is_set() or (left is not None and left <= 0):
+                    return False
+                for key, _ in selector.select(STOP_LOOK_S if left is None else min(left, STOP_LOOK_S)):
+                    if key.fileobj is self.pipe and not self.copy():
+                        selector.unregister(self.pipe)
         return True
 
-    def _pidfd(self, selector: selectors.BaseSelector) -> int | None:
-        try:
-            handle = os.pidfd_open(self.process.pid)
-        except OSError:  # a kernel before 5.3, or a sandbox: look now and then instead
-            return None
-        selector.register(handle, selectors.EVENT_READ)
-        return handle
-
     def ended(self) -> bool:
-        """Return whether the program has ended; collects its status and memory."""
-        if self.status is None:
-            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
-            if pid:
-                self.status, self.peak_kb = status, usage.ru_maxrss
-                self.process.returncode = os.waitstatus_to_exitcode(status)
-        return self.status is not None
+        """Return whether the program has ended; takes its status and memory."""
+        if not self.over:
+            try:
+                line = self._line()
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                line = b""
+            self.over = True
+            if line:
+                status, peak_kb, alone = map(int, line[1:].split())
+                self.status, self.peak_kb, self.alone = status, peak_kb, bool(alone)
+            else:
+                self.failure = self.failure or LOST
+        return self.over
 
     def copy(self) -> bool:
         """Copy what the program wrote to the log; False at the end of its output."""
@@ -268,21 +332,20 @@ class _Running:
     def end(self) -> bool:
         """End whatever is left of the program, in three steps; return whether the user interrupted again."""
         interrupted = False
-        if not self.ended():  # what has ended is nobody's parent any more
-            self.strays = _descendants(self.process.pid)
-        for number, grace in zip(ENDINGS, self.grace_s, strict=True):
+        asked = int(self.stop.is_set())  # each time more it is asked for takes the next step at once
+        for step, (number, grace) in enumerate(zip(ENDINGS, self.grace_s, strict=True)):
             try:
                 if self.ended() and not self.members():
                     break
                 self.signal(number)
-                self.await_end(time.monotonic() + grace)
+                self.await_end(time.monotonic() + grace, asked + step)
             except KeyboardInterrupt:
                 interrupted = True
         return interrupted
 
-    def await_end(self, deadline: float) -> None:
-        """Wait until nothing is left or the deadline is over, copying output on."""
-        pause, leaderless, asked = 0.005, False, self.stop.times
+    def await_end(self, deadline: float, asked: int) -> None:
+        """Wait until nothing is left, the deadline is over, or more than ``asked`` stops came; copy output on."""
+        pause, leaderless = 0.005, False
         while time.monotonic() < deadline and not (self.ended() and not self.members()):
             if self.stop.times > asked:
                 return
@@ -296,78 +359,35 @@ class _Running:
     def signal(self, number: signal.Signals) -> None:
         if not self.ended():
             with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
+                os.killpg(self.pid, number)
         for pid in self.members():
             # Outside the group only; the group has it already.
             with suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != self.process.pid or self.ended():
+                if os.getpgid(pid) != self.pid or self.ended():
                     os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the living processes of this command besides its first: its group, who bears its mark, `strays`."""
-        needle = self.mark.encode()
-        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208 - for each command
-        return [pid for pid in pids if pid != self.process.pid and self._is_member(pid, needle)]
+        """Return the living processes of this command besides its first.
 
-    def _is_member(self, pid: int, needle: bytes) -> bool:
+        They are below the warden; where it adopts no orphans, they are in the command's group or bear its mark, too.
+        """
+        if self.alone:
+            return []
+        found = descendants(self.lower)
+        if not self.adopts:
+            found.update(pid for pid in numbers() if self._is_marked(pid))
+        return [pid for pid in found if pid != self.pid]
+
+    def _is_marked(self, pid: int) -> bool:
         try:
-            if os.getpgid(pid) == self.process.pid:
-                return _state(pid)[0] != b"Z"
-            if pid in self.strays:
-                state = _state(pid)
-                return state[0] != b"Z" and state[_BEGAN] == self.strays[pid]
-            environment = _environment(pid)
+            if os.getpgid(pid) == self.pid:
+                return state(pid)[0] != b"Z"
+            return self.mark.encode() in environment(pid)  # random, so that nothing else holds it
         except OSError:  # ended meanwhile, or somebody else's
             return False
-        return needle in environment  # random, so that nothing else holds it
 
 
-def _environment(pid: int) -> bytes:
-    """Return the environment that a process began with."""
-    found = b""
-    for _ in range(EXEC_LOOKS):
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-            found = file.read()
-        if found or _has_none(pid):
-            break
-        time.sleep(EXEC_LOOK_S)  # it is being replaced by another program, and has none for that moment
-    return found
-
-
-def _descendants(pid: int) -> dict[int, bytes]:
-    """Return the processes that ``pid`` has started, and those that they have; of each when it began.
-
-    Numbers of processes are used again; together with when it began one is never another.
-    """
-    states: dict[int, list[bytes]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with suppress(OSError):  # ended meanwhile
-                states[int(name)] = _state(int(name))
-    found: dict[int, bytes] = {}
-    parents = {pid}
-    while parents:
-        children = {
-            one: state for one, state in states.items() if int(state[_PARENT]) in parents and one not in found
-        }
-        found.update({one: state[_BEGAN] for one, state in children.items()})
-        parents = set(children)
-    return found
-
-
-def _state(pid: int) -> list[bytes]:
-    """Return what ``/proc/PID/stat`` says after the name: the state, the parent, ..."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-        return file.read().rpartition(b")")[2].split()
-
-
-def _has_none(pid: int) -> bool:
-    """Return whether a process has no environment for good: a thread of the kernel, or one that has ended."""
-    state = _state(pid)
-    return state[0] in (b"Z", b"X") or bool(int(state[6]) & KERNEL_THREAD)
-
-
-def last_lines(data: bytes, count: int = 20) -> tuple[str, ...]:
+def last_lines(data: bytes, count: int = TAIL_LINES) -> tuple[str, ...]:
     """Return the last lines of output that may hold anything: other encodings, progress bars, escapes."""
     text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in text.split("\n")]

@@ -157,7 +157,7 @@ class Training(Inferring):
         }
         if pretrained is not None:
             roles["pretrained"] = pretrained
-        argv = (*self.python, *self.launcher(run), *trainer.train)
+        argv = (*self.python, *self.launched_program(run, trainer.train))
         argv += self.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
         skip = "" if leg.on_gpu or not amp or not self.spec.fixes else "AMP on a CPU: Paddle ignores it there"
@@ -196,6 +196,14 @@ class Training(Inferring):
                 )
                 ids.append(self.add(command))
         return tuple(ids)
+
+    def launched_program(self, run: Run, program: Words) -> Words:
+        """Return a program's words, behind the launcher's where there is a process for each GPU.
+
+        Paddle's launcher knows no ``-m``: of ``-m tipchain train`` it starts the command of that name.
+        """
+        launcher = self.launcher(run)
+        return (*launcher, *(program[1:] if launcher and program[:1] == ("-m",) else program))
 
     def launcher(self, run: Run) -> Words:
         """Return the words that start a process for each GPU; none where one does."""

@@ -1,76 +1,281 @@
-"""A watch that outlives this process: what runs when it is killed (``kill -9``, no memory left) is ended too.
+"""The parent of a program: whatever the program starts stays below it, and ends with it.
 
-Otherwise a training would go on alone, and write into the folder of the run that ``--resume`` continues. One shell
-for the whole process reads the marks of the commands that run from a pipe; when the pipe closes, whatever the
-reason, it kills every process that bears one of those marks in its environment. That costs a command two writes;
-a death signal (``PR_SET_PDEATHSIG``) would need code between fork and exec, unsafe with threads, and spare the
-command's own children.
+This file is run as a program of its own (``python -I -S warden.py``), once for each call, and imports nothing of
+tipchain. Its standard input is a socket to the caller:
+
+- The caller sends what to run. The warden answers ``E<errno>`` if that cannot be started, else ``P<pid> <its own> <1: it
+  adopts>``, and ``S<status> <peak KiB> <1: nothing is left>`` when the program has ended.
+- When the caller closes the socket, or is killed, the warden kills everything below it, and ends.
+
+Linux gives orphans to the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that neither a
+session of its own, nor a cleared environment, nor a parent that has ended puts a process out of reach. Two wardens stand
+one above the other: what is left of a program that kills its own parent is killed by the upper one. Where the kernel
+cannot do that, processes are found by a mark in their environment, too.
 """
 
 from __future__ import annotations
 
-import atexit
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
 
+PROGRAM = __file__
 MARK_VARIABLE = "TIPCHAIN_COMMAND"
-_SCRIPT = f"""
-trap '' INT TERM HUP
-live=' '
-while read -r word mark; do
-  case $word in
-    start) live="$live$mark " ;;
-    end) case $live in *" $mark "*) live="${{live%%" $mark "*}} ${{live#*" $mark "}}" ;; esac ;;
-  esac
-done
-for round in 1 2; do  # a process may have forked while the first was going on
-  for mark in $live; do
-    for file in $(grep -lzs "^{MARK_VARIABLE}=[0-9a-f:]*$mark" /proc/[0-9]*/environ); do
-      pid=${{file#/proc/}}
-      kill -KILL "${{pid%/environ}}" 2>/dev/null
-    done
-  done
-done
-"""
+SWEEP_S = 5.0
+"""How long what is left is killed again and again; only what the kernel itself holds survives that."""
+_SET_SUBREAPER, _GET_SUBREAPER = 36, 37  # prctl(2)
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LENGTH = 8
+_CHANNEL, _OUTPUT = 0, 1
+PARENT = 1
+"""Where ``/proc/PID/stat`` has the parent, counted behind the name: field 4 (proc(5))."""
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD in the flags of ``/proc/PID/stat`` (proc(5), linux/sched.h)."""
+EXEC_LOOKS, EXEC_LOOK_S = 20, 0.001
 
 
-class Warden:
-    """The shell that watches, started when first needed."""
+def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, mark: str) -> bytes:
+    """Return what a caller sends.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._shell: subprocess.Popen[bytes] | None = None
+    Raises:
+        ValueError: a text has a zero byte in it.
+    """
+    parts = [mark.encode(), cwd, b"%d" % len(argv), *argv]
+    parts += [one for pair in environment.items() for one in pair]
+    if any(b"\0" in part for part in parts):
+        raise ValueError("embedded null byte")
+    data = b"\0".join(parts)
+    return len(data).to_bytes(_LENGTH, "big") + data
 
-    @contextmanager
-    def watching(self, mark: str) -> Iterator[None]:
-        """Let the processes that bear ``mark`` end with this process while the block runs."""
-        self._tell(f"start {mark}\n")
+
+def can_adopt() -> bool:
+    """Return whether this system gives orphans to an ancestor that asks for them."""
+    found = ctypes.c_int()
+    return _prctl(_GET_SUBREAPER, ctypes.byref(found))
+
+
+def _prctl(option: int, argument: object) -> bool:
+    try:
+        return int(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)) == 0
+    except (AttributeError, OSError):  # no Linux
+        return False
+
+
+def main() -> None:
+    """Run what the caller asks for below two wardens."""
+    parts = _read(int.from_bytes(_read(_LENGTH), "big")).split(b"\0")
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    lower = os.fork()
+    adopts = _prctl(_SET_SUBREAPER, 1)  # a fork does not hand it on
+    if lower == 0:
+        _run(parts, adopts)
+    else:
+        _watch_over(lower, parts[0], adopts)
+    os._exit(0)
+
+
+def _read(length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        chunk = os.read(_CHANNEL, length - len(data))
+        if not chunk:  # the caller has ended already
+            os._exit(0)
+        data += chunk
+    return data
+
+
+def _run(parts: list[bytes], adopts: bool) -> None:
+    """Start the program, tell how it ended, and kill what is left once the caller lets go."""
+    mark, cwd, count = parts[0], parts[1], int(parts[2])
+    argv, pairs = parts[3 : 3 + count], parts[3 + count :]
+    woken = _wakes()
+    pid = _start(argv, dict(zip(pairs[::2], pairs[1::2], strict=True)), cwd, adopts)
+    _close_output()
+    while select.select([_CHANNEL, woken], [], [])[0] == [woken]:
+        os.read(woken, 4096)
+        for child, status, peak_kb in _reaped():
+            if child == pid:
+                alone = adopts and not _has_children()
+                _tell(b"S%d %d %d\n" % (status, peak_kb, alone))
+    _sweep(mark, adopts)
+
+
+def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, adopts: bool) -> int:
+    errors, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
         try:
-            yield
-        finally:
-            self._tell(f"end {mark}\n")
-
-    def _tell(self, text: str) -> None:
-        with self._lock, suppress(OSError):  # without a shell, or with one that was killed, nobody watches
-            self._shell = self._shell or self._start()
-            assert self._shell.stdin is not None
-            self._shell.stdin.write(text.encode())
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        shell = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT],
-            bufsize=0,
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        atexit.register(shell.communicate)  # closes the pipe and waits
-        return shell
+            os.setsid()
+            for number in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            os.chdir(cwd)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), _CHANNEL)
+            os.dup2(_OUTPUT, 2)
+            os.execvpe(argv[0], argv, environment)  # noqa: S606 - the program that the caller names
+        except OSError as error:
+            os.write(told, b"%d" % (error.errno or 0))
+        os._exit(127)
+    os.close(told)
+    trouble = os.read(errors, 16)
+    os.close(errors)
+    if trouble:
+        _tell(b"E%s\n" % trouble)
+        os._exit(0)
+    _tell(b"P%d %d %d\n" % (pid, os.getpid(), adopts))
+    return pid
 
 
-WARDEN = Warden()
-"""This process's."""
+def _watch_over(lower: int, mark: bytes, adopts: bool) -> None:
+    """Wait for the lower warden: let it go on where somebody stopped it, kill what is left where it was killed."""
+    woken = _wakes()
+    _close_output()
+    while True:
+        ready = select.select([_CHANNEL, woken], [], [])[0]
+        pid, status = os.waitpid(lower, os.WNOHANG | os.WUNTRACED)
+        if pid and not os.WIFSTOPPED(status):
+            break
+        if pid:
+            os.kill(lower, signal.SIGCONT)
+        if woken in ready:
+            os.read(woken, 4096)
+        else:
+            _await_end(lower)
+            break
+    _sweep(mark, adopts)
+
+
+def _await_end(lower: int) -> None:
+    """Give the lower warden its time to end, as the caller has let go."""
+    end = time.monotonic() + 2 * SWEEP_S
+    while time.monotonic() < end and os.waitpid(lower, os.WNOHANG)[0] == 0:
+        os.kill(lower, signal.SIGCONT)
+        time.sleep(0.001)
+
+
+def _wakes() -> int:
+    """Return a handle that can be read when a child has changed."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return woken
+
+
+def _close_output() -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, _OUTPUT)
+    os.close(nowhere)
+
+
+def _tell(text: bytes) -> None:
+    with suppress(OSError):  # the caller was killed
+        os.write(_CHANNEL, text)
+
+
+def _reaped() -> list[tuple[int, int, int]]:
+    """Return the children that have ended: number, status, largest memory in KiB."""
+    found = []
+    with suppress(ChildProcessError):
+        while True:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            if not pid:
+                break
+            found.append((pid, status, usage.ru_maxrss))
+    return found
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _sweep(mark: bytes, adopts: bool) -> None:
+    """Kill everything below this process, until nothing is."""
+    end = time.monotonic() + SWEEP_S
+    while time.monotonic() < end:
+        _reaped()
+        if adopts and not _has_children():
+            return
+        found = [*descendants(os.getpid()), *(() if adopts else _marked(mark))]
+        if not found and not adopts:
+            return
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for pid in numbers():
+        with suppress(OSError):
+            if mark in environment(pid):
+                found.append(pid)
+    return found
+
+
+def numbers() -> list[int]:
+    """Return the numbers of all processes."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - for each command
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the processes that ``pid`` has started, and those that they have; none that have ended."""
+    children: dict[int, list[int]] = {}
+    for number in numbers():
+        with suppress(OSError):  # ended meanwhile
+            told = state(number)
+            if told[0] != b"Z":
+                children.setdefault(int(told[PARENT]), []).append(number)
+    found: set[int] = set()
+    parents = [pid]
+    while parents:
+        parents = [one for parent in parents for one in children.get(parent, ()) if one not in found]
+        found.update(parents)
+    return found
+
+
+def state(pid: int) -> list[bytes]:
+    """Return what ``/proc/PID/stat`` says after the name: the state, the parent, ...
+
+    Raises:
+        OSError: there is no such process.
+    """
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read().rpartition(b")")[2].split()
+
+
+def environment(pid: int) -> bytes:
+    """Return the environment that a process began with.
+
+    Raises:
+        OSError: there is no such process, or it is somebody else's.
+    """
+    found = b""
+    for _ in range(EXEC_LOOKS):
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+            found = file.read()
+        if found or _has_none(pid):
+            break
+        time.sleep(EXEC_LOOK_S)  # it is being replaced by another program, and has none for that moment
+    return found
+
+
+def _has_none(pid: int) -> bool:
+    """Return whether a process has no environment for good: a thread of the kernel, or one that has ended."""
+    told = state(pid)
+    return told[0] in (b"Z", b"X") or bool(int(told[6]) & KERNEL_THREAD)
+
+
+if __name__ == "__main__":
+    if sys.platform != "linux":
+        sys.exit("the warden needs Linux")
+    main()

@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.align_where import tell_where
-from tipchain.commands.locate import add_within
+from tipchain.commands.align_where import (
+    INTERRUPTED,
+    find_causes,
+    located_details,
+    located_file,
+    report_name,
+)
+from tipchain.commands.options import (
+    add_data_path,
+    add_device,
+    add_mode,
+    add_out,
+    add_report_arguments,
+    add_root,
+    add_seed,
+    add_stages,
+    add_strict,
+    add_threads,
+    add_timeout,
+    add_verbosity,
+    add_within,
+    check_targets,
+    report_targets,
+)
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
-from tipchain.commands.reference import add_reference_arguments, open_reference
-from tipchain.commands.report import add_report_arguments, check_targets
+from tipchain.commands.reference import add_reference_arguments, bundle_of, given_dumps, open_reference
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import Mode, parse_mode
-from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.outcome import Outcome
+from tipchain.progress import Progress, Stages
+from tipchain.report.diagnoses import Diagnosed
+from tipchain.runs import DATA_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
     from tipchain.parity.align import Request
@@ -28,59 +54,35 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
 
 
+STAGE_SECONDS = ".stage_seconds.json"
+"""What stages took when they last ran, the basis for the time that is left; nothing else rests on it."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``tipchain align``."""
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    parser.add_argument(
-        "--stages",
-        "--steps",
-        metavar="LIST",
-        help="stage names or script numbers, e.g. forward,loss or 01,04",
-    )
+    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
     add_run_arguments(parser)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``align`` and the numbered scripts share."""
-    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
-    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
-    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"TIPC mode (default {mode})")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="output folder (default test_tipc/output/CASE/MODE)"
-    )
-    parser.add_argument(
-        "--torch-dump",
-        type=Path,
-        metavar="PATH",
-        help="use these torch dumps (a folder or a file); torch is not run",
-    )
+    add_device(parser)
+    add_mode(parser)
+    add_root(parser)
+    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
     add_reference_arguments(parser)
-    parser.add_argument(
-        "--paddle-dump", type=Path, metavar="PATH", help="use these Paddle dumps; Paddle is not run"
-    )
     parser.add_argument(
         "--record",
         choices=("torch", "paddle"),
         help="record this side only, to compare elsewhere; exit code 4",
     )
-    parser.add_argument(
-        "--data-path", type=Path, metavar="DIR", help="data folder with train/ and val/ class folders"
-    )
+    add_data_path(parser)
     add_prepare_first(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="forward within 1e-6, the reproduction guide's threshold"
-    )
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds that each side may take in all")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="threads of each side (default: cores shared out)"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="add N to the seeds of the case, its weights and fake inputs",
-    )
+    add_strict(parser)
+    add_timeout(parser, "what each side may take in all")
+    add_threads(parser, "threads of each side (default: cores shared out)")
+    add_seed(parser, "add N to the seeds of the case, its weights and fake inputs")
     parser.add_argument(
         "--no-locate",
         action="store_true",
@@ -88,6 +90,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_within(parser)
     add_report_arguments(parser)
+    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,12 +100,14 @@ def run(args: argparse.Namespace) -> int:
     return align_case(args, parse_stages(args.stages) if args.stages else ())
 
 
-def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics: bool = False) -> int:
+def align_case(
+    args: argparse.Namespace, stages: Sequence[str], *, show: Callable[[Path], Iterable[str]] | None = None
+) -> int:
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
-    With ``show_metrics`` the metrics of both sides are printed before they are compared.
+    What ``show`` makes of the folder of dumps is printed before the verdict.
     """
-    from tipchain.report.write import write_report
+    from tipchain.report.write import with_page, write_report
     from tipchain.runs import prune
 
     check_targets(args)
@@ -110,16 +115,35 @@ def align_case(args: argparse.Namespace, stages: Sequence[str], *, show_metrics:
     stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
     if args.prepare and (code := _prepare(args, stream)):
         return code
+    clock = time.perf_counter()
     request, out = make_request(args, stages)
+    if not args.quiet:
+        print(f"project root: {request.case.root}", file=sys.stderr, flush=True)
+    told = stream if args.verbose else None
     try:
-        report = run_request(request, out, stream, show_metrics=show_metrics)
-        if not args.no_locate:
-            tell_where(args, request, out, report, stream)
+        report = run_request(request, out, told, quiet=args.quiet)
+        try:
+            found = find_causes(args, request, out, report, told)
+        except KeyboardInterrupt:
+            found, report = Diagnosed(undiagnosed=INTERRUPTED), replace(report, interrupted=True)
+        if found != Diagnosed():
+            report = replace(
+                report, diagnoses=found.diagnoses, undiagnosed=found.undiagnosed,
+                interrupted=report.interrupted or found.interrupted,
+            )  # fmt: skip
+        elif not report.diagnoses:
+            located_file(request).unlink(missing_ok=True)
+        report = replace(report, seconds=time.perf_counter() - clock)
+        page = request.folder / f"{report_name(request)}.html"
+        report = with_page(report, args.html, page, located_details(request.folder))
+        keep_report(report, request)
     except OSError as error:
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
-    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+    for line in show(request.folder) if show and not args.quiet else ():
+        print(line, file=stream)
+    return write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
 
 
 def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
@@ -128,7 +152,7 @@ def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
 
     case, mode = load_case(from_root(args.case), args.seed), parse_mode(args.mode)
     return prepare_case_first(
-        case, mode, data_path=args.data_path, stream=stream, weights=args.reference is None
+        case, mode, data_path=args.data_path, stream=stream, weights=bundle_of(args) is None
     )
 
 
@@ -139,7 +163,8 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
         UsageError: arguments that do not fit together, or the case.
     """
     from tipchain.parity.align import Request, check_dumps
-    from tipchain.parity.case import load_case
+    from tipchain.parity.builders import check_builders
+    from tipchain.parity.case import SIDES, load_case
     from tipchain.parity.publish import LATEST
     from tipchain.parity.stage_judge import Rules
 
@@ -148,14 +173,16 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
     reference = open_reference(args, case, mode)
     possible = choose_stages(case, mode, stages)
     chosen = reference.serve(possible, asked=bool(stages)) if reference else possible
-    dumps = {
-        side: path for side in ("torch", "paddle") if (path := getattr(args, f"{side}_dump")) is not None
-    }
+    dumps = given_dumps(args)
     _check_use(args, dumps)
+    recorded = (args.record,) if args.record else SIDES
+    check_builders(
+        case, chosen, [side for side in recorded if side not in dumps and not (reference and side == "torch")]
+    )
     check_dumps(dumps, chosen)
     if reference:
         dumps["torch"] = reference.dumps
-    out = out_folder(args, case, mode)
+    out = out_folder(args.out, case, mode)
     request = Request(
         case=case, mode=mode, stages=chosen, folder=_run_folder(out) / LATEST, device=str(device), dumps=dumps,
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
@@ -166,24 +193,54 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
     return request, out
 
 
-def out_folder(args: argparse.Namespace, case: Case, mode: Mode) -> Path:
-    """Return where the case's runs in a mode go."""
-    return args.out or case.root / "test_tipc" / "output" / case.id / mode.value
+def out_folder(out: Path | None, case: Case, mode: Mode) -> Path:
+    """Return where the case's runs in a mode go: ``out``, else the usual place."""
+    return out or case.root / "test_tipc" / "output" / case.id / mode.value
 
 
-def run_request(request: Request, out: Path, stream: TextIO, *, show_metrics: bool = False) -> RunReport:
-    """Run the stages and write down each of them."""
+def run_request(request: Request, out: Path, stream: TextIO | None, *, quiet: bool = False) -> RunReport:
+    """Run the stages and write down each of them, on ``stream`` too; an interruption ends the run, not the report."""
     from tipchain.parity.align import align
     from tipchain.parity.publish import LATEST, withdraw
+    from tipchain.runs import atomic_write
 
-    scribe = _Scribe(request, out, stream, show_metrics=show_metrics)
+    scribe = _Scribe(request, out, stream)
     withdraw(out / LATEST, request.stages)
-    try:
-        align(request, scribe.stage)
-    except MissingFrameworkError as error:
-        scribe.refuse(str(error))
-        raise
+    stages = Stages(request.stages, _stage_seconds(out))
+    with Progress(quiet=quiet) as progress:
+        progress.left = stages.left
+
+        def listen(judgement: StageJudgement) -> None:
+            stages.ended(judgement.stage)
+            with progress.hidden():
+                scribe.stage(judgement)
+
+        try:
+            align(request, listen, progress)
+        except MissingFrameworkError as error:
+            scribe.refuse(str(error))
+            raise
+        except KeyboardInterrupt:
+            return scribe.report(interrupted=True)
+    atomic_write(out / STAGE_SECONDS, json.dumps(_stage_seconds(out) | stages.took))
     return scribe.report()
+
+
+def _stage_seconds(out: Path) -> dict[str, float]:
+    """Return what stages took when they last ran below ``out``."""
+    try:
+        found = json.loads((out / STAGE_SECONDS).read_text())
+        return {str(stage): float(seconds) for stage, seconds in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def keep_report(report: RunReport, request: Request) -> None:
+    """Write a run's report into its folder; alignments of one stage each may share a folder."""
+    from tipchain.report.json_ import dump_report
+    from tipchain.runs import atomic_write
+
+    atomic_write(request.folder / f"{report_name(request)}.json", dump_report(report))
 
 
 def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -234,14 +291,10 @@ def _data_path(args: argparse.Namespace, case: Case, mode: Mode) -> Path | None:
 
 
 def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
+    from tipchain.parity.align import DUMPS
+
     if args.record and args.record in dumps:
-        raise UsageError(f"--record {args.record} and --{args.record}-dump exclude each other")
-    if args.seed < 0:
-        raise UsageError(f"--seed must be at least 0, found {args.seed}")
-    if args.threads < 0:
-        raise UsageError(f"--threads must be at least 1, found {args.threads}")
-    if args.timeout is not None and not args.timeout > 0:
-        raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
+        raise UsageError(f"--record {args.record} and {DUMPS[args.record]} exclude each other")
     if args.data_path is not None and not args.data_path.is_dir():
         raise UsageError(f"--data-path: no such folder: {args.data_path}")
 
@@ -249,13 +302,14 @@ def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
-    def __init__(self, request: Request, out: Path, stream: TextIO, *, show_metrics: bool = False) -> None:
+    def __init__(self, request: Request, out: Path, stream: TextIO | None) -> None:
         from tipchain.environment import installed_versions
         from tipchain.nightly.fingerprint import origin
         from tipchain.runs import append, run_header
 
+        self.request = request
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
-        self.stream, self.sides, self.show_metrics = stream, request.sides, show_metrics
+        self.stream, self.sides = stream, request.sides
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions, self.where = installed_versions(), origin(request.case.root)
         self.judged: list[StageJudgement] = []
@@ -274,9 +328,8 @@ class _Scribe:
 
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
-        print(f"== {judgement.stage}", file=self.stream, flush=True)
-        if self.show_metrics:
-            self._print_metrics(judgement.stage)
+        if self.stream is not None:
+            print(f"== {judgement.stage}", file=self.stream, flush=True)
         write_diff_log(
             path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream
         )
@@ -286,16 +339,6 @@ class _Scribe:
             f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}",
         )
 
-    def _print_metrics(self, stage: str) -> None:
-        """Print the port's and the reference's metrics as two dictionaries, where both were recorded."""
-        from tipchain.parity.names import dump_name
-        from tipchain.parity.record import load_record
-
-        paths = [self.folder / dump_name(stage, side) for side in ("paddle", "torch")]
-        if all(path.is_file() for path in paths):
-            shown = [{k: v for k, v in load_record(path).arrays.items() if "/" not in k} for path in paths]
-            print(*shown, file=self.stream, flush=True)
-
     def refuse(self, message: str) -> None:
         """Note in ``alignment.log`` why nothing was run."""
         from tipchain.runs import append
@@ -304,12 +347,21 @@ class _Scribe:
             self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines())
         )
 
-    def report(self) -> RunReport:
-        """Return the report, kept in the run's folder too."""
-        from tipchain.report.json_ import dump_report
+    def report(self, *, interrupted: bool = False) -> RunReport:
+        """Return the report, its stages in their order, kept in the run's folder too."""
+        from tipchain.parity.judge import Verdict
         from tipchain.report.model import RunReport
-        from tipchain.runs import append, atomic_write
+        from tipchain.runs import append
+        from tipchain.stage_table import STAGES
 
+        sides = self.case.sides
+        judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
+        ended = {one.stage for one in judged}
+        left = [
+            Verdict(outcome=Outcome.SKIP, subject=f"{stage}/run", reason="interrupted before it was judged")
+            for stage in self.request.stages
+            if interrupted and stage not in ended
+        ]
         report = RunReport(
             title=str(self.case.path),
             mode=self.mode.value,
@@ -318,14 +370,12 @@ class _Scribe:
             seconds=time.perf_counter() - self.clock,
             versions=self.versions,
             where=self.where,
-            verdicts=tuple(verdict for judgement in self.judged for verdict in judgement.verdicts),
-            notes=(
-                *self.notes,
-                *(f"{judgement.stage}: {note}" for judgement in self.judged for note in judgement.notes),
-            ),
+            models={"reference": sides["torch"].model, "port": sides["paddle"].model},
+            verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
+            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes)),
+            interrupted=interrupted,
         )
-        name = "alignment.json" if len(self.judged) != 1 else f"alignment_{self.judged[0].stage}.json"
-        atomic_write(self.folder / name, dump_report(report))
+        keep_report(report, self.request)
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
         )

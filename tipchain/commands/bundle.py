@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import (
+    STDOUT,
+    add_data_path,
+    add_device,
+    add_json,
+    add_mode,
+    add_out,
+    add_seed,
+    add_stages,
+    add_threads,
+    add_timeout,
+    write_document,
+)
 from tipchain.devices import parse_device
 from tipchain.errors import UsageError
+from tipchain.foreign_text import escaped, escaped_lines
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.runs import MODE_VARIABLE
 
 if TYPE_CHECKING:
     from tipchain.bundle.manifest import Manifest
@@ -28,33 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     make = actions.add_parser("make", help="record a case's torch side")
     make.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    make.add_argument(
-        "--out", type=Path, metavar="DIR", help="the bundle (default test_tipc/bundles/CASE/MODE)"
-    )
-    make.add_argument(
-        "--stages", "--steps", metavar="LIST", help="stage names or script numbers (default: all of the mode)"
-    )
+    add_out(make, "the bundle (default test_tipc/bundles/CASE/MODE)")
+    add_stages(make, "these stages alone: names or script numbers (default: all of the mode)")
     add_making_arguments(make)
     for name, text in (("show", "say what a bundle holds"), ("verify", "check every file of a bundle")):
         action = actions.add_parser(name, help=text)
         action.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")
         if name == "show":
-            action.add_argument("--json", action="store_true", help="print the manifest")
+            add_json(action, "the manifest", once_alone=True)
 
 
 def add_making_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how torch's side is recorded."""
-    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
-    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"TIPC mode (default {mode})")
-    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
-    parser.add_argument(
-        "--data-path", type=Path, metavar="DIR", help="data folder with train/ and val/ class folders"
-    )
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds that each recording may take")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the recording")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="add N to the seeds of the case and its fake inputs"
-    )
+    add_mode(parser)
+    add_device(parser)
+    add_data_path(parser)
+    add_timeout(parser, "what each recording may take")
+    add_threads(parser, "threads of the recording")
+    add_seed(parser, "add N to the seeds of the case and its fake inputs")
     parser.add_argument(
         "--no-float64",
         action="store_true",
@@ -68,12 +70,6 @@ def check_making_arguments(args: argparse.Namespace) -> None:
     Raises:
         UsageError: naming the option.
     """
-    if args.seed < 0:
-        raise UsageError(f"--seed must be at least 0, found {args.seed}")
-    if args.threads < 0:
-        raise UsageError(f"--threads must be at least 1, found {args.threads}")
-    if args.timeout is not None and not args.timeout > 0:
-        raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
     if args.data_path is not None and not args.data_path.is_dir():
         raise UsageError(f"--data-path: no such folder: {args.data_path}")
 
@@ -117,7 +113,7 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
         "mode": manifest.mode + (f", seeds + {manifest.reseed}" if manifest.reseed else ""),
         "stages": ", ".join(manifest.stages),
         "float64": ", ".join(truths) or "none",
-        **{f"  no {stage}": reason for stage, reason in manifest.truths.items() if reason},
+        **{f"  no {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
         "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {manifest.threads} threads",
         "versions": ", ".join(f"{name} {one}" for name, one in manifest.versions.items() if name != "torch"),
         "made": f"{manifest.created} by tipchain {manifest.tipchain}"
@@ -125,7 +121,7 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
         "files": f"{len(manifest.files)}, {size / 1e6:.1f} MB",
         "content": f"sha256 {manifest.content}",
     }
-    return [str(folder), *(f"  {name:<9} {value}" for name, value in facts.items())]
+    return [str(folder), *(f"  {name:<9} {escaped(value)}" for name, value in facts.items())]
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -136,28 +132,33 @@ def _show(args: argparse.Namespace) -> int:
 
     manifest = read_manifest(args.bundle)
     if args.json:
-        print(json.dumps({**asdict(manifest), "content": manifest.content}, indent=1, sort_keys=True))
-        return ExitCode.PASSED
+        document = {**asdict(manifest), "content": manifest.content}
+        write_document(args.json, dict(sorted(document.items())))
+        if args.json == STDOUT:
+            return ExitCode.PASSED
     print("\n".join(describe(args.bundle, manifest)))
     for move in moves_of(args.bundle):
         forced = ", forced" if move.get("forced") else ""
         word = "undone" if move.get("undone") else "moved"
-        print(f"  {word:<9} {move.get('when')} by {move.get('who')}{forced}: {move.get('why')}")
+        print(escaped(f"  {word:<9} {move.get('when')} by {move.get('who')}{forced}: {move.get('why')}"))
     other = untold(args.bundle, manifest)
     if other:
-        print(other, file=sys.stderr)
+        print(escaped_lines(other), file=sys.stderr)
     return ExitCode.PASSED
 
 
 def _verify(args: argparse.Namespace) -> int:
     from tipchain.bundle.manifest import damages, read_manifest
     from tipchain.bundle.moves import untold
+    from tipchain.bundle.statistics import false_statistics
 
     manifest = read_manifest(args.bundle)
     problems = damages(args.bundle, manifest)
+    if not problems and (wrong := false_statistics(args.bundle)):
+        problems.append(f"false: {wrong}")
     other = untold(args.bundle, manifest)
     for problem in (*problems, *([other] if other else [])):
-        print(problem, file=sys.stderr)
+        print(escaped_lines(problem), file=sys.stderr)
     print(
         f"{args.bundle}: "
         + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tipchain.commands.locate import add_source_arguments, read_request, write_document
-from tipchain.errors import UsageError
+from tipchain.commands.locate import add_source_arguments, read_request, without_text
+from tipchain.commands.options import count, write_document
 from tipchain.runs import check_writable
 
 MOST = 24
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser, TIMEOUT_S)
     parser.add_argument(
         "--most",
-        type=int,
+        type=count("faults"),
         default=MOST,
         metavar="N",
         help=f"faults that are planted at most (default {MOST})",
@@ -30,12 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
 
-    if args.most < 1:
-        raise UsageError(f"--most must be at least 1, found {args.most}")
     check_writable({"--json": args.json})
     request = read_request(args, causes=False)
-    done = launch({**request, "certify": args.most}, timeout_s=args.timeout)
+    done = launch({**request, "certify": args.most}, timeout_s=args.timeout, quiet=args.quiet)
     print(fold(done.text, terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)
     if done.document is not None and args.json:
-        write_document(args.json, done.document)
+        write_document(args.json, without_text(done.document))
     return done.exit_code

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tipchain.commands.options import add_names, renamed
 from tipchain.errors import UsageError
+from tipchain.foreign_text import escaped, escaped_lines
 from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
@@ -18,25 +20,34 @@ SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdpa
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--torch", type=Path, required=True, help="torch weight file (.pth, .pt, .safetensors)"
+        "--torch",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="torch weight file (.pth, .pt, .safetensors)",
     )
     parser.add_argument(
-        "--paddle", type=Path, required=True, help="Paddle weight file (.pdparams, .safetensors)"
+        "--paddle",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="Paddle weight file (.pdparams, .safetensors)",
     )
     parser.add_argument(
         "--to", choices=("paddle", "torch"), default="paddle", help="which of the two is written (default: paddle)"
     )  # fmt: skip
-    parser.add_argument("--case", type=Path, help="case that names both models, such as configs/alexnet.yaml")
     parser.add_argument(
-        "--torch-model", metavar="MODULE:CALLABLE", help="builds the torch model, without a case"
+        "--case", type=Path, metavar="CASE", help="case that names both models, such as configs/alexnet.yaml"
     )
-    parser.add_argument("--paddle-model", metavar="MODULE:CALLABLE", help="builds the Paddle model")
+    reference = parser.add_argument(
+        "--reference", metavar="M:C", help="module:callable that returns the torch model, without a case"
+    )
+    renamed(parser, "--torch-model", reference)
+    port = parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle model")
+    renamed(parser, "--paddle-model", port)
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
-    parser.add_argument(
-        "--names",
-        type=Path,
-        help="YAML file: Paddle's name by torch's, of layers or tensors; ignore: what one of them lacks",
-    )
+    add_names(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="list all that a refusal counts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,18 +65,24 @@ def run(args: argparse.Namespace) -> int:
         given = read_names(args.names)
         names, ignore = given.names, given.ignore
     from tipchain.conversion.convert import convert_file, convert_file_back
+    from tipchain.conversion.report import UnmatchedError
 
-    if args.to == "paddle":
-        done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore)
-        kept = "left behind, for Paddle has none"
-    else:
-        done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names, ignore)
-        kept = "as the torch model has it, for Paddle has none"
-    print(done.match, end="\n" if str(done.match) else "")
+    try:
+        if args.to == "paddle":
+            done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore)
+            kept = "left behind, for Paddle has none"
+        else:
+            done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names, ignore)
+            kept = "as the torch model has it, for Paddle has none"
+    except UnmatchedError as error:
+        if args.verbose:
+            raise error.in_full() from error
+        raise
+    print(escaped_lines(str(done.match)), end="\n" if str(done.match) else "")
     constant = [name for name in done.kept if name not in done.match.left]
     for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
         count = sum(name.rpartition(".")[2] == leaf for name in constant)
-        print(f"{leaf} ({count} times): {kept}")
+        print(f"{escaped(leaf)} ({count} times): {kept}")
     written = args.paddle if args.to == "paddle" else args.torch
     print(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading")
     return ExitCode.PASSED
@@ -81,12 +98,12 @@ def _check_suffixes(torch: Path, paddle: Path) -> None:
 
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
-    from tipchain.parity.builders import build
+    from tipchain.parity.builders import checking, resolve
     from tipchain.parity.case import find_root, load_case
 
     by_hand = {
-        "--torch-model": args.torch_model,
-        "--paddle-model": args.paddle_model,
+        "--reference": args.reference,
+        "--port": args.port,
         "--model-args": args.model_args,
     }
     if args.case is not None:
@@ -97,12 +114,15 @@ def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tupl
         specs, root = [case.sides[side].model for side in ("torch", "paddle")], case.root
         model_args, names, ignore = dict(case.model_args), case.weights.names, case.weights.ignore
     else:
-        if args.torch_model is None or args.paddle_model is None:
-            raise UsageError("give either --case, or both --torch-model and --paddle-model")
-        specs, root = [args.torch_model, args.paddle_model], find_root(Path.cwd() / "here")
+        if args.reference is None or args.port is None:
+            raise UsageError("give either --case, or both --reference and --port")
+        specs, root = [args.reference, args.port], find_root(Path.cwd() / "here")
         model_args, names, ignore = _read_args(args.model_args), {}, ()
     _import_frameworks()
-    torch_model, paddle_model = (build(spec, root, model_args) for spec in specs)
+    torch_model, paddle_model = (
+        checking("model", side, resolve(spec, root))(**model_args)
+        for side, spec in zip(("torch", "paddle"), specs, strict=True)
+    )
     return torch_model, paddle_model, names, ignore
 
 

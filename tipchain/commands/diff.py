@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.errors import UsageError
 from tipchain.outcome import Outcome, exit_code
 from tipchain.runs import check_writable
@@ -23,17 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("reference", metavar="REF", help="dump of the reference (torch)")
     parser.add_argument("port", metavar="PORT", help="dump of the port (Paddle)")
-    parser.add_argument(
-        "--method", choices=("mean", "min", "max", "all"), help="statistic to judge by (default mean)"
-    )
-    parser.add_argument(
-        "--threshold", type=float, metavar="T", help="its largest accepted value (default 1e-6)"
-    )
-    parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")
-    parser.add_argument("--atol", type=float, metavar="A", help="|REF - PORT| <= A + R * |REF|")
+    add_tolerance(parser, threshold="its largest accepted value (default 1e-6)")
     parser.add_argument("--equal-nan", action="store_true", help="NaN at the same positions is accepted")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write reprod_log's lines to FILE")
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is stdout")
+    add_json(parser, "the verdicts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,11 +50,10 @@ def run(args: argparse.Namespace) -> int:
         "reference": args.reference, "port": args.port, "tolerance": str(tolerance), "exit_code": int(code),
         "verdicts": render_verdicts(verdicts), "warnings": warnings,
     }  # fmt: skip
-    if args.json == "-":
-        print(json.dumps(document, indent=1, allow_nan=False))
-    else:
+    if args.json != STDOUT:
         _print(verdicts, warnings, tolerance)
-    _write(args, document)
+    if args.json is not None:
+        write_document(args.json, document)
     if args.log is not None:
         _guard(args.log, lambda: write_diff_log(args.log, verdicts, tolerance))
     return int(code)
@@ -84,7 +76,7 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
     """Print a line per tensor, and the facts of those that did not pass below it."""
     import textwrap
 
-    from tipchain.report.terminal import clean
+    from tipchain.foreign_text import escaped
 
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:
@@ -93,7 +85,7 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
         if verdict.outcome is Outcome.PASS:
             parts = [part for part in parts if not part.startswith("allowed")]
         # A name comes from the file: it must not steer the terminal.
-        head = f"{verdict.outcome.value:<5}  {clean(verdict.subject):<{width}}  {parts[0]}"
+        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {parts[0]}"
         print(textwrap.fill(head, WIDTH, subsequent_indent=" " * 9, break_long_words=False))
         notes = parts[1:] + [f"warning: {text}" for text in (warnings.get(verdict.subject),) if text]
         for note in notes:
@@ -101,14 +93,6 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
     counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
     summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
     print(f"\n{len(verdicts)} compared: {summary}  ({tolerance})")
-
-
-def _write(args: argparse.Namespace, document: dict[str, object]) -> None:
-    from tipchain.runs import atomic_write
-
-    if args.json not in (None, "-"):
-        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
-        _guard(args.json, lambda: atomic_write(Path(args.json), text))
 
 
 def _guard(path: object, write: Callable[[], object]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tipchain import __version__
+from tipchain.commands.options import add_json, add_strict, show
 from tipchain.environment import (
+    ALIGNING,
+    CASES,
     PROBES,
     Finding,
     check_folder,
@@ -24,31 +27,42 @@ from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.prepare.sets import KINDS, PARAMS, way_out
 
-WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "MISSING", Outcome.ERROR: "MISSING", Outcome.SKIP: "-"}
+WITHOUT = "diff, judge, report, lint and plan"
+"""What a plain installation does."""
+WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "BROKEN", Outcome.ERROR: "BROKEN", Outcome.SKIP: "-"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser, "the findings", once_alone=True)
+    add_strict(parser, "what is not there is a failure, too")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine, print, and return 0 if ``align`` and ``run`` have all they need here, else 1."""
+    """Examine, print, and return 1 if something is broken; what is not there counts with ``--strict`` alone."""
     findings = examine(Path.cwd())
-    ready = all(finding.outcome in (Outcome.PASS, Outcome.SKIP) for finding in findings)
-    print(render_json(findings, ready=ready) if args.json else render(findings, ready=ready))
-    return ExitCode.PASSED if ready else ExitCode.FAILED
+    show(args.json, partial(document_of, findings), partial(render, findings))
+    return ExitCode.FAILED if not _fit(findings) or (args.strict and missing(findings)) else ExitCode.PASSED
+
+
+def missing(findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """Return what is not there by what needs it."""
+    found: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.needed_for and finding.outcome is not Outcome.PASS:
+            found.setdefault(finding.needed_for, []).append(finding.subject)
+    return found
 
 
 def examine(start: Path) -> list[Finding]:
     """Look at this machine, and at the project that ``start`` lies in, if any."""
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
-        findings = [check_python(), *check_packages(), check_threads(), _check_drop_in()]
+        findings = [check_python(), *check_packages(), check_threads(), _check_ends(), _check_drop_in()]
         return [*findings, *frameworks, *_check_project(start)]
 
 
-def render(findings: Sequence[Finding], *, ready: bool) -> str:
+def render(findings: Sequence[Finding]) -> str:
     """Return the report as text, one line per finding and one per remedy."""
     width = max(len(finding.subject) for finding in findings)
     lines = [f"tipchain {__version__}"]
@@ -56,14 +70,38 @@ def render(findings: Sequence[Finding], *, ready: bool) -> str:
         lines.append(f"{WORDS[finding.outcome]:<8} {finding.subject:<{width}}  {finding.detail}")
         if finding.remedy:
             lines.append(f"{'':<8} {'':<{width}}  -> {finding.remedy}")
-    lines.append("ready for align and run" if ready else "not ready: see the lines marked MISSING")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_end(findings)])
 
 
-def render_json(findings: Sequence[Finding], *, ready: bool) -> str:
-    """Return the report as JSON: ``{"tipchain", "ready", "findings": [{subject, outcome, detail, remedy}]}``."""
+def _end(findings: Sequence[Finding]) -> list[str]:
+    if not _fit(findings):
+        return [f"not ready: see the lines marked {WORDS[Outcome.FAIL]}"]
+    lacking = missing(findings)
+    if not lacking:
+        return ["ready for align and run"]
+    needs = [f"{what} need {', '.join(subjects)}" for what, subjects in lacking.items()]
+    return [f"ready for {WITHOUT if ALIGNING in lacking else 'align and run of your own cases'}", *needs]
+
+
+def _fit(findings: Sequence[Finding]) -> bool:
+    return all(finding.outcome in (Outcome.PASS, Outcome.SKIP) for finding in findings)
+
+
+def document_of(findings: Sequence[Finding]) -> dict[str, object]:
+    """Return the report for JSON: ``{"tipchain", "ready", "findings": [{subject, outcome, detail, ...}]}``."""
     rows = [{**asdict(finding), "outcome": finding.outcome.value} for finding in findings]
-    return json.dumps({"tipchain": __version__, "ready": ready, "findings": rows}, indent=1)
+    return {"tipchain": __version__, "ready": _fit(findings) and not missing(findings), "findings": rows}
+
+
+def _check_ends() -> Finding:
+    """Say whether all that a program starts can be ended with it."""
+    from tipchain.chain.warden import can_adopt
+
+    if can_adopt():
+        detail = "all that a program starts ends with it, and with tipchain"
+        return Finding(subject="processes", outcome=Outcome.PASS, detail=detail)
+    detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its group and clears its environment outlives its program"
+    return Finding(subject="processes", outcome=Outcome.SKIP, detail=detail)
 
 
 def _check_drop_in() -> Finding:
@@ -96,9 +134,12 @@ def _check_data(root: Path, data_set: str, kind: str) -> Finding:
 
     folder = root / data_folder(kind, data_set)
     subject = f"{kind} data" if data_set == DIGITS else folder.name
-    if (data_set, kind) != (DIGITS, "lite") and not folder.exists():
-        remedy = way_out(folder.name)
-        return Finding(subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=remedy)
+    if not folder.exists():
+        needed_for = CASES if (data_set, kind) == (DIGITS, "lite") else ""
+        return Finding(
+            subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=way_out(folder.name),
+            needed_for=needed_for,
+        )  # fmt: skip
     try:
         check_data(folder)
     except DataError as error:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import count, seconds
 from tipchain.errors import UsageError
+from tipchain.foreign_text import clean
 from tipchain.outcome import ExitCode
-from tipchain.report.terminal import clean
 
 if TYPE_CHECKING:
     from tipchain.nightly.gc import Choice, Doomed, Rules
@@ -25,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
     )
-    parser.add_argument("--older-than", type=_age, metavar="AGE", help="delete what is older, as 30d or 12h")
+    parser.add_argument(
+        "--older-than", type=seconds, metavar="AGE", help="delete what is older, as 30d or 12h"
+    )
     parser.add_argument(
         "--max-size",
         type=_size,
@@ -33,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="then delete the oldest until no more is there, as 20GiB",
     )
     parser.add_argument(
-        "--keep", type=_count, metavar="N",
+        "--keep", type=count("nights"), metavar="N",
         help="never delete the latest N of each manifest; without other rules, delete all but those",
     )  # fmt: skip
     parser.add_argument(
@@ -53,28 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
 
 
-def _age(text: str) -> float:
-    from tipchain.nightly.quantities import TIME_EXPECTED, parse_seconds
-
-    try:
-        return parse_seconds(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {TIME_EXPECTED}") from None
-
-
 def _size(text: str) -> int:
-    from tipchain.nightly.quantities import MEMORY_EXPECTED, parse_mebibytes
+    from tipchain.quantities import MEMORY_EXPECTED, parse_mebibytes
 
     try:
         return parse_mebibytes(text) * 2**20
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not {MEMORY_EXPECTED}") from None
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights, 1 or more")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import add_json, count, show
 from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--kind", choices=("night", "run"), help="only these")
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
-        "--limit", type=_count, default=20, metavar="N", help="how many at most (default 20)"
+        "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
     )
     _finish(listing, _list)
     show = actions.add_parser("show", help="show a night or a run, or an item of it", allow_abbrev=False)
@@ -52,10 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "diff", help="say what changed since the last comparable run", allow_abbrev=False
     )
     add_diff_arguments(diff)
+    _declare_causes(
+        actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False)
+    )
     export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument("--table", default="items", metavar="TABLE", help="entries, items (default), commands, "
-                        "figures, verdicts or artifacts")  # fmt: skip
+                        "figures, verdicts, artifacts or causes")  # fmt: skip
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
     _finish(export, _export, as_json=False)
@@ -69,6 +72,21 @@ def _declare_add(add: argparse.ArgumentParser) -> None:
         "--require-history", action="store_true", help="exit code 1 if the database does not have them"
     )
     _finish(add, _add, as_json=False)
+
+
+def _declare_causes(causes: argparse.ArgumentParser) -> None:
+    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
+    for name, what in (
+        ("layer", "the port's layer has"),
+        ("file", "the file to change has"),
+        ("item", "the item has"),
+    ):
+        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
+    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
+    causes.add_argument(
+        "--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)"
+    )
+    _finish(causes, _causes)
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +154,7 @@ def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
     return sink
 
 
-def with_history(args: argparse.Namespace, code: int) -> int:
+def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
     """Return a night's exit code: 1 instead of 0 where the history is required and does not have the night."""
     kept = getattr(getattr(args, "history_sink", None), "kept", None)
     missing = args.require_history and (kept is None or not kept.sent)
@@ -148,14 +166,8 @@ def _finish(
 ) -> None:
     add_place_arguments(parser)
     if as_json:
-        parser.add_argument("--json", action="store_true", help="as JSON")
+        add_json(parser, "the same", once_alone=True)
     parser.set_defaults(act=act)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -226,14 +238,14 @@ def _list(args: argparse.Namespace) -> int:
 
     with _reading(args) as (connection, _):
         found = list_entries(connection, kind=args.kind, title=args.name, limit=args.limit)
-    _print_json([entry_json(one) for one in found]) if args.json else print(list_text(found))
+    show(args.json, lambda: [entry_json(one) for one in found], lambda: list_text(found))
     return ExitCode.PASSED
 
 
 def _show(args: argparse.Namespace) -> int:
-    from tipchain.history.documents import commands_json, entry_json, item_json
+    from tipchain.history.documents import causes_json, commands_json, entry_json, item_json
     from tipchain.history.entries import find_entry
-    from tipchain.history.queries import commands_of, items_of, verdicts_of
+    from tipchain.history.queries import causes_of, commands_of, items_of, verdicts_of
     from tipchain.history.text import item_text, show_text
 
     with _reading(args) as (connection, _):
@@ -246,19 +258,39 @@ def _show(args: argparse.Namespace) -> int:
             commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
         )
         bad = verdicts_of(connection, items[args.item]) if args.item else []
-    if args.json:
-        document = entry_json(entry)
-        document["items"] = [
+        causes = causes_of(connection, entry)
+
+    def document() -> dict[str, object]:
+        made = entry_json(entry)
+        made["items"] = [
             item_json(items[name])
             | {"commands": commands_json([one for one in commands if one.item == name])}
+            | {"causes": causes_json(causes.get(name, ()))}
             for name in chosen
         ]
         if args.item:
             names = ("outcome", "subject", "reason")
-            document["verdicts"] = [dict(zip(names, (one[0].value, *one[1:]), strict=True)) for one in bad]
-        _print_json(document)
-    else:
-        print(item_text(items[args.item], commands, bad) if args.item else show_text(entry, items.values()))
+            made["verdicts"] = [dict(zip(names, (one[0].value, *one[1:]), strict=True)) for one in bad]
+        return made
+
+    def text() -> str:
+        if args.item:
+            return item_text(items[args.item], commands, bad, causes.get(args.item, ()))
+        return show_text(entry, items.values(), causes)
+
+    show(args.json, document, text)
+    return ExitCode.PASSED
+
+
+def _causes(args: argparse.Namespace) -> int:
+    from tipchain.history.documents import causes_json
+    from tipchain.history.queries import find_causes
+    from tipchain.history.text import causes_text
+
+    wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
+    with _reading(args) as (connection, _):
+        found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
+    show(args.json, lambda: causes_json(found), lambda: causes_text(found))
     return ExitCode.PASSED
 
 
@@ -281,7 +313,7 @@ def _compare(args: argparse.Namespace) -> int:
     with _reading(args) as (connection, _):
         before, after = find_entry(connection, first), find_entry(connection, second or "latest")
         found = compare(connection, before, after)
-    _print_json(comparison_json(found)) if args.json else print(compare_text(found))
+    show(args.json, lambda: comparison_json(found), lambda: compare_text(found))
     return ExitCode.PASSED
 
 
@@ -297,7 +329,7 @@ def diff(args: argparse.Namespace) -> int:
         against = find_entry(connection, args.against) if args.against else None
         place = Path(entry.root) if Path(entry.root).is_dir() and entry.root else root
         found = changes(connection, entry, root=place, against=against)
-    _print_json(changes_json(found)) if args.json else print(changes_text(found))
+    show(args.json, lambda: changes_json(found), lambda: changes_text(found))
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED
 
 
@@ -341,7 +373,3 @@ def _export(args: argparse.Namespace) -> int:
             count = export(connection, stream, table=args.table, form=args.format, chosen=chosen)
     print(f"{count} rows in {args.out}")
     return ExitCode.PASSED
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))

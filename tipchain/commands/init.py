@@ -1,14 +1,97 @@
-"""``tipchain init``: write a new, commented alignment case."""
+"""``tipchain init``: write a new alignment case, one that works at once or one with every key explained."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from tipchain.commands.options import add_root
 from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
-from tipchain.runs import atomic_write
+from tipchain.runs import ROOT_VARIABLE, atomic_write
+
+SHORT = """\
+# Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}
+id: {id}
+{root}sides:
+  torch: {{model: "{torch}"}}
+  paddle: {{model: "{paddle}"}}
+weights: {{init: kaiming, calibrate: inputs}}      # seeded; or of a file: {{torch: weights/{id}.pth}}
+inputs:
+{inputs}
+{outputs}backward: {{dtype: float64}}                        # of that stage, so that rounding is no difference
+# A stage more is a builder more on both sides: loss (with `label: {{shape: [{batch}], dtype: int64, high: 10}}` among the
+# inputs), optimizer, scheduler, dataset (`data: {{set: none}}` if it needs no folder), metric; tipchain init --full {id}
+"""
+CHAIN = """\
+===========================train_params===========================
+model_name:{id}
+python:python
+gpu_list:-1
+--device:cpu
+null:null
+--epochs:lite_train_lite_infer=1|lite_train_whole_infer=1|whole_train_whole_infer=2
+--output-dir:./output/
+--batch-size:lite_train_lite_infer=4|lite_train_whole_infer=4|whole_train_whole_infer=16
+--pretrained:null
+train_model_name:best_model.pdparams
+null:null
+--lr:0.001
+##
+trainer:norm_train
+norm_train:-m tipchain train {case}
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================eval_params===========================
+eval:-m tipchain eval {case}
+null:null
+##
+===========================infer_params===========================
+--save-inference-dir:null
+--pretrained:null
+norm_export:-m tipchain export {case}
+quant_export:null
+fpgm_export:null
+distill_export:null
+export1:null
+export2:null
+##
+infer_model:./test_tipc/data/weights/{id}/whole/paddle.pdparams
+infer_export:-m tipchain export {case}
+infer_quant:False
+inference:-m tipchain infer {case}
+--use-gpu:False
+--enable-mkldnn:False|True
+--cpu-threads:2
+--batch-size:1|4
+null:null
+--precision:fp32
+--model-dir:null
+--image-dir:null
+null:null
+--benchmark:True
+null:null
+===========================alignment_params===========================
+alignment:{case}
+steps:{steps}
+"""
+TRAINS = ("loss", "optimizer", "dataset", "metric")
+"""Builders that a training needs besides the model."""
+SHAPE = "2,3,224,224"
+"""The input that is tried where none is named."""
+LINE = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:[,x]\d+)*)(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?"
+)
 
 CASE = """\
 # Alignment case of {id}: is the Paddle port the same model as its PyTorch reference?
@@ -119,31 +202,262 @@ seed: 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("id", help="the case's name, such as mobilenet_v3_small")
-    parser.add_argument("--path", type=Path, help="file to write (default configs/ID.yaml)")
-    parser.add_argument("--package", help="Python package of the builders (default alignment.ID)")
+    parser.add_argument(
+        "id", nargs="?", help="the case's name, such as mobilenet_v3_small (default: torch's module)"
+    )
+    parser.add_argument(
+        "--torch", "--reference", metavar="M:C", help="module:callable that returns the torch module"
+    )
+    parser.add_argument(
+        "--paddle", "--port", metavar="M:C", help="module:callable that returns the Paddle layer"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        type=read_input,
+        metavar="[NAME=]SHAPE[:DTYPE[:HIGH]]",
+        help=f"an argument of forward, such as 1,3,224,224 or ids=2,16:int64:1000; repeatable (default {SHAPE})",
+    )
+    parser.add_argument(
+        "--path", type=Path, help="file to write (default configs/ID.yaml, or ID.yaml without configs/)"
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing file")
+    parser.add_argument(
+        "--chain",
+        metavar="CASE",
+        type=Path,
+        help="write the parameter file of a case's chain: train, evaluate, export, infer "
+        "(test_tipc/configs/ID/train_infer_python.txt, or --path)",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="write a case with every key explained, and no builder yet"
+    )
+    parser.add_argument(
+        "--package", help="with --full: Python package of the builders (default alignment.ID)"
+    )
+    add_root(parser)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input of the models.
+
+    Attributes:
+        name: of the argument; empty where forward's own is meant.
+        shape: of the array.
+        dtype: of the array.
+        high: integers are drawn below it; 0 where none was named.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    high: int
+
+    def __str__(self) -> str:
+        """Return the line of the case."""
+        more = "" if self.dtype == "float32" else f", dtype: {self.dtype}"
+        more += f", high: {self.high}" if self.high else ""
+        return f"  {self.name}: {{shape: {list(self.shape)}{more}}}"
+
+
+def read_input(text: str) -> Input:
+    """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``."""
+    from tipchain.parity.case_types import DTYPES
+
+    found = LINE.fullmatch(text)
+    if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no input, expected such as 1,3,224,224 or ids=2,16:int64:1000"
+        )
+    dtype = found["dtype"] or "float32"
+    if dtype not in DTYPES:
+        raise argparse.ArgumentTypeError(
+            f"{dtype!r} is no dtype of an input, expected one of {', '.join(DTYPES)}"
+        )
+    return Input(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 0))
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the case.
 
     Raises:
-        UsageError: the id or the package cannot be a Python name, or the file exists.
+        UsageError: the id or the package cannot be a Python name, the file exists, or only one side is named.
+        UsersError: the torch model cannot be built, or does not take these inputs.
     """
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", args.id):
+    if args.chain is not None:
+        return _write_chain(args)
+    if args.torch is None and args.paddle is None:
+        if not args.full:
+            print(
+                "note: a case of builders that are there: tipchain init --torch M:C --paddle M:C",
+                file=sys.stderr,
+            )
+        return _write_full(args)
+    if args.torch is None or args.paddle is None or args.full:
         raise UsageError(
-            f"the id {args.id!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small"
+            "--torch and --paddle belong together, and make the short case; --full has builders to be written"
         )
-    package = args.package or f"alignment.{args.id}"
-    if not all(part.isidentifier() for part in package.split(".")):
-        raise UsageError(f"--package: {package!r} cannot be a Python package, expected e.g. alignment.my_net")
-    path = args.path or Path("configs") / f"{args.id}.yaml"
-    if path.exists() and not args.force:
-        raise UsageError(f"{path} exists; --force replaces it")
+    for flag, spec in (("--torch", args.torch), ("--paddle", args.paddle)):
+        if not all(part.strip() for part in spec.partition(":")[::2]):
+            raise UsageError(
+                f"{flag}: {spec!r} is no builder\n  expected: module:callable, such as my_net.port:build"
+            )
+    name = _checked_id(args.id or args.torch.partition(":")[0].rpartition(".")[2])
+    root = Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
+    path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
+    _check_free(path, force=args.force)
+    inputs, outputs = try_inputs(args.torch, root, args.input or [read_input(SHAPE)])
+    _write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
+    print(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}")
+    return ExitCode.PASSED
+
+
+def short_case(
+    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[Input], outputs: Sequence[str]
+) -> str:
+    """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
+    return SHORT.format(
+        id=name, path=_shown(path), torch=specs[0], paddle=specs[1], inputs="\n".join(map(str, inputs)),
+        root=_root_line(path, root), batch=inputs[0].shape[0],
+        outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
+    )  # fmt: skip
+
+
+def _root_line(path: Path, root: Path) -> str:
+    """Return the line that says where imports start, where the file's place alone would say something else."""
+    from tipchain.parity.builders import find_root
+
+    given = os.environ.pop(ROOT_VARIABLE, None)
     try:
-        atomic_write(path, CASE.format(id=args.id, path=path, package=package))
+        plain = find_root(path)
+    finally:
+        if given is not None:
+            os.environ[ROOT_VARIABLE] = given
+    return "" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n"
+
+
+def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Input], list[str]]:
+    """Run the torch model once: return the inputs under forward's names, and the outputs' names where they need some.
+
+    Without torch nothing is tried, and inputs have names of their own.
+    """
+    import inspect
+
+    from tipchain.blame import serving
+    from tipchain.errors import MissingFrameworkError
+    from tipchain.parity.builders import checking, resolve
+    from tipchain.parity.frameworks import load_framework
+
+    try:
+        framework: Any = load_framework("torch")
+    except MissingFrameworkError:
+        print("note: torch is not here, so the inputs were not tried", file=sys.stderr)
+        return [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(inputs)], []
+    with serving(side="torch"):
+        model = checking("model", "torch", resolve(spec, root))()
+        free = [
+            one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in (0, 1)
+        ]
+        taken = {one.name for one in inputs}
+        names = iter(
+            [one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))]
+        )
+        named = [replace(one, name=one.name or next(names)) for one in inputs]
+        shapes = " and ".join(",".join(map(str, one.shape)) for one in inputs)
+        with (
+            serving(stage=f"trying an input of shape {shapes} (--input says another)"),
+            framework.inference(),
+        ):
+            output = model.eval()(*(framework.tensor(array) for array in _arrays(named)))
+    return named, _names_of(framework, output)
+
+
+def _arrays(inputs: Sequence[Input]) -> list[Any]:
+    from tipchain.parity.case_types import InputSpec
+    from tipchain.parity.fake_inputs import make_input
+
+    return [
+        make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2))
+        for one in inputs
+    ]
+
+
+def _names_of(framework: Any, output: Any) -> list[str]:
+    """Return names for the outputs: none where there is one tensor, or where they have names of their own."""
+    if isinstance(output, Mapping) or not isinstance(output, tuple | list):
+        return []
+    items = [one for one in output if one is not None]
+    return (
+        []
+        if len(items) == 1 and framework.is_tensor(items[0])
+        else [f"output_{n}" for n in range(len(items))]
+    )
+
+
+def _checked_id(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UsageError(
+            f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small"
+        )
+    return name
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise UsageError(f"{_shown(path)} exists; --force replaces it")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        atomic_write(path, text)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error}") from error
+
+
+def _shown(path: Path) -> str:
+    """Return a path as seen from here, where it lies below."""
+    shown = os.path.relpath(path)
+    return str(path) if shown.startswith("..") else shown
+
+
+def _write_chain(args: argparse.Namespace) -> int:
+    """Write the parameter file of a case's chain, whose programs are this package's own.
+
+    Raises:
+        UsageError: other arguments stand beside it, or the file exists.
+        CaseError: the case cannot be used.
+    """
+    from tipchain.parity.case import load_case
+
+    if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
+        raise UsageError("--chain CASE stands alone, or with --path and --force")
+    case = load_case(args.chain)
+    path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
+    _check_free(path, force=args.force)
+    seen = os.path.relpath(args.chain.resolve(), case.root)
+    _write(path, CHAIN.format(id=case.id, case=seen, steps="|".join(case.stages)))
+    missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
+    if missing:
+        print(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides")
+    print(
+        f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
+    )
+    return ExitCode.PASSED
+
+
+def _write_full(args: argparse.Namespace) -> int:
+    """Write a case with every key explained."""
+    if args.id is None:
+        raise UsageError("which models?\n  expected: --torch M:C and --paddle M:C, or --full and an id")
+    if args.input:
+        raise UsageError("--input goes with --torch and --paddle")
+    name = _checked_id(args.id)
+    package = args.package or f"alignment.{name}"
+    if not all(part.isidentifier() for part in package.split(".")):
+        raise UsageError(f"--package: {package!r} cannot be a Python package, expected e.g. alignment.my_net")
+    path = args.path or Path("configs") / f"{name}.yaml"
+    _check_free(path, force=args.force)
+    _write(path, CASE.format(id=name, path=path, package=package))
     print(f"wrote {path}; next: write the builders it names, then  tipchain align {path}")
     return ExitCode.PASSED

@@ -9,7 +9,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.report import add_report_arguments, check_targets
+from tipchain.commands.options import (
+    add_report_arguments,
+    add_stages,
+    add_strict,
+    add_tolerance,
+    add_verbosity,
+    check_targets,
+    report_targets,
+)
 from tipchain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,19 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run", type=Path, metavar="RUN", help="a run's folder, or a folder of dumps such as log_reprod"
     )
     parser.add_argument(
-        "--case", type=Path, help="take tolerances from this case (default: the one that was run)"
+        "--case",
+        type=Path,
+        metavar="CASE",
+        help="take tolerances from this case (default: the one that was run)",
     )
-    parser.add_argument("--stages", "--steps", metavar="LIST", help="judge only these stages")
-    parser.add_argument("--method", choices=("mean", "min", "max", "all"), default="mean")
-    parser.add_argument("--threshold", type=float, help="hold every tensor of the dumps against this")
-    parser.add_argument(
-        "--rtol", type=float, help="with --atol: numpy.testing's rule for every tensor of the dumps"
-    )
-    parser.add_argument("--atol", type=float)
-    parser.add_argument(
-        "--strict", action="store_true", help="forward within 1e-6, the reproduction guide's threshold"
-    )
+    add_stages(parser, "judge only these stages")
+    add_tolerance(parser, threshold="hold every tensor of the dumps against this")
+    add_strict(parser)
     add_report_arguments(parser)
+    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.names import parse_stages
     from tipchain.parity.publish import LATEST
+    from tipchain.report.diagnoses import rediagnose
     from tipchain.report.model import RunReport
-    from tipchain.report.write import write_report
+    from tipchain.report.write import with_page, write_report
     from tipchain.stage_table import STAGES
 
     started, clock = datetime.now().astimezone(), time.perf_counter()
@@ -59,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         )
     rules, remark = _rules(args, folder)
     judged = judge_folder(folder, stages, rules)
+    verdicts = tuple(verdict for judgement in judged for verdict in judgement.verdicts)
+    found = rediagnose(folder, verdicts)
     report = RunReport(
         title=f"judged again: {args.run}",
         mode="",
@@ -66,10 +74,12 @@ def run(args: argparse.Namespace) -> int:
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - clock,
         versions=installed_versions(),
-        verdicts=tuple(verdict for judgement in judged for verdict in judgement.verdicts),
+        verdicts=verdicts,
+        diagnoses=found.diagnoses,
+        undiagnosed=found.undiagnosed,
         notes=(*remark, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
     )
-    return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+    return write_report(with_page(report, args.html), report_targets(args), stream=sys.stdout)
 
 
 def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ...]]:
@@ -81,13 +91,13 @@ def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ..
     override = None
     if args.threshold is not None or args.rtol is not None or args.atol is not None:
         override = Tolerance(
-            method=args.method,
+            method=args.method or "mean",
             threshold=args.threshold,
             rtol=args.rtol,
             atol=args.atol,
             reason="command line",
         )
-    elif args.method != "mean":
+    elif args.method is not None:
         raise UsageError("--method needs --threshold")
     path = args.case or case_of(folder)
     if path is None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tipchain.chain.lint import PATTERN, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
+from tipchain.commands.options import STDOUT, add_json, add_strict, former, show
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.report.lint import render_github, render_json, render_summary, render_text
+from tipchain.report.lint import document_of, render_github, render_summary, render_text
 from tipchain.report.terminal import terminal_width, use_color
 
 
@@ -24,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"parameter file, or a folder for all {PATTERN} below it",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json", "github"), default="text", help="github: workflow commands"
-    )
+    add_json(parser, "the findings")
+    parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
+    parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
     parser.add_argument("--suite", help="whose layout the files have; told from each file if left out")
     parser.add_argument(
         "--mode",
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         help="look at this mode; repeatable; all if left out",
     )
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    add_strict(parser, "warnings count as errors")
     parser.add_argument(
         "--explain", action=argparse.BooleanOptionalAction, default=None,
         help="say what each line means; by default for a single file",
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
+    _read_format(args)
     modes = [parse_mode(name) for name in dict.fromkeys(args.mode)] or list(Mode)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
@@ -56,14 +59,18 @@ def run(args: argparse.Namespace) -> int:
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
     disk = Disk()
     files = [lint_file(path, suite=args.suite, modes=modes, explained=explained, disk=disk) for path in paths]
-    print(_rendered(files, args))
+    show(args.json, partial(document_of, files), partial(_rendered, files, args))
     return _exit_code(files, strict=args.strict)
 
 
+def _read_format(args: argparse.Namespace) -> None:
+    if args.format is not None:
+        former("--format json is now --json FILE|-, --format github is --github")
+        args.json, args.github = STDOUT if args.format == "json" else args.json, args.format == "github"
+
+
 def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
-    if args.format == "json":
-        return render_json(files)
-    if args.format == "github":
+    if args.github:
         return render_github(files)
     if args.summary:
         return render_summary(files, width=terminal_width(), strict=args.strict)

@@ -1,17 +1,27 @@
-"""``tipchain locate``: which layer of a port is at fault, and how far each is off by itself."""
+"""``tipchain locate``: which layer, loss, optimizer or schedule of a port is at fault, and why it differs."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tipchain.commands.options import (
+    add_html,
+    add_json,
+    add_mode,
+    add_names,
+    add_root,
+    add_seed,
+    add_timeout,
+    add_verbosity,
+    add_within,
+    write_document,
+)
 from tipchain.errors import OutputError, UsageError
-from tipchain.modes import Mode
-from tipchain.runs import MODE_VARIABLE, check_writable
+from tipchain.runs import check_writable
 
 SHOWN = 12
 """Layers that are listed at most."""
@@ -35,32 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=".npz of raw samples; --data then names transforms of one, --predict is given them",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as one HTML file")
-    add_within(parser)
-
-
-def add_within(parser: argparse.ArgumentParser) -> None:
-    """Declare how long it may be looked for."""
     parser.add_argument(
-        "--within",
-        type=_seconds,
-        metavar="TIME",
-        help="begin nothing new after this (60s, 5m): what was found is told",
+        "--no-causes",
+        action="store_true",
+        help="do not look for why it differs; list how far each layer is off by itself",
     )
-
-
-def _seconds(text: str) -> float:
-    from tipchain.nightly.quantities import parse_seconds
-
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+    add_html(parser)
+    add_within(parser)
 
 
 def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> None:
     """Declare where the models come from, how they are run, and where the JSON goes."""
-    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
     parser.add_argument("case", nargs="?", type=Path, metavar="CASE", help="the case's YAML file, or:")
     parser.add_argument("--reference", metavar="M:C", help="module:callable that returns the torch module")
     parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle layer")
@@ -89,49 +84,38 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         metavar="WHAT",
         help="what of the outputs counts: a name, an index, some with commas, or module:callable; two: torch's, Paddle's",
     )
+    add_names(parser)
     parser.add_argument(
-        "--names",
-        type=Path,
-        metavar="FILE",
-        help="YAML: the port's path by the reference's, where they differ",
+        "--no-copy-weights",
+        action="store_true",
+        help="leave a freshly initialized port its weights (default: it is given the reference's)",
     )
     parser.add_argument("--training", action="store_true", help="in train mode (default: eval mode)")
     parser.add_argument("--iterations", type=int, metavar="N", help="updates that are compared (default 5)")
-    parser.add_argument(
-        "--mode", default=mode, metavar="MODE", help=f"TIPC mode of the case (default {mode})"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="add N to the case's seeds")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=timeout_s,
-        metavar="S",
-        help=f"seconds in all (default {timeout_s:g})",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    add_mode(parser, "TIPC mode of the case")
+    add_root(parser)
+    add_seed(parser, "add N to the case's seeds")
+    add_timeout(parser, "end it after this", default=timeout_s)
+    add_json(parser, "the report")
+    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Locate and return the exit code."""
-    return show(args, causes=False)
-
-
-def show(args: argparse.Namespace, *, causes: bool) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
 
     check_writable({"--json": args.json, "--html": args.html})
-    request = read_request(args, causes=causes)
-    done = launch(request, timeout_s=args.timeout)
+    request = read_request(args, causes=not args.no_causes)
+    done = launch(request, timeout_s=args.timeout, quiet=args.quiet)
     stream = sys.stderr if args.json == "-" else sys.stdout
     print(fold(done.text, terminal_width()), file=stream)
     if done.document is None:
         return done.exit_code
-    if not causes:
+    if args.no_causes or args.verbose:
         print(fold("\n".join(list_layers(done.document)), terminal_width()), file=stream)
     if args.json:
-        write_document(args.json, done.document)
+        write_document(args.json, without_text(done.document))
     if args.html:
         _write_page(args.html, done.document)
     return done.exit_code
@@ -164,8 +148,6 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
         raise UsageError("expected a case, or --reference, --port and --inputs")
     if args.iterations is not None and args.iterations < 1:
         raise UsageError(f"--iterations must be at least 1, found {args.iterations}")
-    if not args.timeout > 0:
-        raise UsageError(f"--timeout must be a number of seconds above 0, found {args.timeout}")
     chosen = {name: getattr(args, name, None) for name in ("iterations", "within")}
     options: dict[str, Any] = {"training": args.training, "causes": causes}
     options |= {name: value for name, value in chosen.items() if value is not None}
@@ -190,7 +172,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
         "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
-        "outputs": outputs, "names": names, "options": {**options, "seed": args.seed},
+        "outputs": outputs, "names": names, "copy_weights": not args.no_copy_weights, "options": {**options, "seed": args.seed},
     }  # fmt: skip
 
 
@@ -228,21 +210,6 @@ def _number(value: float | str) -> float:
     return float(value)
 
 
-def write_document(target: str, document: Mapping[str, Any]) -> None:
-    """Write a report's JSON to a file, or to standard output for ``-``.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
-    import json
-
-    from tipchain.runs import atomic_write
-
-    text = json.dumps({name: value for name, value in document.items() if name != "text"}, indent=1)
-    if target == "-":
-        print(text)
-        return
-    try:
-        atomic_write(Path(target), text + "\n")
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error
+def without_text(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report's document without the text that is printed."""
+    return {name: value for name, value in document.items() if name != "text"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from tipchain.commands.nightly_reports import (
     check_targets,
     write_reports,
 )
+from tipchain.commands.options import add_json, renamed, show
 from tipchain.errors import ManifestError, OutputError, UsageError
 from tipchain.outcome import ExitCode
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = actions.add_parser("plan", help="show what would run, and run nothing", allow_abbrev=False)
     _add_manifest(plan)
     _add_choice(plan)
-    plan.add_argument("--json", action="store_true", help="as JSON")
+    add_json(plan, "the plan", once_alone=True)
     plan.set_defaults(act=_plan)
     run = actions.add_parser("run", help="begin a night", allow_abbrev=False)
     _add_manifest(run)
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_manifest(status)
     _add_night(status)
-    status.add_argument("--json", action="store_true", help="as JSON, with how each item ended")
+    add_json(status, "how far it is, and how each item ended,", once_alone=True)
     add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
@@ -88,10 +88,11 @@ def _add_manifest(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--select", metavar="PATTERN", nargs="+", action="extend", default=[],
+    only = parser.add_argument(
+        "--only", dest="select", metavar="PATTERN", nargs="+", action="extend", default=[],
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
     )  # fmt: skip
+    renamed(parser, "--select", only)
     parser.add_argument(
         "--last-failed", action="store_true", help="run only what failed or errored when it last ran"
     )
@@ -127,18 +128,15 @@ def _plan(args: argparse.Namespace) -> int:
     from tipchain.nightly.plan_json import plan_json
 
     plan, nights = _chosen(args)
-    if getattr(args, "json", False):
-        print(json.dumps(plan_json(plan), indent=1, ensure_ascii=False))
-    else:
-        _show(plan, usual_seconds(nights))
+    show(getattr(args, "json", None), lambda: plan_json(plan), lambda: _shown(plan, usual_seconds(nights)))
     return _nothing_chosen(args) if not plan.items else ExitCode.PASSED
 
 
-def _show(plan: NightPlan, usual: Mapping[str, float]) -> None:
+def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
     from tipchain.nightly.tables import plan_lines
     from tipchain.report.terminal import terminal_width
 
-    sys.stdout.writelines(f"{line}\n" for line in plan_lines(plan, usual, terminal_width()))
+    return "\n".join(plan_lines(plan, usual, terminal_width()))
 
 
 def _nothing_chosen(args: argparse.Namespace) -> int:
@@ -196,13 +194,15 @@ def _run(args: argparse.Namespace) -> int:
 
 def _resume(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import hold
+    from tipchain.nightly.records import DamagedRecord
 
     check_history(args)
     check_targets(args)
     night = _night(args)
     execution = given_options(args, night.options)
     lock = hold(night.folder)
-    if night.finished:
+    sound = sum(not isinstance(record, DamagedRecord) for record in night.records())
+    if night.finished and sound == len(night.plan.items):
         print(f"nothing is left to do: {night.name} has finished", file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
     with closing(open_executor(execution, Path(night.plan.root), night.folder.parent)) as executor:
@@ -242,7 +242,8 @@ def _go_on(
     finally:
         view.close()
         lock.release()
-    _summarize(night, result, coordinator.state().seconds or 0.0)
+    code = with_history(args, result.exit_code)
+    _summarize(night, result, coordinator.state().seconds or 0.0, code)
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -254,7 +255,7 @@ def _go_on(
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
-    return with_history(args, result.exit_code)
+    return code
 
 
 def sinks(args: argparse.Namespace) -> Sequence[Sink]:
@@ -262,12 +263,12 @@ def sinks(args: argparse.Namespace) -> Sequence[Sink]:
     return (night_sink(args),)
 
 
-def _summarize(night: Night, result: NightResult, seconds: float) -> None:
+def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode) -> None:
     from tipchain.nightly.tables import summary_lines
     from tipchain.report.terminal import terminal_width, use_color
 
     lines = summary_lines(
-        night, result, night.records(), seconds, color=use_color(sys.stdout), width=terminal_width()
+        night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
     )
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
@@ -311,6 +312,7 @@ def _status(args: argparse.Namespace) -> int:
 
     from tipchain.nightly.nights import holder
     from tipchain.nightly.progress import read_state, state_json
+    from tipchain.nightly.results import read_results
     from tipchain.nightly.tables import state_lines
     from tipchain.outcome import Outcome
     from tipchain.report.terminal import terminal_width
@@ -318,20 +320,22 @@ def _status(args: argparse.Namespace) -> int:
     check_targets(args)
     night = _night(args)
     who = holder(night.folder)
-    records = list(night.records())
+    results = read_results(night.folder)
+    ended = results.finished and not who
+    records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
     told = read_state(night)
     state = replace(told, counts=dict(Counter(record.outcome for record in records)))
     if not who:
         state = replace(state, running=(), left_s=None, waiting="")
-    if args.json:
-        document = {
+    show(
+        args.json,
+        lambda: {
             "night": night.name, "folder": str(night.folder), "finished": night.finished, "holder": who,
             **state_json(state),
             "items": {one.id: _record_json(one) for one in records},
-        }  # fmt: skip
-        print(json.dumps(document, indent=1, ensure_ascii=False))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in state_lines(night, state, who, terminal_width()))
+        },
+        lambda: "\n".join(state_lines(night, state, who, terminal_width())),
+    )  # fmt: skip
     write_reports(night.folder, args)
     bad = state.counts.get(Outcome.FAIL, 0) + state.counts.get(Outcome.ERROR, 0)
     return ExitCode.FAILED if bad else ExitCode.PASSED

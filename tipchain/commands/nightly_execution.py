@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.history import add_night_arguments
+from tipchain.commands.options import count
 from tipchain.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--jobs",
-        type=_count,
+        type=count("slots"),
         metavar="N",
         help="slots of this machine: so many items of one CPU at once (default: the cores)",
     )
@@ -53,12 +54,6 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
     )
     add_night_arguments(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of slots, 1 or more")
-    return int(text)
 
 
 def given_options(args: argparse.Namespace, before: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import count
 from tipchain.errors import OutputError, TipchainError, UsageError
 from tipchain.outcome import ExitCode
 
@@ -65,7 +66,8 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 
 def _write_github(results: Results, database: str | None) -> None:
-    from tipchain.nightly.github import annotate, summary, write_summary
+    from tipchain.nightly.github import annotate, summary
+    from tipchain.report.github import write_summary
 
     for line in annotate(results):
         print(line)
@@ -106,15 +108,13 @@ def add_dashboard(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
     parser.add_argument(
-        "--nights", type=_count, default=30, metavar="N", help="the latest N of each manifest (default 30)"
+        "--nights",
+        type=count("nights"),
+        default=30,
+        metavar="N",
+        help="the latest N of each manifest (default 30)",
     )
     parser.set_defaults(act=run_dashboard)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights, 1 or more")
-    return int(text)
 
 
 def run_dashboard(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tipchain.commands.options import add_mode, former, renamed
 from tipchain.errors import OutputError
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
@@ -30,22 +31,24 @@ Entries = dict[str, Path | bytes]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    mode = Mode.LITE_TRAIN_LITE_INFER.value
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"TIPC mode (default {mode})")
+    add_mode(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the runs are (default test_tipc/output/CASE/MODE)"
+        "--from", dest="runs", type=Path, metavar="DIR",
+        help="where the runs are (default test_tipc/output/CASE/MODE)",
+    )  # fmt: skip
+    out = parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"
     )
-    parser.add_argument(
-        "--archive", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"
-    )
-    parser.add_argument(
-        "--names",
+    renamed(parser, "--archive", out)
+    spelling = parser.add_argument(
+        "--spelling",
         choices=SPELLINGS,
         default="log",
         help="how files are spelt: forward_torch.npy and forward_diff.log (log, the default), or forward_pytorch.npy "
         "and forward_diff_log.txt (acceptance)",
     )
+    renamed(parser, "--names", spelling)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.parity.publish import LATEST
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
-    out = out_folder(args, case, mode)
+    if args.out is not None and args.out.is_dir():
+        former("--out DIR is now --from DIR")
+        args.runs, args.out = args.out, None
+    out = out_folder(args.runs, case, mode)
     states, problems = _check(case, mode, out / LATEST)
     if problems:
         print(f"{case.id}: nothing was packed", file=sys.stderr)
@@ -67,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"  {problem}", file=sys.stderr)
         print(f"  hint: tipchain align {args.case} --mode {mode.value} makes them", file=sys.stderr)
         return ExitCode.FAILED
-    entries = _entries(case, out, states, args.names)
+    entries = _entries(case, out, states, args.spelling)
     entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
-    archive = args.archive or out / f"{case.id}_{mode.value}.zip"
+    archive = args.out or out / f"{case.id}_{mode.value}.zip"
     try:
         _write(archive, f"{case.id}_{mode.value}", entries)
     except OSError as error:

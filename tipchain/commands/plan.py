@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import Options, Plan, plan_json
 from tipchain.chain.selection import select
+from tipchain.commands.options import (
+    add_chain_mode,
+    add_json,
+    add_out,
+    add_timeout,
+    chain_mode,
+    renamed,
+    show,
+)
 from tipchain.errors import ParamsError, UsageError
-from tipchain.modes import DataFolders, parse_mode
+from tipchain.modes import DataFolders, Mode
 from tipchain.outcome import ExitCode
 
 
@@ -22,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--legacy", action="store_true", help="the original driver's commands, defects included"
     )
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="as JSON")
+    add_json(shape, "the plan", once_alone=True)
     shape.add_argument("--shell", action="store_true", help="as a script that can be pasted into a shell")
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``plan`` and ``run`` share."""
     parser.add_argument("params", type=Path, metavar="PARAMS", help="parameter file, train_infer_python.txt")
-    parser.add_argument("mode", metavar="MODE", help="lite_train_lite_infer, ..., whole_infer")
+    add_chain_mode(parser)
     parser.add_argument(
         "gpu", nargs="?", metavar="GPU_ID",
         help="CUDA_VISIBLE_DEVICES in the modes without training, the third argument of the drivers",
@@ -40,40 +49,25 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpu-id", metavar="ID", help="the same as GPU_ID")
     parser.add_argument("--python", metavar="PATH", help="interpreter instead of the file's")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        metavar="S|none",
-        help="limit for each command in seconds; 3600 on lite data and none in the whole modes if left out",
+    add_timeout(
+        parser,
+        "limit for each command (1h on lite data and none in the whole modes if left out)",
+        endless=True,
     )
     parser.add_argument(
-        "--device", metavar="DEV",
+        "--device", metavar="DEVICE",
         help="run everything on this device instead of gpu_list's: cpu, gpu:N, or gpu for the file's own GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
         help="change a line of the file; SECTION:KEY=VALUE or LINE:KEY=VALUE where several have the key; repeatable",
     )  # fmt: skip
-    parser.add_argument(
-        "--workdir", metavar="DIR", default="", help="folder for the output instead of test_tipc/output"
-    )
+    renamed(parser, "--workdir", add_out(parser, "output folder (default test_tipc/output)"))
     for option, text in (
         ("--only", "run these commands and what they need: a step, or an id with * and ?; repeatable"),
         ("--skip", "leave these commands out: a step, or an id with * and ?; repeatable"),
     ):
         parser.add_argument(option, metavar="PATTERN", action="append", default=[], help=text)
-
-
-def _seconds(text: str) -> float:
-    if text == "none":
-        return float("inf")
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, nor none")
-    return value
 
 
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
@@ -88,13 +82,13 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         device=args.device,
         settings=tuple(args.settings),
         root=str(Path.cwd()),
-        workdir=args.workdir,
-        data=_data_folders(args.params, args.mode),
+        workdir=str(args.out or ""),
+        data=_data_folders(args.params, chain_mode(args)),
         **extra,
     )
 
 
-def _data_folders(params: Path, mode: str) -> DataFolders | None:
+def _data_folders(params: Path, mode: Mode) -> DataFolders | None:
     """Return the data folders of the case that the file names; None where it names none, or is no parameter file."""
     from tipchain.commands.prepare import alignment_case
     from tipchain.parity.case_data import case_folders
@@ -103,23 +97,21 @@ def _data_folders(params: Path, mode: str) -> DataFolders | None:
         case = alignment_case(params)
     except ParamsError:  # the plan says what is wrong with the file
         return None
-    return case_folders(case, parse_mode(mode)) if case else None
+    return case_folders(case, mode) if case else None
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 4 if there is nothing in it."""
     plan = load_plan(
         args.params,
-        parse_mode(args.mode),
+        chain_mode(args),
         suite=args.suite,
         legacy=args.legacy,
         lenient=args.lenient,
         options=options(args),
     )
     plan = select(plan, args.only, args.skip)
-    print(
-        json.dumps(plan_json(plan), indent=2, ensure_ascii=False) if args.json else _shown(plan, args.shell)
-    )
+    show(args.json, partial(plan_json, plan), partial(_shown, plan, args.shell))
     if not plan.commands:
         print(f"error: {nothing_planned(plan)}", file=sys.stderr)
         return ExitCode.NOTHING_CHECKED

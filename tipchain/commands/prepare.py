@@ -12,8 +12,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.commands.options import add_chain_mode, add_data_path, add_timeout, chain_mode
 from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
-from tipchain.modes import DIGITS, OWN, Mode, data_folder, parse_mode
+from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -25,20 +26,20 @@ PROJECT = Path(__file__).resolve().parents[2]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
-    parser.add_argument("mode", metavar="MODE", help="TIPC mode, e.g. lite_train_lite_infer")
+    add_chain_mode(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
     own.add_argument("--force", action="store_true", help="make again what is there")
-    own.add_argument(
-        "--data-path", type=Path, metavar="PATH",
-        help="use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
-    )  # fmt: skip
+    add_data_path(
+        own,
+        "use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
+    )
     suite = parser.add_argument_group(
         "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."
     )
     suite.add_argument("--suite", help="whose layout the file has; told from the file if left out")
-    suite.add_argument("--timeout", type=_seconds, metavar="S", help="limit for the script in seconds")
+    add_timeout(suite, "limit for the script")
     suite.add_argument(
         "--python",
         metavar="PATH",
@@ -51,19 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return value
-
-
 def run(args: argparse.Namespace) -> int:
     """Prepare and return the exit code."""
-    mode = parse_mode(args.mode)
+    mode = chain_mode(args)
     case_file = alignment_case(args.params)
     if case_file is None:
         from tipchain.prepare.suite import foreign_checkout
@@ -208,6 +199,9 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
     from tipchain.prepare.data import prepare_data
     from tipchain.prepare.own_data import check_own_data
 
+    if data_path is None and case.data.set == NONE:
+        print(f"{case.path}: its data sets need no folder")
+        return
     if data_path is None and case.data.set == OWN:
         data_path = case.root / data_folder("lite", OWN)
         if not data_path.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
+from tipchain.commands.options import STDOUT, add_json, write_document
 from tipchain.devices import parse_device
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
 from tipchain.modes import Mode, parse_mode
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make the weights anew, too (default: the old bundle's are kept, so that only torch's doing can differ)",
     )
     parser.add_argument("--force", action="store_true", help="move it without evidence; that is recorded too")
-    parser.add_argument("--json", metavar="FILE", help="write the decision as JSON; - is standard output")
+    add_json(parser, "the decision")
     add_making_arguments(parser)
 
 
@@ -161,10 +161,13 @@ def _decide(
     from tipchain.bundle.evidence import Side, compare_bundles
     from tipchain.bundle.moves import identity, log_of, who, write_move
     from tipchain.bundle.placing import replace_folder
+    from tipchain.bundle.statistics import false_statistics
     from tipchain.parity.stage_judge import Rules
 
     place = old[0]
     _check_same_kind(old, new)
+    if wrong := false_statistics(new[0]):
+        raise BundleError("was not made by tipchain bundle make", file=args.new or new[0], found=wrong)
     if old[1].content == new[1].content:
         return _stay(args, place, old[1], case)
     evidence = compare_bundles(
@@ -259,12 +262,7 @@ def _lines(evidence: Sequence[Evidence]) -> list[str]:
 def _tell(
     args: argparse.Namespace, lines: Sequence[str], document: dict[str, Any], code: ExitCode = ExitCode.PASSED
 ) -> int:
-    from tipchain.runs import atomic_write
-
-    text = json.dumps(document, indent=1) + "\n"
-    print("\n".join(lines), file=sys.stderr if args.json == "-" else sys.stdout)
-    if args.json == "-":
-        print(text, end="")
-    elif args.json:
-        atomic_write(Path(args.json), text)
+    print("\n".join(lines), file=sys.stderr if args.json == STDOUT else sys.stdout)
+    if args.json:
+        write_document(args.json, document)
     return code

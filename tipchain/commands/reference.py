@@ -1,4 +1,4 @@
-"""``--reference BUNDLE``: a bundle in torch's place, for ``tipchain align`` and the numbered scripts."""
+"""``--reference`` and ``--port``: a bundle or dumps in a side's place, for ``tipchain align`` and the numbered scripts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.options import renamed
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 
@@ -25,17 +26,34 @@ NEEDS_TORCH = (
 
 def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="BUNDLE",
-        help="torch's side is this bundle (tipchain bundle make); torch is not needed",
+    reference = parser.add_argument(
+        "--reference", type=Path, metavar="PATH",
+        help="torch's side is this bundle (tipchain bundle make), or these dumps (a folder or a file); torch is not run",
+    )  # fmt: skip
+    renamed(parser, "--torch-dump", reference)
+    port = parser.add_argument(
+        "--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run"
     )
+    renamed(parser, "--paddle-dump", port)
     parser.add_argument(
         "--allow-other-torch",
         action="store_true",
         help="use a bundle of another torch than the one installed or pinned",
     )
+
+
+def bundle_of(args: argparse.Namespace) -> Path | None:
+    """Return the bundle that ``--reference`` names; None where it names dumps, or nothing."""
+    path: Path | None = args.reference
+    if path is None or path.is_file() or any(path.glob("*.npy")):
+        return None
+    return path
+
+
+def given_dumps(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the dumps that were made elsewhere, by side."""
+    reference = None if bundle_of(args) else args.reference
+    return {side: path for side, path in (("torch", reference), ("paddle", args.port)) if path is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +115,20 @@ def open_reference(args: argparse.Namespace, case: Case, mode: Mode) -> Referenc
         UsageError: options that exclude each other.
         BundleError: the bundle is damaged, or of another case, mode, seed or torch.
     """
-    if args.reference is None:
+    folder = bundle_of(args)
+    if folder is None:
         if args.allow_other_torch:
-            raise UsageError("--allow-other-torch needs --reference")
+            raise UsageError("--allow-other-torch needs --reference, a bundle")
         return None
     from tipchain.bundle.manifest import open_bundle
     from tipchain.bundle.serving import check_case, check_torch
 
-    for option in ("torch_dump", "record"):
-        if getattr(args, option) is not None:
-            raise UsageError(f"--reference and --{option.replace('_', '-')} exclude each other")
-    manifest = open_bundle(args.reference)
-    check_case(args.reference, manifest, case, mode)
+    if not folder.exists():
+        raise UsageError(f"--reference: no such file or folder: {folder}\n  expected: a bundle, or dumps")
+    if args.record is not None:
+        raise UsageError("--reference and --record exclude each other")
+    manifest = open_bundle(folder)
+    check_case(folder, manifest, case, mode)
     if not args.allow_other_torch:
-        check_torch(args.reference, manifest, case.root)
-    return Reference(folder=args.reference, manifest=manifest)
+        check_torch(folder, manifest, case.root)
+    return Reference(folder=folder, manifest=manifest)

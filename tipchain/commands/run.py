@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -10,13 +11,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
+from tipchain.commands.options import (
+    add_data_path,
+    add_report_arguments,
+    add_verbosity,
+    chain_mode,
+    check_targets,
+    count,
+    report_targets,
+)
 from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
-from tipchain.commands.report import add_report_arguments, check_targets
 from tipchain.errors import DataError, RecordError, UsageError
-from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
@@ -24,15 +32,22 @@ if TYPE_CHECKING:
     from tipchain.chain.plan import Plan
     from tipchain.chain.schedule import Policy
     from tipchain.report.model import RunReport
+    from tipchain.report.write import Targets
+
+PAGE = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
-    parser.add_argument("--data-path", type=Path, metavar="PATH", help="data folder instead of the mode's")
+    add_data_path(parser, "data folder instead of the mode's")
     add_prepare_first(parser)
     parser.add_argument(
-        "--jobs", type=_count, metavar="N", default=1, help="run up to N commands of different legs at once"
+        "--jobs",
+        type=count("commands"),
+        metavar="N",
+        default=1,
+        help="run up to N commands of different legs at once",
     )
     parser.add_argument(
         "--require-gpu", action="store_true", help="a GPU that is not here is an ERROR, not a SKIP"
@@ -51,12 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="show what would run here and what not, and run nothing"
     )
     add_report_arguments(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of commands, 1 or more")
-    return int(text)
+    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,15 +74,14 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.chain.load import nothing_planned
     from tipchain.chain.plan import PLACEHOLDER
     from tipchain.chain.schedule import Policy
-    from tipchain.report.write import write_report
     from tipchain.runs import hold_run
 
     check_targets(args)
     setting = Setting(
         data=_data_folder(args.data_path),
         policy=Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast),
-        json_to=args.json,
-        junit_to=args.junit,
+        html=args.html,
+        targets=report_targets(args),
     )
     plan = _plan(args, PLACEHOLDER)
     if not plan.commands:
@@ -89,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     plan = _plan(args, folder.name)
     if earlier and (report := _whole(plan, folder, setting)):
         print("nothing is left to do: the latest run passed", file=sys.stderr)
-        return write_report(report, json_to=args.json, junit_to=args.junit, stream=sys.stdout)
+        return setting.write(setting.with_page(report, folder), sys.stdout)
     _print_notes(plan)
     return _run(plan, folder, setting)
 
@@ -99,7 +108,7 @@ def _prepare(args: argparse.Namespace) -> int:
     stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
     return prepare_chain_first(
         args.params,
-        parse_mode(args.mode),
+        chain_mode(args),
         suite=args.suite,
         python=args.python,
         data_path=args.data_path,
@@ -114,14 +123,33 @@ class Setting:
     Attributes:
         data: a data folder of the user's, absolute.
         policy: how the plan is run.
-        json_to: where the report goes as JSON.
-        junit_to: where the report goes as JUnit XML.
+        html: where the page goes.
+        targets: where the report goes otherwise.
     """
 
     data: Path | None
     policy: Policy
-    json_to: str | None
-    junit_to: str | None
+    html: Path | None
+    targets: Targets
+
+    def write(self, report: RunReport, stream: TextIO) -> int:
+        """Write a report to where it is wanted, and return its exit code."""
+        from tipchain.report.write import write_report
+
+        return write_report(report, self.targets, stream=stream)
+
+    def with_page(self, report: RunReport, folder: Path) -> RunReport:
+        """Write a run's page where it is wanted, or it failed, and return the report that names it.
+
+        Raises:
+            OSError: the run's folder cannot be written to.
+        """
+        from tipchain.commands.align_where import located_details
+        from tipchain.report.diagnoses import LATEST
+        from tipchain.report.write import with_page
+
+        details = located_details(folder / LATEST) if report.diagnoses else []
+        return with_page(report, self.html, folder / PAGE, details)
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
@@ -132,7 +160,7 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 
     plan = load_plan(
         args.params,
-        parse_mode(args.mode),
+        chain_mode(args),
         suite=args.suite,
         lenient=args.lenient,
         options=options(args, name),
@@ -209,8 +237,8 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     from tipchain.chain.journal import Journal
     from tipchain.chain.schedule import forecast
 
-    if setting.json_to or setting.junit_to:
-        raise UsageError("--dry-run makes no report, so --json and --junit do not go with it")
+    if setting.targets.json or setting.targets.junit or setting.html:
+        raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
     from tipchain.report.plan import render_tree
     from tipchain.report.terminal import terminal_width
 
@@ -229,22 +257,39 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     return ExitCode.PASSED
 
 
+def _usual_seconds(folder: Path) -> dict[str, float]:
+    """Return what commands took in the latest run beside ``folder`` that has a report, by id."""
+    from tipchain.report.json_ import FILE_NAME, load_report
+
+    for earlier in sorted(folder.parent.glob(f"*/{FILE_NAME}"), reverse=True):
+        try:
+            results = load_report(earlier).results
+        except RecordError:
+            continue
+        return {one.command.id: one.seconds for one in results if one.outcome is Outcome.PASS}
+    return {}
+
+
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
     from tipchain.nightly.fingerprint import origin
+    from tipchain.report.diagnoses import diagnose_chain
     from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.live import LiveView
     from tipchain.report.model import RunReport
     from tipchain.report.status_log import ResultsLog, versions
-    from tipchain.report.write import write_report
     from tipchain.runs import atomic_write, prune
 
-    stream = sys.stderr if "-" in (setting.json_to, setting.junit_to) else sys.stdout
+    stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
     place, journal = _place(plan, folder, setting), journals.Journal(folder)
     journal.start(plan)
-    log, leases = ResultsLog(plan, place, LiveView(stream)), Leases()
+    view = LiveView(
+        io.StringIO() if setting.targets.quiet else stream, plan=[one.id for one in plan.commands],
+        usual=_usual_seconds(folder), slots=setting.policy.jobs,
+    )  # fmt: skip
+    log, leases = ResultsLog(plan, place, view), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
     results, interrupted = run_plan(plan, place, log, policy=setting.policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
@@ -253,6 +298,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         notes.append(
             f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated"
         )
+    found = diagnose_chain(folder)
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
@@ -261,18 +307,27 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         seconds=round(time.monotonic() - begin, 3),
         versions=versions(),
         where=origin(place.root),
+        models={"model": plan.model},
         results=results,
+        diagnoses=found.diagnoses,
+        undiagnosed=found.undiagnosed,
         notes=tuple(notes),
         interrupted=interrupted,
     )
     report = _with_problem(report, plan.results_log, log.problem)
     report = _with_problem(report, journals.FILE_NAME, journal.problem)
     try:
+        report = setting.with_page(report, folder)
+    except OSError as error:
+        report = _with_problem(report, PAGE, f"cannot be written: {error.strerror}")
+    try:
         atomic_write(folder / FILE_NAME, dump_report(report))
     except OSError as error:
         report = _with_problem(report, FILE_NAME, f"cannot be written: {error.strerror}")
     prune(Path.cwd() / plan.out)
-    return write_report(report, json_to=setting.json_to, junit_to=setting.junit_to, stream=stream)
+    if not setting.targets.quiet:
+        print(file=stream)  # below what the view has left
+    return setting.write(report, stream)
 
 
 def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:

@@ -6,10 +6,13 @@ Source: the documents' ``alignment/step1`` to ``step5``, and the numbered script
 from __future__ import annotations
 
 import argparse
-import io
+import os
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from tipchain.commands.align import (
     add_run_arguments,
@@ -19,104 +22,112 @@ from tipchain.commands.align import (
     out_folder,
     run_request,
 )
+from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.foreign_text import escaped
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
+from tipchain.report.terminal import coloring
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
 STEP_CASE = Path("configs/mvf.yaml")
-MOST_RATES = 24
+MOST_RATES = 12
 """Lines of a table of rates."""
 
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
+    from tipchain.stage_table import SCRIPTS
 
-    def work() -> int:
-        from tipchain.stage_table import SCRIPTS
-
-        _, stages = SCRIPTS[number]
-        parser = _parser(f"Align the stages of script {number}: {', '.join(stages)}.", NUMBERED_CASE)
-        add_run_arguments(parser)
-        return align_case(parser.parse_args(argv), stages, show_metrics=number == "03")
-
-    return _guarded(work)
+    _, stages = SCRIPTS[number]
+    show = _metrics if number == "03" else None
+    return _script(
+        f"Align the stages of script {number}: {', '.join(stages)}.", NUMBERED_CASE, argv,
+        lambda args: align_case(args, stages, show=show),
+    )  # fmt: skip
 
 
 def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int:
     """Run ``stage`` on one side of ``--case`` and keep its dump in ``log_reprod``; return the exit code."""
 
-    def work() -> int:
-        parser = _parser(f"Record the {side} side of the {stage} stage.", STEP_CASE)
-        add_run_arguments(parser)
-        parser.add_argument(
-            "--dataset_root", "--dataset-root", type=Path, metavar="DIR", dest="data_path",
-            help="the same as --data-path",
-        )  # fmt: skip
-        args = parser.parse_args(argv)
+    def record(args: argparse.Namespace) -> int:
         args.record = side
         if args.data_path is not None:
             args.data_path = from_root(args.data_path)
         return _record(args, stage, side)
 
-    return _guarded(work)
+    return _script(f"Record the {side} side of the {stage} stage.", STEP_CASE, argv, record)
 
 
 def check_stage(stage: str, argv: Sequence[str] | None = None) -> int:
     """Compare the two dumps of ``stage`` in ``log_reprod``, write its diff log, and return the exit code."""
-
-    def work() -> int:
-        parser = _parser(f"Compare the dumps of the {stage} stage.", STEP_CASE)
-        add_run_arguments(parser)
-        return _check(parser.parse_args(argv), stage)
-
-    return _guarded(work)
+    return _script(
+        f"Compare the dumps of the {stage} stage.", STEP_CASE, argv, lambda args: _check(args, stage)
+    )
 
 
 def create_fake_data(argv: Sequence[str] | None = None) -> int:
     """Write the fake inputs of the forward stage of ``--case`` to ``log_reprod``; return the exit code."""
-
-    def work() -> int:
-        parser = _parser("Make the fake inputs that the forward pass of both sides is fed.", STEP_CASE)
-        add_run_arguments(parser)
-        return _create_fake_data(parser.parse_args(argv))
-
-    return _guarded(work)
+    told = "Make the fake inputs that the forward pass of both sides is fed."
+    return _script(told, STEP_CASE, argv, _create_fake_data)
 
 
 def align_rates(argv: Sequence[str] | None = None) -> int:
     """Run the lr stage of ``--case`` on both sides, print both curves, and return the exit code."""
+    told = "Compare the learning rates of both sides, the schedules really stepped."
+    return _script(told, STEP_CASE, argv, lambda args: align_case(args, ("lr",), show=_rate_table))
+
+
+def _script(
+    description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]
+) -> int:
+    """Do what a script does with the options of ``tipchain align``; return the exit code."""
+    from tipchain.guard import guarded
 
     def work() -> int:
-        parser = _parser("Compare the learning rates of both sides, the schedules really stepped.", STEP_CASE)
+        parser = Parser(description=description, allow_abbrev=False)
+        parser.add_argument("--case", type=Path, metavar="CASE", default=case, help=f"default {case}")
         add_run_arguments(parser)
+        for name in ("--dataset_root", "--dataset-root"):  # what the documents' scripts call it
+            parser.add_argument(
+                name, type=Path, dest="data_path", help=argparse.SUPPRESS, default=argparse.SUPPRESS
+            )
+        add_color(parser)
         args = parser.parse_args(argv)
-        code = align_case(args, ("lr",))
-        for line in _rate_table(args):
-            # Where the report goes to standard output, it must stand there alone.
-            print(line, file=sys.stderr if "-" in (args.json, args.junit) else sys.stdout)
-        return code
+        with coloring(args.color):
+            return act(args)
 
-    return _guarded(work)
+    return guarded(work)
 
 
-def _rate_table(args: argparse.Namespace) -> list[str]:
+def _metrics(folder: Path) -> list[str]:
+    """Return the port's and the reference's metrics as two dictionaries on one line, where both were recorded."""
+    pair = [_recorded(folder, "metric", side) for side in ("paddle", "torch")]
+    if not all(pair):
+        return []
+    return [" ".join(str({name: value for name, value in one.items() if "/" not in name}) for one in pair)]
+
+
+def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Any]:
+    """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
+    from tipchain.errors import RecordError
+    from tipchain.parity.names import dump_name
+    from tipchain.parity.record import load_record
+
+    try:
+        return load_record(folder / dump_name(stage, side)).arrays
+    except RecordError:
+        return {}
+
+
+def _rate_table(folder: Path) -> list[str]:
     """Return both curves as a table of the steps at which a rate changes, each difference marked."""
     import numpy as np
 
-    from tipchain.errors import RecordError
-    from tipchain.parity.case import load_case
     from tipchain.parity.judging.lr import ZERO
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.publish import LATEST
-    from tipchain.parity.record import load_record
 
-    folder = out_folder(args, load_case(from_root(args.case)), parse_mode(args.mode)) / LATEST
-    try:
-        torch, paddle = (
-            load_record(folder / dump_name("lr", side)).arrays["lr"] for side in ("torch", "paddle")
-        )
-    except (RecordError, KeyError):
-        return []  # a side did not come so far; the report says so
+    torch, paddle = (_recorded(folder, "lr", side).get("lr") for side in ("torch", "paddle"))
+    if torch is None or paddle is None:
+        return []
     changes = [
         step for step in range(min(len(torch), len(paddle)))
         if step == 0 or torch[step] != torch[step - 1] or paddle[step] != paddle[step - 1]
@@ -128,21 +139,7 @@ def _rate_table(args: argparse.Namespace) -> list[str]:
         for step in shown
     ]
     left_out = [f"{'…':>6}  {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
-    return ["", f"{'step':>6}  {'torch':>12}  {'paddle':>12}", *rows[:-1], *left_out, *rows[-1:]]
-
-
-def _parser(description: str, case: Path) -> argparse.ArgumentParser:
-    from tipchain.cli import Parser
-
-    parser = Parser(description=description, allow_abbrev=False)
-    parser.add_argument("--case", type=Path, default=case, help=f"default {case}")
-    return parser
-
-
-def _guarded(work: Callable[[], int]) -> int:
-    from tipchain.guard import guarded
-
-    return guarded(work)
+    return [f"{'step':>6}  {'torch':>12}  {'paddle':>12}", *rows[:-1], *left_out, *rows[-1:], ""]
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
@@ -152,7 +149,7 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
     from tipchain.runs import prune
 
     request, out = make_request(args, (stage,))
-    report = run_request(request, out, io.StringIO())
+    report = run_request(request, out, None)
     prune(out)
     failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
     for verdict in failures:
@@ -161,28 +158,41 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
         return ExitCode.FAILED
     path = out / LATEST / dump_name(stage, side)
     for key, array in load_record(path).arrays.items():
-        print(f"{key}: {array.dtype} {list(array.shape)}")
+        print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
     print(f"wrote {path}")
     return ExitCode.PASSED
 
 
 def _check(args: argparse.Namespace, stage: str) -> int:
-    from tipchain.outcome import exit_code
+    from tipchain.environment import installed_versions
     from tipchain.parity.case import load_case
     from tipchain.parity.difflog import write_diff_log
     from tipchain.parity.names import log_name
     from tipchain.parity.publish import LATEST
     from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.report.model import RunReport
+    from tipchain.report.write import with_page, write_report
     from tipchain.runs import append
 
-    case = load_case(from_root(args.case))
-    out = out_folder(args, case, parse_mode(args.mode))
+    check_targets(args)
+    started, clock = datetime.now().astimezone(), time.perf_counter()
+    case, mode = load_case(from_root(args.case)), parse_mode(args.mode)
+    out = out_folder(args.out, case, mode)
     judged = judge_stage(stage, out / LATEST, Rules.of(case, strict=args.strict))
     log = out / LATEST / log_name(stage)
     log.parent.mkdir(parents=True, exist_ok=True)
-    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout)
+    write_diff_log(
+        log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout if args.verbose else None
+    )
     append(out / "alignment.log", f"# {stage}: the dumps in {LATEST} were compared\n{log.read_text()}")
-    return exit_code(verdict.outcome for verdict in judged.verdicts)
+    report = RunReport(
+        title=str(case.path), mode=mode.value, run=os.path.relpath(out / LATEST), verdicts=judged.verdicts,
+        started=started.isoformat(timespec="seconds"), seconds=time.perf_counter() - clock,
+        versions=installed_versions(), notes=judged.notes,
+        undiagnosed="not looked for: dumps were compared" if any(one.outcome is Outcome.FAIL for one in judged.verdicts) else "",
+    )  # fmt: skip
+    page = out / LATEST / f"alignment_{stage}.html"
+    return write_report(with_page(report, args.html, page), report_targets(args), stream=sys.stdout)
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:
@@ -193,9 +203,9 @@ def _create_fake_data(args: argparse.Namespace) -> int:
 
     case = load_case(from_root(args.case))
     arrays = make_inputs(case.for_stage("forward"))
-    path = out_folder(args, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
+    path = out_folder(args.out, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
     save_record(path, arrays)
     for key, array in arrays.items():
-        print(f"{key}: {array.dtype} {list(array.shape)}")
+        print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
     print(f"wrote {path}")
     return ExitCode.PASSED

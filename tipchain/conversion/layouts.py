@@ -39,7 +39,7 @@ class Target:
     Attributes:
         names: Paddle's layer, or its tensors, which torch keeps as one, joined along the first axis of torch's layout.
         turned: the transpose of what they are in torch's layout, which the types of their layers tell: ``T(name)``.
-        shape: torch's shape, where it has other axes of 1: ``name as [8, 4, 1, 1]``.
+        shape: torch's shape, where it has other axes of 1, or more axes: ``name as [8, 4, 1, 1]``.
     """
 
     names: tuple[str, ...]
@@ -72,9 +72,9 @@ class Target:
 
     def apply(self, slot: Slot) -> Slot:
         """Return a slot of Paddle's in this layout."""
-        if self.turned and len(slot.parts[0].shape) == 2:
+        if self.turned and sum(size != 1 for size in slot.parts[0].shape) == 2:
             parts = tuple(replace(part, transpose=not part.transpose) for part in slot.parts)
-            slot = replace(slot, parts=parts, shape=slot.shape[::-1], axis=1 - slot.axis)
+            slot = replace(slot, parts=parts, shape=slot.shape[::-1], axis=len(slot.shape) - 1 - slot.axis)
         return slot if self.shape is None else replace(slot, shape=self.shape)
 
 
@@ -152,15 +152,14 @@ def dtype_name(tensor: Any) -> str:
 
 def assemble(arrays: Sequence[Array], slot: Slot) -> Array:
     """Return torch's array, given those of the slot's parts as Paddle keeps them."""
-    return stack(
-        [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot
-    )
+    pieces = [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)]
+    return np.asarray(stack(pieces, slot), order="C")
 
 
 def stack(pieces: Sequence[Array], slot: Slot) -> Array:
-    """Return torch's array, given those of the slot's parts in torch's layout."""
+    """Return torch's array, given those of the slot's parts in torch's layout; of a single part perhaps the same memory."""
     whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=slot.axis)
-    return np.asarray(whole, order="C").reshape(slot.shape)
+    return whole.reshape(slot.shape)
 
 
 def divide(array: Array, slot: Slot) -> list[Array]:

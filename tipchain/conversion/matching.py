@@ -527,8 +527,10 @@ def _layout(
     problem = ""
     if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
         problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
+    elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
+        turned = known.joined(slot, its)
     elif len(its.parts) > 1 or (turned and not (matrix and flat == other[::-1])):
-        problem = f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+        turned = None
     elif matrix and flat == flat[::-1] and not given:
         turned = known.turned(ours, theirs)
         if turned is None:
@@ -536,7 +538,12 @@ def _layout(
                 f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
                 f"{kind_text(port.kind)} in the port; whether it must be transposed cannot be told of a square one"
             )
-    if turned and len(its.parts[0].shape) != 2:
+    if turned is None:
+        problem = (
+            problem
+            or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+        )
+    elif turned and len(other) != 2:
         problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
     if problem:
         return problem

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.conversion.layouts import LayerTensors, Slot
+from tipchain.conversion.structure import joins, squeezed
 from tipchain.layer_types import OWN_KIND
 
 Way = Literal["out, in", "in, out"]
@@ -40,6 +41,19 @@ class OwnMatrices:
             )
             return False
         return None
+
+    def joined(self, ours: Slot, theirs: Slot) -> bool | None:
+        """Tell whether a tensor of which one model joins axes is the other's transpose then; None where joining does not do."""
+        flat, other = squeezed(ours.shape), squeezed(theirs.shape)
+        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
+        ways = [turned for turned in ways if not turned or len(other) == 2]
+        if not ways:
+            return None
+        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
+        self.assumed.append(
+            f"{ours.name} {list(ours.shape)} is {list(theirs.shape)} in the port: taken as the same {how}"
+        )
+        return ways[0]
 
     def _way(self, side: int, layer: LayerTensors, slot: Slot) -> Way | None:
         if layer.kind != OWN_KIND:

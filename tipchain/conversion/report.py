@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,14 +36,16 @@ class UnmatchedError(WeightsError):
     def __init__(
         self, problems: Sequence[str], file: Path | None = None, structure: Structure | None = None,
         skeleton: Sequence[str] = (), likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
+        in_full: bool = False,
     ) -> None:  # fmt: skip
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
         self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure, likely or {}))
-        first = [line for text in _first_of_each(self.problems) for line in _wrapped(text, "    ")]
+        told = self.problems if in_full else _first_of_each(self.problems)
+        first = [line for text in told for line in _wrapped(text, "    ")]
         hint = None
         if self.skeleton:
-            room = LINES - len(first) - 4
+            room = len(self.skeleton) if in_full else LINES - len(first) - 4
             shown = self.skeleton[:room]
             more = [f"    # and {len(self.skeleton) - room} more"] if len(self.skeleton) > room else []
             hint = "\n".join(
@@ -54,6 +56,11 @@ class UnmatchedError(WeightsError):
     def at(self, file: Path) -> UnmatchedError:
         """Return the same refusal, of a file."""
         return UnmatchedError(self.problems, file, skeleton=self.skeleton)
+
+    def in_full(self) -> UnmatchedError:
+        """Return the same refusal with all that is wrong, whatever lines that takes."""
+        file = None if self.file is None else Path(self.file)
+        return UnmatchedError(self.problems, file, skeleton=self.skeleton, in_full=True)
 
     def after(self, problems: Sequence[str]) -> UnmatchedError:
         """Return the same refusal with other problems before its own."""
@@ -117,7 +124,10 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = port, tuple(one for one in doubt.actual if one != port)
-    ours, theirs = _whole_layers(found.unknown), _whole_layers(found.missing)
+    opened = [{_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing)]
+    layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
+    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in opened[1]})
+    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened[0]})
     free = dict(theirs)
     alone = []
     for name, shapes in ours.items():
@@ -160,15 +170,23 @@ def _yaml(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_(][^:#]*", name) else f'"{name}"'
 
 
-def _whole_layers(leaves: Iterable[Leaf]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Return the layers that some leaves are of, with the shapes of the leaves; a tensor of a user's own class is one."""
+def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Return the layers that some leaves are of, with the shapes of the leaves.
+
+    A tensor of a user's own class is one; so is one of a layer that is ``divided``: others of it have been matched.
+    """
     found: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
-        name = leaf.name if leaf.kind == OWN_KIND else leaf.name.rpartition(".")[0] or leaf.name
+        layer = _layer(leaf)
+        name = leaf.name if leaf.kind == OWN_KIND or layer in divided else layer or leaf.name
         flat = squeezed(leaf.shape)
         shape = tuple(sorted(flat)) if len(flat) == 2 else flat
         found[name] = (*found.get(name, ()), shape)
     return found
+
+
+def _layer(leaf: Leaf) -> str:
+    return leaf.name.rpartition(".")[0]
 
 
 def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
@@ -200,7 +218,7 @@ def describe_match(match: Match) -> list[str]:
     return [
         *_counted("matched by structure", match.by_structure),
         *_counted("matched by order of declaration alone", match.by_order),
-        *(f"assumed: {text}" for text in match.assumed),
+        *(f"assumed: {text}" for text in _alike(match.assumed)),
         *(f"kept: {text}: only the port has it" for text in _grouped(match.kept)),
         *(f"left behind: {text}: the port has none" for text in _grouped(match.left)),
     ]
@@ -224,6 +242,16 @@ def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
         )
         lines.append(f"{what}: {one or '(the model)'} -> {other or '(the model)'}{more}")
     return lines
+
+
+def _alike(sentences: Iterable[str]) -> Iterator[str]:
+    """Yield sentences that begin with a name, those once that differ in the numbers of the name alone."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for text in sentences:
+        name, _, rest = text.partition(" ")
+        groups.setdefault((_pattern(name)[0], rest), []).append(text)
+    for (name, rest), members in groups.items():
+        yield members[0] if len(members) == 1 else f"{name} {rest} ({len(members)} times)"
 
 
 def _grouped(names: Iterable[str]) -> list[str]:

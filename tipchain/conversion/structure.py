@@ -21,6 +21,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
 from tipchain.layer_types import OWN_KIND
@@ -176,7 +177,20 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-LEVELS = 4
+def joins(shape: Shape, other: Shape) -> bool:
+    """Tell whether neighbouring axes of one shape, joined, make the other."""
+    longer, shorter = sorted((shape, other), key=len, reverse=True)
+    sizes = list(longer)
+    for size in shorter:
+        made = 1
+        while sizes and made < size:
+            made *= sizes.pop(0)
+        if made != size:
+            return False
+    return not sizes
+
+
+LEVELS = 5
 """Levels of likeness."""
 
 
@@ -184,7 +198,8 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
     """Return what two leaves that belong together have in common, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
-    so may the order of a matrix's two axes, which is no evidence then.
+    so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
+    have axes joined.
     """
     flat = squeezed(leaf.shape)
     either = tuple(sorted(flat)) if len(flat) == 2 else flat
@@ -194,6 +209,7 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
         (leaf.kind, own if leaf.kind != OWN_KIND else "", flat, leaf.integer, leaf.buffer),
         ("named", own, either, leaf.integer),
         ("shaped", either, leaf.integer, leaf.buffer),
+        ("joined", own, prod(flat), leaf.integer) if leaf.kind == OWN_KIND else (leaf.kind, own, leaf.shape),
     )
 
 

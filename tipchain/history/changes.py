@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tipchain.history.commits import Commits, commits_between
+from tipchain.commits import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.history.compare import SECONDS, Comparison, compare
 from tipchain.history.entries import Entry, entries_before, of_entry
 from tipchain.history.kinds import kind_of
 from tipchain.history.noise import ENOUGH, WINDOW, Motion, is_news, motion
-from tipchain.history.queries import real
+from tipchain.history.queries import CauseRun, causes_of, real
 from tipchain.history.rows import text_number
 from tipchain.history.schema import code_of, command_runs, entries, figures, item_runs, machines, texts
 from tipchain.outcome import Outcome
@@ -22,6 +22,7 @@ from tipchain.outcome import Outcome
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+BAD = (Outcome.FAIL, Outcome.ERROR)
 LOOKED_AT = 200
 """Earlier entries among which a comparable one is looked for."""
 
@@ -44,6 +45,23 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an item fails that did not fail before.
+
+    Attributes:
+        item: the item.
+        cause: what its report says.
+        suspects: the commits since then that changed the file of the line to change, the latest first.
+        uncommitted: whether the run had local changes, any of which may be it.
+    """
+
+    item: str
+    cause: CauseRun
+    suspects: tuple[str, ...] = ()
+    uncommitted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What changed between an entry and the last comparable one.
 
@@ -52,6 +70,7 @@ class Changes:
         comparison: with the comparable one; None where there is none.
         shifts: numbers that moved beyond their noise, metrics first.
         commits: between the two.
+        explanations: causes of what newly fails, as far as reports tell them.
         nights: comparable entries before this one that its numbers were held against, at most `WINDOW`.
         plainly: whether some numbers had too few of them, so that the plain rules were used.
     """
@@ -60,6 +79,7 @@ class Changes:
     comparison: Comparison | None
     shifts: tuple[Shift, ...] = ()
     commits: Commits = field(default_factory=Commits)
+    explanations: tuple[Explanation, ...] = ()
     nights: int = 0
     plainly: bool = False
 
@@ -99,9 +119,22 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
         comparison=found,
         shifts=tuple(shifts),
         commits=commits_between(root, before.commit, entry.commit),
+        explanations=tuple(_explanations(connection, found, root)),
         nights=len(series.nights),
         plainly=plainly,
     )
+
+
+def _explanations(connection: Connection, found: Comparison, root: Path) -> Iterator[Explanation]:
+    """Yield the first cause of each item that fails now and did not before."""
+    causes = causes_of(connection, found.after)
+    before, after = found.before.commit, found.after.commit
+    fresh = [one.item for one in found.flips if one.after in BAD and one.before not in BAD]
+    for item in (*fresh, *found.new):
+        cause = next(iter(causes.get(item, ())), None)
+        if cause is not None:
+            suspects = commits_of_file(root, before, after, cause.file) if item in fresh else ()
+            yield Explanation(item=item, cause=cause, suspects=suspects, uncommitted=after.endswith(DIRTY))
 
 
 def comparable(connection: Connection, entry: Entry) -> list[Entry]:

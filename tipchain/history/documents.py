@@ -10,7 +10,7 @@ from tipchain.chain.result_json import number_json
 from tipchain.history.changes import Changes
 from tipchain.history.compare import Comparison
 from tipchain.history.entries import Entry
-from tipchain.history.queries import CommandRun, ItemRun
+from tipchain.history.queries import CauseRun, CommandRun, ItemRun
 from tipchain.outcome import Outcome
 
 
@@ -36,6 +36,11 @@ def item_json(item: ItemRun) -> dict[str, Any]:
 def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, Any]]:
     """Return commands."""
     return [_plain(asdict(one)) for one in commands]
+
+
+def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, Any]]:
+    """Return causes."""
+    return [_plain(asdict(one)) for one in causes]
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
@@ -64,6 +69,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
         "nothing": found.nothing,
         "shifts": _plain([asdict(one) for one in found.shifts]),
         "commits": _plain(asdict(found.commits)),
+        "explanations": _plain([asdict(one) for one in found.explanations]),
         "nights": found.nights,
         "plainly": found.plainly,
     }

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 
 from tipchain.chain.result_json import number_json
 from tipchain.history.entries import Entry
-from tipchain.history.rows import STATISTICS
+from tipchain.history.rows import CAUSE_TEXTS, STATISTICS
 from tipchain.history.schema import (
     OUTCOMES,
     artifacts,
+    causes,
     command_runs,
     entries,
     environments,
@@ -29,7 +30,7 @@ from tipchain.history.schema import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-TABLES = ("entries", "items", "commands", "figures", "verdicts", "artifacts")
+TABLES = ("entries", "items", "commands", "figures", "verdicts", "artifacts", "causes")
 FORMATS = ("csv", "jsonl")
 AT_ONCE = 2000
 """Rows that are fetched at once."""
@@ -86,13 +87,13 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     found = {str(name): value for name, value in row.items()}
     if "outcome" in found:
         found["outcome"] = OUTCOMES[found["outcome"]].value
-    for name in ("value", *STATISTICS):
+    for name in ("value", "explained", *STATISTICS):
         if name in found and found[name] is None:
             found[name] = math.nan
     return found
 
 
-def _query(table: str) -> sa.Select[Any]:
+def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of table)
     if table == "entries":
         return _entries()
     items, reasons, names = texts.alias(), texts.alias(), texts.alias()
@@ -113,6 +114,8 @@ def _query(table: str) -> sa.Select[Any]:
         machine = [machines.c.name.label("machine"), machines.c.machine_class]
         own += [reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
         return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id)
+    if table == "causes":
+        return _causes(source, head)
     if table in ("verdicts", "artifacts"):
         part = verdicts if table == "verdicts" else artifacts
         source = source.join(part, part.c.item_run_id == item_runs.c.id)
@@ -154,6 +157,19 @@ def _query(table: str) -> sa.Select[Any]:
     return (
         sa.select(*head, *own, reasons.c.text.label("reason")).select_from(source).order_by(command_runs.c.id)
     )
+
+
+def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    source = source.join(causes, causes.c.item_run_id == item_runs.c.id)
+    told = {name: texts.alias() for name in CAUSE_TEXTS}
+    for name, text in told.items():
+        source = source.join(text, text.c.id == causes.c[f"{name}_id"])
+    own: list[sa.ColumnElement[Any]] = [
+        causes.c.stage,
+        *(text.c.text.label(name) for name, text in told.items()),
+    ]
+    own += [causes.c.line, causes.c.explained, causes.c.checks]
+    return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id, causes.c.rank)
 
 
 def _entries() -> sa.Select[Any]:

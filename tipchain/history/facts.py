@@ -104,11 +104,39 @@ class VerdictFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFacts:
+    """What makes verdicts of an item fail; see `tipchain.parity.findings.Diagnosis`.
+
+    Attributes:
+        stage: the first stage that it makes fail.
+        code: a slug: ``epsilon``, ``transposed-weight``.
+        layer: the port's layer, or ``loss``, ``optimizer`` and the like; "" for the model itself.
+        message: one sentence: what is wrong.
+        fix: what to change.
+        file: of the port's line to change; "" where it is not known.
+        line: its number; 0 where it is not known.
+        explained: the fraction of the error that it explains; NaN where nothing was run to know.
+        checks: how many verdicts fail because of it.
+    """
+
+    stage: str
+    code: str
+    layer: str
+    message: str
+    fix: str = ""
+    file: str = ""
+    line: int = 0
+    explained: float = float("nan")
+    checks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFacts:
     """How an item ended; see `tipchain.nightly.records.ItemRecord`.
 
     Attributes:
         environment: the versions that its report names.
+        causes: why it failed, the one that comes first first.
     """
 
     id: str
@@ -128,6 +156,7 @@ class ItemFacts:
     commands: tuple[CommandFacts, ...] = ()
     verdicts: tuple[VerdictFacts, ...] = ()
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    causes: tuple[CauseFacts, ...] = ()
 
 
 def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, Any]:
@@ -167,5 +196,6 @@ def parse_item(data: dict[str, Any]) -> ItemFacts:
             "machine": Machine(**data["machine"]),
             "commands": tuple(commands),
             "verdicts": tuple(verdicts),
+            "causes": tuple(CauseFacts(**one) for one in data.get("causes", ())),
         }
     )

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import InputError, RecordError
-from tipchain.history.facts import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.json_text import parse_as
 from tipchain.nightly import fingerprint, nights, records
 from tipchain.nightly.machine import core_count
 from tipchain.outcome import worst
@@ -155,10 +156,11 @@ def _class_of(facts: Mapping[str, str]) -> str:
 def _finished(folder: Path, token: str) -> Mapping[str, Any]:
     """Return what a night that came to its end says about itself; nothing for others."""
     try:
-        found = json.loads((folder / records.FINISHED).read_text(encoding="utf-8"))
+        found = records.read_document(folder / records.FINISHED)
+        parse_as(float, found.get("seconds") or 0.0)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and found.get("token") == token else {}
+    return found if found.get("token") == token else {}
 
 
 def _epoch(started: str, file: Path) -> float:
@@ -201,6 +203,7 @@ def _item_of_record(night: Path, record: records.ItemRecord, coordinator: Machin
         commands=_commands(report) if report else (),
         verdicts=_verdicts(report) if report else (),
         artifacts=record.artifacts,
+        causes=_causes(report) if report else (),
     )
 
 
@@ -218,6 +221,25 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         environment=report.versions,
         commands=_commands(report),
         verdicts=_verdicts(report),
+        causes=_causes(report),
+    )
+
+
+def _causes(report: RunReport) -> tuple[CauseFacts, ...]:
+    """Return the causes that a report tells: those that verdicts fail because of come first."""
+    return tuple(
+        CauseFacts(
+            stage=one.stage,
+            code=one.code,
+            layer=one.port_path,
+            message=one.message,
+            fix=one.fix,
+            file=one.place.file if one.place else "",
+            line=one.place.line if one.place else 0,
+            explained=_real(one.explained),
+            checks=len(one.explains),
+        )
+        for one in sorted(report.diagnoses, key=lambda one: not one.explains)
     )
 
 

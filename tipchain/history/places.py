@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
 
 from tipchain.errors import UsageError
 
@@ -21,6 +24,56 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
+SHOWN = frozenset(
+    [
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "connect_timeout",
+        "client_encoding",
+        "options",
+        "application_name",
+        "fallback_application_name",
+        "keepalives",
+        "keepalives_idle",
+        "keepalives_interval",
+        "keepalives_count",
+        "tcp_user_timeout",
+        "replication",
+        "gssencmode",
+        "sslmode",
+        "sslnegotiation",
+        "sslcompression",
+        "sslcert",
+        "sslkey",
+        "sslrootcert",
+        "sslcrl",
+        "sslcrldir",
+        "sslsni",
+        "requirepeer",
+        "krbsrvname",
+        "gsslib",
+        "ssl_min_protocol_version",
+        "ssl_max_protocol_version",
+        "target_session_attrs",
+        "load_balance_hosts",
+        "channel_binding",
+        "passfile",
+        "service",
+        "timeout",
+        "mode",
+        "cache",
+        "uri",
+    ]
+)
+"""What may stand in a URL's query and be shown: the options of libpq and SQLite that are no secrets."""
+HIDDEN = "***"
+_NO_SCHEME = re.compile(
+    r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE
+)
+"""What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +94,32 @@ class Place:
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
     def __str__(self) -> str:
-        return str(self.file) if self.file else self.url.render_as_string(hide_password=True)
+        return str(self.file) if self.file else _shown(self.url)
 
     def __repr__(self) -> str:
         return f"Place({self})"
 
     def without_secrets(self, text: str) -> str:
-        """Return ``text`` with the password replaced, in case a driver's message quotes it."""
-        password = self.url.password
-        return text.replace(str(password), "***") if password else text
+        """Return ``text`` with the passwords replaced, in case a driver's message quotes them."""
+        for secret in sorted(filter(None, _secrets(self.url)), key=len, reverse=True):
+            for one in (secret, quote(secret, safe=""), quote_plus(secret)):
+                text = text.replace(one, HIDDEN)
+        return text
+
+
+def _secrets(url: URL) -> Iterator[str]:
+    """Yield the password of a URL, and the values in its query that are not known to be none."""
+    yield str(url.password or "")
+    for name, values in url.normalized_query.items():
+        if name.lower() not in SHOWN:
+            yield from values
+
+
+def _shown(url: URL) -> str:
+    query = {
+        name: values if name.lower() in SHOWN else (HIDDEN,) for name, values in url.normalized_query.items()
+    }
+    return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
 def root_of(folder: Path) -> Path:
@@ -77,7 +147,9 @@ def place_of(root: Path, database: str | None = None) -> Place:
     """
     text = database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)
     url = _url(text)
-    digest = hashlib.sha256(url.set(password=None).render_as_string().encode()).hexdigest()[:12]
+    plain = url.set(password=None)
+    plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
+    digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
     return Place(url=url, outbox=root / FOLDER / OUTBOX / digest)
 
 
@@ -99,6 +171,11 @@ def _url(text: str) -> URL:
     from sqlalchemy.engine import URL
     from sqlalchemy.exc import ArgumentError
 
+    if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
+        raise UsageError(
+            "the database's name is no path of a file, and no URL: it has no ://\n"
+            "  expected: postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
+        )
     if "://" not in text:
         return URL.create("sqlite", database=str(Path(text).absolute()))
     try:
@@ -117,7 +194,7 @@ def _url(text: str) -> URL:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError(
-                f"{text}: a history needs a file\n  expected: sqlite:////path, or the file's path"
+                "a history in SQLite needs a file\n  expected: sqlite:////path, or the file's path"
             )
         return url.set(database=str(Path(url.database).absolute()))
     return url.set(drivername=DRIVERS[url.drivername])

@@ -11,6 +11,8 @@ import sqlalchemy as sa
 
 from tipchain.history import schema
 from tipchain.history.entries import Entry, of_entry
+from tipchain.history.facts import CauseFacts
+from tipchain.history.rows import CAUSE_TEXTS
 from tipchain.history.schema import OUTCOMES, command_runs, environments, item_runs, machines, texts
 from tipchain.outcome import Outcome
 
@@ -62,6 +64,21 @@ class CommandRun:
     peak_memory_mb: float
     log: str
     figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRun(CauseFacts):
+    """A cause that an item had in an entry.
+
+    Attributes:
+        entry: the entry's name.
+        commit: its commit.
+        item: the item.
+    """
+
+    entry: str
+    commit: str
+    item: str
 
 
 def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
@@ -123,6 +140,69 @@ def verdicts_of(
     )
     query = query if passed else query.where(table.c.outcome != schema.code_of(Outcome.PASS))
     return [(OUTCOMES[code], subject, reason) for code, subject, reason in connection.execute(query)]
+
+
+def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseRun]]:
+    """Return the causes of an entry's failures by item, the one that comes first first."""
+    found: dict[str, list[CauseRun]] = {}
+    query = (
+        _causes().where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id, schema.causes.c.rank)
+    )
+    for row in connection.execute(query):
+        found.setdefault(row.item, []).append(_cause(row))
+    return found
+
+
+def find_causes(
+    connection: Connection, *, code: str = "", layer: str = "", file: str = "", item: str = "", title: str = "", limit: int = 20
+) -> list[CauseRun]:  # fmt: skip
+    """Return causes of all entries, the latest first.
+
+    Args:
+        connection: to the history.
+        code: only those of this code.
+        layer: only those of layers whose path has this in it.
+        file: only those whose line to change is in a file whose path has this in it.
+        item: only those of items whose id has this in it.
+        title: only those of this manifest, or report's title.
+        limit: how many at most.
+    """
+    query = (
+        _causes().order_by(schema.entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
+    )
+    named = {column.name: column for column in query.selected_columns}
+    if code:
+        query = query.where(named["code"] == code)
+    if title:
+        query = query.where(schema.entries.c.title == title)
+    for name, part in (("layer", layer), ("file", file), ("item", item)):
+        if part:
+            query = query.where(named[name].contains(part, autoescape=True))
+    return [_cause(row) for row in connection.execute(query)]
+
+
+def _causes() -> sa.Select[Any]:
+    told, items, table = {name: texts.alias() for name in CAUSE_TEXTS}, texts.alias(), schema.causes
+    own = [table.c[name] for name in ("stage", "line", "explained", "checks")]
+    named = [
+        schema.entries.c.name.label("entry"),
+        schema.entries.c.commit_id.label("commit"),
+        items.c.text.label("item"),
+    ]
+    query = (
+        sa.select(*named, *own, *(text.c.text.label(name) for name, text in told.items()))
+        .select_from(table)
+        .join(item_runs, item_runs.c.id == table.c.item_run_id)
+        .join(schema.entries, schema.entries.c.id == item_runs.c.entry_id)
+        .join(items, items.c.id == item_runs.c.item_id)
+    )
+    for name, text in told.items():
+        query = query.join(text, text.c.id == table.c[f"{name}_id"])
+    return query
+
+
+def _cause(row: Row[Any]) -> CauseRun:
+    return CauseRun(**{**row._mapping, "explained": real(row.explained)})  # noqa: SLF001 (SQLAlchemy's public name)
 
 
 def _figures_of(connection: Connection, entry: Entry) -> dict[int, dict[str, float]]:

@@ -14,6 +14,8 @@ from tipchain.nightly.shares import Part
 
 Row = dict[str, Any]
 STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
+CAUSE_TEXTS = ("code", "layer", "message", "fix", "file")
+"""What of a cause is text, as `tipchain.history.facts.CauseFacts` calls it."""
 
 
 def storable(text: str) -> str:
@@ -150,6 +152,22 @@ def verdict_rows(item_run: int, item: ItemFacts) -> list[Row]:
     return sorted(found, key=lambda row: int(row["subject_id"]))
 
 
+def cause_rows(item_run: int, item: ItemFacts) -> list[Row]:
+    """Return the rows of an item's causes."""
+    return [
+        {
+            "item_run_id": item_run,
+            "rank": rank,
+            "stage": storable(one.stage)[:32],
+            **{f"{name}_id": text_number(getattr(one, name)) for name in CAUSE_TEXTS},
+            "line": one.line,
+            "explained": number(one.explained),
+            "checks": one.checks,
+        }
+        for rank, one in enumerate(item.causes)
+    ]
+
+
 def texts_of(item: ItemFacts) -> dict[int, Row]:
     """Return the rows of all texts of an item, by number."""
     texts = {storable(text) for text in _texts(item)}
@@ -163,6 +181,8 @@ def _texts(item: ItemFacts) -> Iterator[str]:
     for verdict in item.verdicts:
         yield from (verdict.subject, verdict.reason, verdict.tensors)
     yield from item.artifacts
+    for cause in item.causes:
+        yield from (getattr(cause, name) for name in CAUSE_TEXTS)
 
 
 def _machine_number(machine: Machine) -> int:

@@ -7,6 +7,7 @@
         command_runs   the commands of a chain
           figures      numbers of their logs: metrics and speeds
         verdicts       judgements about tensors, with the statistics of the difference
+        causes         what makes verdicts fail, with what to change
         artifacts      SHA-256 of files
     machines, environments, texts    what repeats: stored once, referred to by number
 
@@ -23,7 +24,7 @@ import sqlalchemy as sa
 
 from tipchain.outcome import Outcome
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision of the tables below."""
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP)
 """An outcome's number is its place here."""
@@ -172,5 +173,22 @@ verdicts = sa.Table(
         _number(name, nullable=True)
         for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
     ),
+    sqlite_with_rowid=False,
+)
+causes = sa.Table(
+    "causes",
+    metadata,
+    _part("item_run_id", "item_runs.id", key=True),
+    sa.Column("rank", sa.Integer(), nullable=False, primary_key=True, autoincrement=False),
+    sa.Column("stage", sa.String(32), nullable=False),
+    _link("code_id", "texts.id"),
+    _link("layer_id", "texts.id"),
+    _link("message_id", "texts.id"),
+    _link("fix_id", "texts.id"),
+    _link("file_id", "texts.id"),
+    sa.Column("line", sa.Integer(), nullable=False),
+    _number("explained", nullable=True),
+    sa.Column("checks", sa.Integer(), nullable=False),
+    sa.Index("ix_causes_code", "code_id"),
     sqlite_with_rowid=False,
 )

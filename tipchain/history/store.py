@@ -151,6 +151,7 @@ class History:
         number = int(connection.execute(own).scalar_one())
         self._insert(connection, schema.verdicts, rows.verdict_rows(number, item))
         self._insert(connection, schema.artifacts, rows.artifact_rows(number, item))
+        self._insert(connection, schema.causes, rows.cause_rows(number, item))
         self._insert(connection, schema.command_runs, rows.command_rows(number, item))
         if any(command.figures for command in item.commands):
             runs = schema.command_runs

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
 
-from tipchain.history.changes import Changes, Shift
+from tipchain.history.changes import Changes, Explanation, Shift
 from tipchain.history.compare import Comparison, Flip, Moved, is_time
 from tipchain.history.entries import Entry
 from tipchain.history.kinds import kind_of
 from tipchain.history.noise import ENOUGH
-from tipchain.history.queries import CommandRun, ItemRun
+from tipchain.history.queries import CauseRun, CommandRun, ItemRun
 from tipchain.outcome import Outcome
 
 WIDTH = 80
@@ -48,14 +48,19 @@ def list_text(entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def show_text(entry: Entry, items: Iterable[ItemRun]) -> str:
-    """Return an entry with its environment and items."""
+def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Sequence[CauseRun]]) -> str:
+    """Return an entry with its environment and items, and why these failed."""
     lines = head_lines(entry)
     lines += [cut(f"  {name}: {value}", 4 * WIDTH) for name, value in sorted(entry.environment.items())]
     lines += ["", f"{'outcome':<7}  {'seconds':>8}  {'verdicts':>8}  item"]
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
         lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
+        lines += [
+            cut(f"{'':27}{line}", 2 * WIDTH)
+            for cause in causes.get(one.id, ())[:1]
+            for line in cause_lines(cause)
+        ]
     return "\n".join(lines)
 
 
@@ -87,12 +92,34 @@ def share_lines(*entries: Entry) -> list[str]:
     ]
 
 
+def cause_lines(cause: CauseRun) -> list[str]:
+    """Return a cause, and below it what to change and where."""
+    place = f" ({cause.file}:{cause.line})" if cause.file else ""
+    return [f"cause: {cause.message}{place}", *([f"fix: {cause.fix}"] if cause.fix else [])]
+
+
+def causes_text(causes: Sequence[CauseRun]) -> str:
+    """Return causes of several entries, the latest first."""
+    lines = []
+    for one in causes:
+        commit = f", {one.commit}" if one.commit else ""
+        checks = f", {one.checks} checks" if one.checks > 1 else ""
+        where = f" in {one.layer}" if one.layer else ""
+        lines.append(
+            cut(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", 2 * WIDTH)
+        )
+        lines += [cut(f"  {line}", 3 * WIDTH) for line in cause_lines(one)]
+    return "\n".join(lines) or "no cause is in the history that fits"
+
+
 def item_text(
-    item: ItemRun, commands: Iterable[CommandRun], verdicts: Iterable[tuple[Outcome, str, str]]
-) -> str:
-    """Return an item with its commands, and its verdicts other than PASS."""
+    item: ItemRun, commands: Iterable[CommandRun], verdicts: Iterable[tuple[Outcome, str, str]],
+    causes: Sequence[CauseRun] = (),
+) -> str:  # fmt: skip
+    """Return an item with its causes, its commands, and its verdicts other than PASS."""
     lines = [f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}"]
     lines += [f"  {item.reason}"] if item.reason else []
+    lines += [cut(f"  {line}", 3 * WIDTH) for cause in causes for line in cause_lines(cause)]
     lines += [f"  {name}: {value}" for name, value in (("log", item.log), ("report", item.report)) if value]
     for one in commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
@@ -184,7 +211,7 @@ def changes_text(found: Changes) -> str:
     sections = [
         _commit_lines(found),
         [f"environment: {line}" for line in environment_lines(comparison)],
-        _verdict_lines(comparison),
+        _verdict_lines(found),
         [shift_line(one) for one in found.shifts],
     ]
     shown = fit(sections, MOST_LINES - 1 - len(notes))
@@ -226,8 +253,15 @@ def _commit_lines(found: Changes) -> list[str]:
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 
 
-def _verdict_lines(found: Comparison) -> list[str]:
-    """Return a line for each item that flipped or in which something did; what became worse comes first."""
+def _verdict_lines(changes: Changes) -> list[str]:
+    """Return lines for each item that flipped or in which something did; what became worse comes first.
+
+    Of what newly fails the cause is told, what to change, and the commits that changed the file of that line.
+    """
+    found = changes.comparison
+    if found is None:
+        return []
+    why = {one.item: one for one in changes.explanations}
     inside: dict[str, list[Flip]] = {}
     for one in (*found.command_flips, *found.verdict_flips):
         inside.setdefault(one.item, []).append(one)
@@ -236,19 +270,26 @@ def _verdict_lines(found: Comparison) -> list[str]:
         parts = inside.pop(flip.item, [])
         reason = flip.reason if flip.after is not Outcome.PASS else ""
         detail = reason or _parts_text(parts)
-        lines.append(
-            (
-                _rank(flip),
-                f"{flip.before.value} -> {flip.after.value}  {flip.item}" + (f": {detail}" if detail else ""),
-            )
-        )
+        head = f"{flip.before.value} -> {flip.after.value}  {flip.item}"
+        if flip.item in why:
+            lines += [(_rank(flip), line) for line in (head, *explanation_lines(why[flip.item]))]
+        else:
+            lines.append((_rank(flip), head + (f": {detail}" if detail else "")))
     lines += [(min(map(_rank, parts)), f"in {item}: {_parts_text(parts)}") for item, parts in inside.items()]
     rows = [line for _, line in sorted(lines, key=lambda pair: pair[0])]
     for what, counts in (("new", found.new_verdicts), ("gone", found.gone_verdicts)):
         rows += [f"{what} verdicts: {sum(counts.values())} in {_names(list(counts))}"] if counts else []
     for what, items in (("new", found.new), ("gone", found.gone)):
         rows += [f"{what} items: {_names(items)}"] if items else []
+    rows += [line for item in found.new if item in why for line in explanation_lines(why[item])]
     return rows
+
+
+def explanation_lines(one: Explanation) -> list[str]:
+    """Return why an item newly fails, a line each: the cause, what to change, the commits that may have done it."""
+    suspects = [f"suspect: {commit}" for commit in one.suspects]
+    suspects += ["suspect: changes that are not committed"] if one.uncommitted else []
+    return [f"  {line}" for line in (*cause_lines(one.cause), *suspects)]
 
 
 def _rank(flip: Flip) -> int:

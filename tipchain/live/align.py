@@ -8,22 +8,33 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from tipchain.blame import one_line
 from tipchain.conversion.given_names import check_names, with_ignored
-from tipchain.errors import UsageError, class_and_line
-from tipchain.live.arguments import check_models, check_outputs, check_pair
+from tipchain.errors import UsageError
+from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.buffers import check_buffers
-from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, with_construction
+from tipchain.live.causes import (
+    UNKNOWN,
+    explain_layers,
+    first_constructed,
+    placed,
+    with_construction,
+)
 from tipchain.live.data_metric import Fed
 from tipchain.live.histograms import Histogram, count_all
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.parity.diagnose.diagnose import below
+from tipchain.parity.findings import PIECES, Diagnosis, Finding
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
 from tipchain.parity.locate.differences import rms
@@ -36,14 +47,17 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pace import LATE, OutOfTime, Pace
 from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.loss import check_loss
 from tipchain.parity.pieces.opening import Clips, build_both, build_torch_schedule
 from tipchain.parity.pieces.optimizers import check_optimizers
 from tipchain.parity.pieces.schedulers import check_schedulers
 from tipchain.parity.preflight.front import check as check_construction
+from tipchain.parity.preflight.parameters import MANY, two_initializations
+from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.weighing import weigh
+from tipchain.progress import LATE, OutOfTime, Pace, Progress
+from tipchain.runs import commit
 
 Builder = Callable[..., Any]
 STAGES = (
@@ -61,7 +75,7 @@ UNTOLD = 1e-6
 def align(
     reference: Any,
     port: Any,
-    inputs: Mapping[str, Any],
+    inputs: Any,
     *,
     loss: tuple[Loss, Loss] | None = None,
     optimizers: tuple[Builder, Builder] | None = None,
@@ -80,19 +94,20 @@ def align(
     metrics: tuple[Any, Any] | None = None,
     predict: tuple[Predict, Predict] | None = None,
     within: float | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | Progress | None = None,
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
-    Weights are taken as they are (`tipchain.copy_weights` copies them). Neither model is changed: what runs are copies.
+    Weights are taken as they are (`tipchain.copy_weights` copies them); if nearly all differ, that is said and nothing
+    else. Neither model is changed: what runs are copies.
     Every layer of the port is given what the reference's layer was given, so that a layer's own error is told from
     what it inherits; float64 tells rounding from a fault. Random layers draw equal masks on both sides.
 
     Args:
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
-        inputs: numpy arrays by the name of forward's argument, or positional ones under ``"args"`` (one array or a
-            tuple); ``"labels"``: what the losses are given, an array, or arrays in tuples, lists and mappings. Floats are
+        inputs: one argument of forward (an array or a tensor), a tuple of them, or arrays by the name of forward's argument,
+            positional ones under ``"args"``; or the path of a ``.npz`` file of such; ``"labels"``: what the losses are given, an array, or arrays in tuples, lists and mappings. Floats are
             run in float64 and float32.
         loss: torch's and Paddle's ``(output, labels) -> scalar``. Without it backward starts from random numbers.
         optimizers: torch's and Paddle's builders: ``(parameters)`` or ``(parameters, learning_rate)``; with ``loss``
@@ -133,6 +148,7 @@ def align(
             an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
+    inputs = as_inputs(inputs)
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if within is not None and not within > 0:
         raise UsageError(f"within is {within}, expected seconds above 0")
@@ -190,6 +206,7 @@ class _Work:
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
+    first: LayerVerdict | None = None
     findings: list[Finding] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
     unmatched: dict[str, list[str]] = field(default_factory=dict)
@@ -209,6 +226,8 @@ class _Work:
         located: Located | None = None
         with self._erring("forward"):
             pairs = pair_layers(*self.models, self.names)
+            if self._are_strangers(pairs):
+                return
             try:
                 located = self._locate(store, pairs)
             except OutOfTime as error:
@@ -225,6 +244,7 @@ class _Work:
                         store, pairs, losses=False
                     )  # another loss is no fault of the layers
             self.layers = list(located.verdicts)
+            self.first = located.first
             self.histograms = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
@@ -241,19 +261,39 @@ class _Work:
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
         if self.causes:
-            if located is not None:
-                of_layers = explain_layers(
-                    located,
-                    self.layers,
-                    self.findings,
-                    self.sides,
-                    self.models,
-                    store,
-                    self.seed,
-                    self.pace,
-                )
-                self.diagnoses = [*of_layers, *self.diagnoses]
-            self.diagnoses = with_construction(self.diagnoses, self.findings)
+            self._explain(located, store)
+
+    def _explain(self, located: Located | None, store: Store) -> None:
+        """Look for what makes layers differ; what construction tells stands beside it."""
+        if located is not None:
+            of_layers, places = explain_layers(
+                located,
+                self.layers,
+                self.findings,
+                self.sides,
+                self.models,
+                store,
+                self.seed,
+                self.pace,
+            )
+            self.diagnoses = [*of_layers, *self.diagnoses]
+            self.first = placed(self.first, places, located, self.models)
+        self.diagnoses = with_construction(self.diagnoses, self.findings)
+
+    def _are_strangers(self, pairs: list[LayerPair]) -> bool:
+        """Tell whether the weights are two initializations; then that is the verdict, and nothing else is compared."""
+        strange = two_initializations(Tensors(*self.models, pairs, self.names))
+        if strange is None or strange.compared < MANY:
+            return False
+        finding = strange.finding
+        self.findings = [finding]
+        self._end("preflight", Outcome.FAIL, f"{finding.message}; nothing else was compared")
+        cause = Diagnosis(
+            code=finding.code, port_path="", message=finding.message,
+            evidence="parameters whose elements are all equal were not counted", explained=None, fix=finding.fix,
+        )  # fmt: skip
+        self.diagnoses.append(cause)
+        return True
 
     def _run_training(
         self, optimizers: tuple[Builder, Builder], pairs: list[LayerPair], located: Located | None
@@ -281,13 +321,49 @@ class _Work:
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
+        told = [self._staged(one) for one in sorted(self.diagnoses, key=lambda one: one.code == UNKNOWN)]
         return AlignmentReport(
             stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
             layers=self.layers,
-            first_divergence=next((one for one in self.layers if one.at_fault), None) or first_constructed(self.findings, self.sides, self.models),
-            findings=self.findings, diagnoses=sorted(self.diagnoses, key=lambda one: one.code == UNKNOWN), unmatched=self.unmatched, numbers=self.numbers,
+            first_divergence=self.first or first_constructed(self.findings, self.sides, self.models),
+            findings=self.findings, diagnoses=place_pieces(place_layers(told, self.sides, self.models), self._pieces()), unmatched=self.unmatched, numbers=self.numbers,
             curves=self.curves, histograms=self.histograms, versions=versions(), command=self._call(),
+            origin=self._origin(),
         )  # fmt: skip
+
+    def _origin(self) -> dict[str, str]:
+        """Return which models were compared, when, and at which commit of the folder that this runs in."""
+        classes = (type(one) for one in self.models)
+        names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
+        when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), commit(Path.cwd())
+        return dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True))
+
+    def _staged(self, cause: Diagnosis) -> Diagnosis:
+        """Return a cause with the stage that it makes fail and the reference's layer, which the verdict on its layer has."""
+        if cause.stage:
+            return cause
+        # A cause may be told of a layer within the one whose verdict says that it is at fault.
+        around = [
+            one for one in self.layers if one.at_fault and below(cause.port_path, one.port_path) is not None
+        ]
+        fault = (
+            max(around, key=lambda one: len(one.port_path), default=None)
+            if cause.port_path not in PIECES
+            else None
+        )
+        if fault is not None:
+            stage = "preflight" if fault.direction == "construction" else fault.direction
+            return replace(cause, stage=stage, reference_path=fault.reference_path)
+        built = next((one.reference_path for one in self.findings if one.port_path == cause.port_path), "")
+        return replace(cause, stage="preflight", reference_path=built)
+
+    def _pieces(self) -> dict[str, tuple[Any, Any]]:
+        """Return what surrounds the models, by what causes call it."""
+        given: dict[str, Any] = {
+            "loss": self.loss, "optimizer": self.optimizers, "scheduler": self.schedulers, STEP: self.step,
+            "metric": self.fed.metrics, PREDICT: self.fed.predict, **self.fed.data,
+        }  # fmt: skip
+        return {name: tuple(pair) for name, pair in given.items() if pair is not None}
 
     def _call(self) -> str:
         """Return the call as it was made; objects stand by their argument's name."""
@@ -327,8 +403,8 @@ class _Work:
             yield
         except UsageError:
             raise
-        except Exception as error:  # noqa: BLE001  (a user's model, loss or optimizer may raise anything)
-            self._end(stage, Outcome.ERROR, class_and_line(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's model, loss or optimizer may raise anything)
+            self._end(stage, Outcome.ERROR, one_line(error))
 
     def _judge_forward(self, located: Located) -> None:
         """Judge the forward stage: the layers, and the models' outputs as a whole."""
@@ -357,6 +433,7 @@ class _Work:
                 self.sides, self._copies(), self.inputs, self.names, located, UNTOLD
             )
             self.layers += verdicts
+            self.first = self.first or next((one for one in verdicts if one.at_fault), None)
             self.diagnoses += causes
             if verdicts:
                 self._end("forward", *self._judge(located, verdicts, "forward"))
@@ -427,7 +504,9 @@ class _Work:
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
         if located is not None:
-            self.findings = weigh(self.findings, located, self.sides, self.models, store, self.seed)
+            self.findings = weigh(
+                self.findings, located, self.sides, self.models, store, self.seed, self.pace
+            )
         grave = [one for one in self.findings if not one.harmless]
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
@@ -449,7 +528,7 @@ class _Work:
         self._end(stage, check.outcome, check.reason)
         self.numbers.update(check.numbers)
         self.curves.update(check.curves)
-        self.diagnoses += check.diagnoses
+        self.diagnoses += [replace(one, stage=stage) for one in check.diagnoses]
         if check.left_out:
             self.unmatched["parameters"] = list(check.left_out)
 
@@ -521,7 +600,7 @@ class _Work:
         self.curves.update(done.curves)
         self._end(STEP, done.outcome, done.reason)
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
-            self.diagnoses += loop_causes(loops, done.step)
+            self.diagnoses += [replace(one, stage=STEP) for one in loop_causes(loops, done.step)]
 
     def _recipe(
         self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tipchain.errors import UsageError
+from tipchain.parity.dump_reader import read_npz
+from tipchain.parity.locate.runs import ARGS, LABELS
+from tipchain.torch_weights import array_of
 
 FRAMEWORKS = "torch", "paddle"
 WHOSE = "the reference's", "the port's"
@@ -31,6 +38,69 @@ def check_models(reference: Any, port: Any) -> None:
     for where, model, (kind, name) in zip(("reference", "port"), (reference, port), kinds, strict=True):
         if not isinstance(model, kind):
             raise UsageError(f"the {where} is a {_kind(model)}\n  expected: a {name}")
+
+
+def as_inputs(inputs: Any) -> Mapping[str, Any]:
+    """Return what both models are called with, by name: arrays, whatever they were given as.
+
+    Args:
+        inputs: a mapping (see `tipchain.align`), a tuple or list of forward's arguments, one of them alone, or the path of
+            a ``.npz`` file. Tensors of either framework become arrays.
+
+    Raises:
+        UsageError: something else.
+    """
+    if isinstance(inputs, str | Path):
+        return read_arrays(Path(inputs))
+    if isinstance(inputs, Mapping):
+        return {str(name): _as_arrays(value) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return {ARGS: tuple(_as_arrays(one) for one in inputs)}
+    if isinstance(inputs, np.ndarray | np.generic) or (framework_of(inputs) and hasattr(inputs, "numpy")):
+        return {ARGS: _as_arrays(inputs)}
+    raise UsageError(
+        f"inputs is a {_kind(inputs)}\n"
+        "  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file"
+    )
+
+
+def _as_arrays(value: Any) -> Any:
+    """Return tensors as arrays, in tuples, lists and mappings too; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _as_arrays(one) for name, one in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_as_arrays(one) for one in value) if type(value) in (tuple, list) else value
+    if framework_of(value) and hasattr(value, "numpy"):
+        return array_of(value) if framework_of(value) == "torch" else np.array(value.numpy())
+    return value
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """Return inputs from a ``.npz`` file: arrays by the name of forward's argument, several by ``args_0``, ``labels_0``, ….
+
+    Raises:
+        RecordError: it cannot be read, or holds anything but arrays.
+        UsageError: one thing stands in it in several forms.
+    """
+    found: dict[str, Any] = dict(read_npz(path))
+    for name in (ARGS, LABELS):
+        _gather(found, name, path)
+    return found
+
+
+def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
+    """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
+    numbered = {int(one.removeprefix(f"{name}_")): one for one in arrays
+                if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()}  # fmt: skip
+    named = [one for one in arrays if name == LABELS and one.startswith(f"{name}.")]
+    ways = [bool(numbered), bool(named), name in arrays]
+    if sum(ways) > 1:
+        raise UsageError(f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
+                         + (f", or {name}.KEY" if name == LABELS else ""))  # fmt: skip
+    if numbered:
+        arrays[name] = tuple(arrays.pop(numbered[number]) for number in sorted(numbered))
+    elif named:
+        arrays[name] = {one.removeprefix(f"{name}."): arrays.pop(one) for one in named}
 
 
 def check_pair(name: str, given: Any, *, lacking: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pace import Pace
 from tipchain.parity.preflight.kinds import KINDS
+from tipchain.parity.preflight.parameters import NOT_COPIED
+from tipchain.progress import Pace
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
@@ -39,8 +40,11 @@ LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not o
 def explain_layers(
     located: Located, verdicts: Sequence[LayerVerdict], findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide],
     models: tuple[Any, Any], store: Store, seed: int, pace: Pace | None = None,
-) -> list[Diagnosis]:  # fmt: skip
-    """Look for the causes of the faults; one that several layers share is told once.
+) -> tuple[list[Diagnosis], dict[str, str]]:  # fmt: skip
+    """Return the causes of the faults, one that several layers share once, and where the code stands that is wrong.
+
+    A layer's fault may be that of the code around it, or of one layer inside: the second value has the path of that by
+    the path of the layer that was found to be at fault.
 
     Layers that are built otherwise in the same way are one group: what construction tells is applied to the first, and
     if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
@@ -55,21 +59,19 @@ def explain_layers(
         seed: of random numbers.
         pace: how long it may take; what was found until then is returned.
     """
+    places: dict[str, str] = {}
     pace = pace or Pace()
     serious = grave(findings)
-    faults: dict[str, LayerVerdict] = {}
-    for verdict in verdicts:
-        if verdict.at_fault:
-            faults.setdefault(verdict.port_path, verdict)
+    faults = _first_faults(verdicts)
     built = _built_otherwise(serious)
     found: list[Diagnosis] = []
     settled: dict[tuple[Any, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
     searched = 0
     for number, (path, verdict) in enumerate(faults.items()):
-        pace.tell("looking for the causes of layers", number, len(faults))
         if pace.over:
-            return [*found, unsearched(verdict)]
+            return [*found, unsearched(verdict)], places
+        pace.tell("looking for the causes of layers", number, len(faults))
         group = built.get(path)
         if group in settled:
             settled[group] = _joined(found, settled[group], path)
@@ -82,9 +84,13 @@ def explain_layers(
             located, verdict, sides, store, models=models, seed=seed, findings=serious, like=like, pace=pace,
             most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
         )  # fmt: skip
+        stage = "preflight" if verdict.direction == "construction" else verdict.direction
+        cause = replace(cause, stage=stage, reference_path=_counterpart(cause.port_path, verdict, located))
+        if cause.code != UNKNOWN:
+            places[path] = cause.port_path
         same = next((one for one in found if _is_same(one, cause)), None)
         if same is not None:
-            _joined(found, same, path)
+            _joined(found, same, cause.port_path)
             continue
         found.append(cause)
         if cause.code != UNKNOWN:
@@ -93,6 +99,38 @@ def explain_layers(
             settled[group] = cause
         else:
             searched += 1
+    return found, places
+
+
+def placed(
+    verdict: LayerVerdict | None, places: Mapping[str, str], located: Located, models: tuple[Any, Any]
+) -> LayerVerdict | None:
+    """Return a verdict where its cause says that the code stands; as it is where no cause says so."""
+    path = None if verdict is None else places.get(verdict.port_path)
+    if verdict is None or path is None or path == verdict.port_path:
+        return verdict
+    ours = _counterpart(path, verdict, located)
+    types = [
+        type(dict(layers).get(one)).__name__
+        for layers, one in ((models[0].named_modules(), ours), (models[1].named_sublayers(include_self=True), path))
+    ]  # fmt: skip
+    return replace(verdict, port_path=path, port_type=types[1], reference_path=ours, reference_type=types[0])
+
+
+def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
+    """Return the reference's layer that belongs to one of the port's, or that of the verdict where none is known."""
+    if path == verdict.port_path:
+        return verdict.reference_path
+    known = (*located.matching.containers, *located.matching.pairs)
+    return next((one.reference.path for one in known if one.port.path == path), verdict.reference_path)
+
+
+def _first_faults(verdicts: Sequence[LayerVerdict]) -> dict[str, LayerVerdict]:
+    """Return the first verdict at fault of each layer, by its path."""
+    found: dict[str, LayerVerdict] = {}
+    for verdict in verdicts:
+        if verdict.at_fault:
+            found.setdefault(verdict.port_path, verdict)
     return found
 
 
@@ -169,7 +207,8 @@ def first_constructed(
     findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any]
 ) -> LayerVerdict | None:
     """Return the first layer that is built otherwise, as a verdict; None where none is."""
-    found = next((one for one in grave(findings) if one.kind in ("argument", "parameter", "flag")), None)
+    layers_own = ("argument", "parameter", "flag")
+    found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)
     if found is None:
         return None
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]

@@ -14,6 +14,7 @@ from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.locate.sides import PaddleSide, TorchSide, name_alike
 from tipchain.parity.pieces.opening import build_both
+from tipchain.progress import interrupted
 
 MOST = 24
 """Faults that are planted unless more are asked for."""
@@ -99,7 +100,7 @@ class Certificate:
 
 def certify(
     reference: Any, port: Any, inputs: Mapping[str, Any], *, most: int = MOST,
-    tell: Callable[[Planted], None] | None = None, **options: Any,
+    tell: Callable[[int, int], object] = lambda *_: None, **options: Any,
 ) -> Certificate:  # fmt: skip
     """Plant faults into copies of the port, one at a time, and see which of them `tipchain.align` catches.
 
@@ -108,7 +109,7 @@ def certify(
         port: a ``paddle.nn.Layer``; neither is changed.
         inputs: as for `tipchain.align`.
         most: how many faults are planted at most: of each kind in turn, spread over the layers.
-        tell: is told of each as it is known.
+        tell: is told the number of each fault before it is planted, and how many there are.
         options: what else `tipchain.align` is given.
 
     Returns:
@@ -122,10 +123,14 @@ def certify(
         schedule=(options.get("schedulers") or (None, None))[1] is not None,
     )  # fmt: skip
     planted: list[Planted] = []
-    for fault in choose(faults, most):
-        planted.append(_plant(reference, port, inputs, options, fault))
-        if tell is not None:
-            tell(planted[-1])
+    chosen = choose(faults, most)
+    for number, fault in enumerate(chosen, 1):
+        if interrupted.is_set():
+            break
+        tell(number, len(chosen))
+        done = _plant(reference, port, inputs, options, fault)
+        if not interrupted.is_set():  # else it was not looked at to its end
+            planted.append(done)
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 
 

@@ -10,8 +10,7 @@ from typing import Any
 def command_line(asked: Mapping[str, Any]) -> str:
     """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
     options = asked.get("options", {})
-    name = "diagnose" if options.get("causes", True) else "locate"
-    return shlex.join(["tipchain", name, *_arguments(asked), *_options(asked, options)])
+    return shlex.join(["tipchain", "locate", *_arguments(asked), *_options(asked, options)])
 
 
 def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
@@ -32,6 +31,10 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
 def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
     if asked.get("names"):
         yield from ("--names", asked["names"])
+    if not options.get("causes", True):
+        yield "--no-causes"
+    if not asked.get("copy_weights", True):
+        yield "--no-copy-weights"
     if options.get("training"):
         yield "--training"
     if "iterations" in options:

@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tipchain.errors import UsageError
 from tipchain.live.data_metric import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import resolve
+from tipchain.parity.builders import open_builder, resolve, root_of_callables
 from tipchain.parity.case import load_case
 from tipchain.parity.case_types import SIDES
+from tipchain.parity.dump_reader import read_npz
 from tipchain.parity.pieces.metric_values import OfTensors
 from tipchain.parity.weights import data_roots
 
@@ -49,15 +48,13 @@ def feed_case(
     roots = data_roots(case, parse_mode(mode), data_path)
     found: Arguments = {"data": {}}
     for stage, split, root in ((DATA_STAGES[0], "val", roots[1]), (DATA_STAGES[1], "train", roots[0])):
-        specs = [one.dataset for one in sides]
-        if stage in wanted and None not in specs:
+        if stage in wanted and all(one.dataset for one in sides):
             made = (
-                partial(resolve(spec, case.root), root, split, **case.data.args) for spec in specs if spec
+                partial(open_builder(case, name, "dataset"), root, split, **case.data.args) for name in SIDES
             )
             found["data"][stage] = tuple(made)
-    specs = [one.metric for one in sides]
-    if METRIC_STAGE in wanted and None not in specs:
-        found["metrics"] = tuple(OfTensors(resolve(spec, case.root)()) for spec in specs if spec)
+    if METRIC_STAGE in wanted and all(one.metric for one in sides):
+        found["metrics"] = tuple(OfTensors(open_builder(case, name, "metric")()) for name in SIDES)
     return found
 
 
@@ -72,7 +69,7 @@ def feed_callables(asked: Mapping[str, Any]) -> Arguments:
         CaseError: a callable cannot be imported.
         UsageError: the file cannot be read, or is not wanted.
     """
-    root = Path.cwd()
+    root = root_of_callables()
     found: Arguments = {}
     samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
     for name in ("data", "metrics", "predict"):
@@ -90,15 +87,11 @@ def read_samples(path: Path) -> list[Any]:
     """Return the arrays of a ``.npz`` file in its order; one of four axes or named ``samples`` holds many.
 
     Raises:
-        UsageError: it cannot be read, or holds no arrays.
+        RecordError: it cannot be read, or holds anything but arrays.
+        UsageError: it holds none.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = [(name, file[name]) for name in file.files]
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path}: cannot be read as .npz of arrays: {error}") from error
     found: list[Any] = []
-    for name, array in arrays:
+    for name, array in read_npz(path).items():
         found.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
     if not found:
         raise UsageError(f"{path}: has no arrays\n  expected: raw samples")

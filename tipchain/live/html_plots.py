@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from math import isfinite
 
 from tipchain.live.histograms import PER_DECADE, Histogram
-from tipchain.live.html_chart import Chart, decades, figure, lanes, linear
-from tipchain.live.html_markup import Markup, element, exactly, many, markup, number, prose, table
 from tipchain.live.html_tree import DIRECTIONS, SLUGS
 from tipchain.parity.locate.verdicts import ORDER, UNIT, Closeness, LayerVerdict
+from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
+from tipchain.report.html.page import Markup, element, exactly, many, markup, number, prose, table
 
 ROWS = 200
 """Steps that a table of a curve's values has at most; of a longer one every k-th, and the last."""
 CROWD = 300
 """Layers from which on dots are small."""
+LABEL = 24
+"""Characters of a layer's name in a chart: half of a phone's width."""
 FLAT = 1e-9
 """How close, relative to their size, two curves are that one line shows."""
 
@@ -40,7 +42,7 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
     faults = [place for place, one in enumerate(verdicts) if one.at_fault]
     if faults:
         first = verdicts[faults[0]]
-        chart.mark(faults[0], f"{_end(first.port_path)} ({first.port_type})", "fault")
+        chart.mark(faults[0], _end(first.port_path) or first.port_type, "fault")
     chart.line(range(len(verdicts)), [one.inherited for one in verdicts], "inherited")
     small = " small" if len(verdicts) > CROWD else ""
     keys = [("line inherited", "inherited: what the layer was given")]
@@ -67,7 +69,7 @@ def _in_double_alone(verdict: LayerVerdict) -> bool:
 
 
 def _end(path: str) -> str:
-    return path if len(path) <= 40 else f"…{path[-39:]}"
+    return path if len(path) <= LABEL else f"…{path[1 - LABEL :]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,7 @@ def _values(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed:
     heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
     rows = [
         [str(step), exactly(ours[step]), exactly(theirs[step]), number(theirs[step] - ours[step]),
-         *([number(allowed[step])] if allowed else [])]
+         *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else [])]
         for step in steps
     ]  # fmt: skip
     return element(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tipchain.live.html_markup import Markup, element, many, markup, number, path
 from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
+from tipchain.report.html.page import Markup, element, many, markup, number, path
 
 SLUGS = {one: one.value.replace(" ", "-") for one in Closeness}
 SIGNS = {

@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tipchain.blame import UsersError
 from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
 
+PATIENCE_S = 30.0
+"""How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
 LAST = 12
 """Lines of the process's output that a message about its end shows."""
 
@@ -28,24 +32,34 @@ class Launched:
         text: the report as it is printed, or why there is none.
         exit_code: of the command.
         document: the report's JSON; None without one.
+        interrupted: whether the user ended it before its time.
     """
 
     text: str
     exit_code: int
     document: Mapping[str, Any] | None
+    interrupted: bool = False
 
 
-def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Launched:
+def launch(request: Mapping[str, Any], *, timeout_s: float | None = None, quiet: bool = False) -> Launched:
     """Align what ``request`` asks for (see `tipchain.live.worker`) in a process of its own.
 
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
+    When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
+
+    Args:
+        request: what is asked for.
+        timeout_s: seconds in all.
+        quiet: do not say how far it is.
 
     Raises:
+        KeyboardInterrupt: the user interrupted before anything was known, or twice.
         UsageError: the process refused the request: wrong arguments, a case that cannot be read.
+        UsersError: the user's own code raised while the models or what goes with them was built.
     """
-    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, _own_stderr(quiet) as told:
         asked, report = Path(folder) / "request.json", Path(folder) / "report.json"
-        told = _own_stderr()
+        interrupted = False
         asked.write_text(json.dumps({**request, "report": str(report), "progress": told}))
         with subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", str(asked)], stdin=subprocess.DEVNULL,
@@ -53,7 +67,11 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Lau
             pass_fds=() if told is None else (told,),
         ) as process:  # fmt: skip
             try:
-                output, _ = process.communicate(timeout=timeout_s)
+                try:
+                    output, _ = process.communicate(timeout=timeout_s)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    output = _interrupt(process)
             except BaseException as error:
                 _kill(process)
                 if not isinstance(error, subprocess.TimeoutExpired):
@@ -65,27 +83,57 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None) -> Lau
                 )
         if report.is_file() and process.returncode == 0:
             document = json.loads(report.read_bytes())
+            if interrupted:
+                text = f"interrupted; what was known by then:\n{document['text']}"
+                return Launched(
+                    text=text, exit_code=ExitCode.INTERRUPTED, document=document, interrupted=True
+                )
             return Launched(text=document["text"], exit_code=document["exit_code"], document=document)
+    if interrupted:
+        raise KeyboardInterrupt
     return _ended(process.returncode, output)
 
 
-def _own_stderr() -> int | None:
-    """Return this process's standard error, to which the other writes how far it is; None where there is none."""
+def _interrupt(process: subprocess.Popen[str]) -> str:
+    """Let a process begin nothing new and end; return what it wrote.
+
+    Raises:
+        KeyboardInterrupt: it takes too long, or the user cannot wait.
+    """
+    print("interrupted: what is known is told in a moment; Ctrl-C again ends at once", file=sys.stderr)
+    os.kill(process.pid, signal.SIGINT)
     try:
-        number = sys.stderr.fileno()
-        os.fstat(number)
+        return process.communicate(timeout=PATIENCE_S)[0]
+    except subprocess.TimeoutExpired:
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def _own_stderr(quiet: bool) -> Iterator[int | None]:
+    """Yield another number of this process's standard error, for the other to write how far it is; None without one.
+
+    The other's own standard error, which is number 2 there too, is kept apart for what a message about its end shows.
+    """
+    try:
+        number = None if quiet else os.dup(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
-        return None
-    return number
+        number = None
+    try:
+        yield number
+    finally:
+        if number is not None:
+            os.close(number)
 
 
 def _ended(code: int, output: str) -> Launched:
     """Say why there is no report."""
     lines = output.strip().splitlines()
+    said = "\n".join(line for line in lines if not line.startswith("W"))
+    _, marked, message = f"\n{said}".rpartition("\nerror: ")
     if code == ExitCode.USAGE:
-        said = [line for line in lines if not line.startswith("W")]
-        first = next((number for number, line in enumerate(said) if line.startswith("error: ")), 0)
-        raise UsageError("\n".join(said[first:]).removeprefix("error: "))
+        raise UsageError(message)
+    if code == ExitCode.FAILED and marked:
+        raise UsersError(message)
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         what = f"the process that ran the models was killed by {name}"

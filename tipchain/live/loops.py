@@ -146,7 +146,7 @@ class Loop:
     def _context(self, number: int, *, gradient: bool) -> Any:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.loops.recipe, ExitStack()
-        stack.enter_context(self.side.precision(double=True))
+        stack.enter_context(self.side.precision(double=True, casts=True))
         self.side.seed(recipe.seed + number)
         drawn = self.loops.drawn
         follows = drawn.get(number) if self.number else None

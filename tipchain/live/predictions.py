@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.errors import UsageError, class_and_line
+from tipchain.blame import blame
+from tipchain.errors import UsageError
 from tipchain.live.prediction_causes import explain_results
 from tipchain.live.training import FACTOR, shake
 from tipchain.outcome import Outcome
@@ -149,8 +150,8 @@ def check_predictions(
         for who, one in zip(WHO, (ours, theirs), strict=True):
             try:
                 pair.append(one.run(copy.deepcopy(raw)))
-            except Exception as error:  # noqa: BLE001, PERF203  (user code)
-                reason = f"sample {number}: the {who}'s prediction raised {class_and_line(error)}"
+            except (Exception, SystemExit) as error:  # noqa: BLE001, PERF203  (user code)
+                reason = f"sample {number}: the {who}'s prediction raised {blame(error)}"
                 return PieceCheck(outcome=Outcome.ERROR, reason=reason)
         found.append((pair[0], pair[1]))
         drift = moved.run(copy.deepcopy(raw))

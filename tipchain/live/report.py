@@ -1,17 +1,20 @@
-"""What comparing two live models came to: stages, layers, differences of construction, causes."""
+"""The report of two live models: as text, as JSON and back, and as a page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from tipchain.errors import RecordError
+from tipchain.json_text import parse_json
+from tipchain.live.alignment import Alignment
 from tipchain.live.histograms import Histogram
-from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.parity.findings import Diagnosis, Finding
+from tipchain.outcome import Outcome
+from tipchain.parity.findings import Finding, diagnosis_json, read_diagnosis
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 LINES = 20
@@ -19,51 +22,14 @@ LINES = 20
 MOST_CAUSES = 3
 """Causes that this text has at most."""
 WIDTH = 100
+WORDS = {"NaN", "Infinity", "-Infinity"}
+"""How JSON has what is no finite number."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlignmentReport:
-    """Everything `tipchain.align` found.
-
-    Attributes:
-        stages: the outcome of each: ``data``, ``train_data``, ``preflight``, ``forward``, ``metric``, ``loss``, ``backward``,
-            ``optimizer``, ``schedule``, ``train``; of those that were asked for.
-        reasons: why, by stage.
-        layers: a verdict per call of a matched layer, forward then backward.
-        first_divergence: the first that is at fault, in the order in which the port runs.
-        findings: differences of construction.
-        diagnoses: causes, the likeliest first.
-        unmatched: layers of either side that are in no pair, by side (``reference``, ``port``).
-        numbers: figures by name: differences of outputs and losses.
-        curves: series by name: losses of both sides, errors along depth.
-        histograms: how the differences of some tensors are distributed: of the first divergence, and of the outputs.
-        versions: of Python, torch, paddle, numpy and tipchain.
-        command: what to run to see all this again.
-    """
-
-    stages: dict[str, Outcome]
-    reasons: dict[str, str] = field(default_factory=dict)
-    layers: list[LayerVerdict] = field(default_factory=list)
-    first_divergence: LayerVerdict | None = None
-    findings: list[Finding] = field(default_factory=list)
-    diagnoses: list[Diagnosis] = field(default_factory=list)
-    unmatched: dict[str, list[str]] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, list[float]] = field(default_factory=dict)
-    histograms: list[Histogram] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    command: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether something was compared and nothing failed or errored."""
-        outcomes = set(self.stages.values())
-        return Outcome.PASS in outcomes and not outcomes & {Outcome.FAIL, Outcome.ERROR}
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return 0, 1, or 4 where nothing was checked."""
-        return exit_code(self.stages.values())
+class AlignmentReport(Alignment):
+    """Everything `tipchain.align` found, as its users have it."""
 
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
@@ -74,26 +40,29 @@ class AlignmentReport:
             "first_divergence": None if self.first_divergence is None else _layer(self.first_divergence),
             "layers": [_layer(one) for one in self.layers],
             "findings": [asdict(one) for one in self.findings],
-            "diagnoses": [asdict(one) for one in self.diagnoses],
+            "diagnoses": [diagnosis_json(one) for one in self.diagnoses],
             "unmatched": self.unmatched,
             "numbers": self.numbers,
             "curves": self.curves,
             "histograms": [asdict(one) for one in self.histograms],
             "versions": self.versions,
             "command": self.command,
+            "origin": self.origin,
+            "notes": self.notes,
         }
         return json.dumps(_plain(document), indent=1, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> AlignmentReport:
-        """Return the report that `to_json` wrote.
+        """Return the report that `to_json` wrote; keys that it does not have are passed over.
 
         Raises:
             RecordError: the text is not JSON, or not that of a report.
         """
-        from tipchain.live.report_reading import read_report
-
-        return read_report(text)
+        try:
+            return _read(parse_json(text))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RecordError(f"is no report of an alignment: {type(error).__name__}: {error}") from error
 
     def to_html(self, path: str | Path) -> None:
         """Write the report as one HTML file that needs no other and no network.
@@ -106,16 +75,9 @@ class AlignmentReport:
 
         atomic_write(Path(path), render(self))
 
-    def of_layers(self, cause: Diagnosis) -> str:
-        """Return of how many layers of which type something is the cause: `` (94 BatchNorm2D)``; empty of one."""
-        if len(cause.layers) < 2:
-            return ""
-        types = {one.port_type for one in self.layers if one.port_path in cause.layers}
-        return f" ({len(cause.layers)} {types.pop() if len(types) == 1 else 'layers'})"
-
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""
-        lines = [_headline(self), *_stage_lines(self)]
+        lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]
         first = self.first_divergence
         if first is not None:
             port, reference = (path or "the model itself" for path in (first.port_path, first.reference_path))
@@ -143,22 +105,6 @@ class AlignmentReport:
         return "\n".join(_cut(line) for line in lines[:LINES])
 
 
-def _headline(report: AlignmentReport) -> str:
-    layers = len(
-        {
-            (one.reference_path, one.turn)
-            for one in report.layers
-            if one.closeness is not Closeness.NOT_COMPARABLE
-        }
-    )
-    words = "the port is the reference" if report.passed else "the port is not the reference"
-    if report.passed is False and not any(one is Outcome.FAIL for one in report.stages.values()):
-        words = (
-            "could not be found out" if Outcome.ERROR in report.stages.values() else "nothing was compared"
-        )
-    return f"{'PASS' if report.passed else 'FAIL'}: {words}; {layers} layers compared"
-
-
 def _stage_lines(report: AlignmentReport) -> list[str]:
     return [
         f"{outcome.value:<5} {name}: {report.reasons.get(name, '')}".rstrip(": ")
@@ -182,3 +128,57 @@ def _plain(value: Any) -> Any:
 
 def _cut(line: str) -> str:
     return line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
+
+
+def _read(document: Mapping[str, Any]) -> AlignmentReport:
+    first = document["first_divergence"]
+    return AlignmentReport(
+        stages={name: Outcome(value) for name, value in document["stages"].items()},
+        reasons=dict(document.get("reasons", {})),
+        layers=[_read_layer(one) for one in document["layers"]],
+        first_divergence=None if first is None else _read_layer(first),
+        findings=[_finding(one) for one in document.get("findings", ())],
+        diagnoses=[read_diagnosis(one) for one in document.get("diagnoses", ())],
+        unmatched={name: list(map(str, ones)) for name, ones in document.get("unmatched", {}).items()},
+        numbers={name: _number(value) for name, value in document.get("numbers", {}).items()},
+        curves={name: list(map(_number, ones)) for name, ones in document.get("curves", {}).items()},
+        histograms=[_made(Histogram, one, scale=_number) for one in document.get("histograms", ())],
+        versions=dict(document.get("versions", {})),
+        command=str(document.get("command", "")),
+        origin={str(name): str(value) for name, value in document.get("origin", {}).items()},
+        notes=list(map(str, document.get("notes", ()))),
+    )
+
+
+def _read_layer(document: Mapping[str, Any]) -> LayerVerdict:
+    return _made(
+        LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional
+    )
+
+
+def _finding(document: Mapping[str, Any]) -> Finding:
+    """Return a finding; a report of before there were effects says of some that they are harmless."""
+    found = _made(Finding, document)
+    return replace(found, effect="none") if document.get("harmless") else found
+
+
+def _made(kind: type[T], document: Mapping[str, Any], **read: Callable[[Any], Any]) -> T:
+    """Return an object of a dataclass, those of its fields that JSON has otherwise read by the given callables."""
+    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    given = {name: value for name, value in document.items() if name in names}
+    return kind(**{name: read[name](value) if name in read else value for name, value in given.items()})
+
+
+def _number(value: Any) -> float:
+    """Return a number that JSON has as one, or as the word for what is not finite.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if value in WORDS or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return float(value)
+    raise ValueError(f"{value!r} is no number")
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else _number(value)

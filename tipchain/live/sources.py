@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from tipchain.blame import serving
 from tipchain.conversion.convert import to_paddle
 from tipchain.conversion.given_names import NameMap
-from tipchain.errors import CaseError, UsageError
-from tipchain.live.arguments import check_models
+from tipchain.errors import CaseError
+from tipchain.live.arguments import read_arrays
+from tipchain.live.weights import give_weights
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import resolve
+from tipchain.parity.builders import checking, open_builder, resolve, root_of_callables
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.findings import PIECES
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.torch_ import TorchFramework
-from tipchain.parity.locate.runs import ARGS, LABELS
 from tipchain.parity.optimizers import make_optimizer
 from tipchain.parity.weights import data_roots, prepare_weights
 
 Arguments = dict[str, Any]
 NONE = "none"
 """What stands on the command line where one side has no such callable."""
+STAGE_OF = {
+    "loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step",
+}  # fmt: skip
+"""The stage that a pair of callables is for, each of which rests on those before."""
 
 
 def open_case(
@@ -63,11 +68,38 @@ def open_case(
     sides = [case.sides[one.name] for one in frameworks]
     if labels is not None and all(one.loss for one in sides):
         found["inputs"]["labels"] = labels
-        found["loss"] = tuple(_builder(case, one, "loss")(**case.loss.args) for one in frameworks)
+        found["loss"] = tuple(_builder(case, one, "loss")() for one in frameworks)
         if all(one.optimizer for one in sides):
             found["optimizers"] = _optimizers(case, frameworks)
             if all(one.scheduler for one in sides):
                 found["schedulers"] = _schedulers(case, frameworks)
+    return found
+
+
+def builders_of(asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the user's own callables behind the pieces of a request (see `tipchain.live.worker`), by what causes call them.
+
+    A pair of which one cannot be imported is left out: it ran nothing, and is no cause.
+    """
+    given: dict[str, Sequence[str | None]]
+    if asked.get("case"):
+        case = load_case(Path(asked["case"]))
+        root, names = case.root, {"data": "dataset", "train_data": "dataset"}
+        given = {
+            piece: [getattr(case.sides[side], names.get(piece, piece), None) for side in SIDES]
+            for piece in PIECES
+        }
+    else:
+        root, names = (
+            root_of_callables(),
+            {"optimizer": "optimizers", "scheduler": "schedulers", "metric": "metrics"},
+        )
+        given = {piece: asked.get(names.get(piece, piece)) or (None, None) for piece in PIECES}
+    found = {}
+    for piece, (reference, port) in given.items():
+        if reference and port and NONE not in (reference, port):
+            with suppress(CaseError):
+                found[piece] = resolve(reference, root), resolve(port, root)
     return found
 
 
@@ -97,6 +129,7 @@ def open_callables(
     reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
     optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
     clip: tuple[str, str] | None = None, step: tuple[str, str] | None = None, names: NameMap | None = None,
+    copy_weights: bool = True,
 ) -> Arguments:  # fmt: skip
     """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
 
@@ -111,32 +144,46 @@ def open_callables(
         step: each side's training step.
         schedulers: builders; ``none`` in place of one: that side has no schedule of its own.
         names: which layers belong together.
+        copy_weights: whether a port whose weights are an initialization of its own is given the reference's.
 
     Raises:
         UsageError: the file cannot be read, or holds no arrays.
-        CaseError: a callable cannot be imported.
+        UsersError: a callable raised, or returned no model.
+        CaseError: a model's callable cannot be imported; of the other callables' stages ``"lacking"`` says so.
         InputError: ``names`` has what the models lack.
     """
-    root = Path.cwd()
+    root = root_of_callables()
     found: Arguments = {
-        "inputs": _read(inputs), "reference": resolve(reference, root)(), "port": resolve(port, root)(),
+        "inputs": read_arrays(inputs),
     }  # fmt: skip
-    check_models(found["reference"], found["port"])
+    for name, side, spec in zip(("reference", "port"), SIDES, (reference, port), strict=True):
+        with serving(side=side):
+            found[name] = checking("model", side, resolve(spec, root))()
     if names is not None:
         names.check(found["reference"], found["port"])
         found["names"], found["ignore"] = dict(names.names), names.ignore
-    if loss is not None:
-        found["loss"] = tuple(
-            one() if isinstance(one, type) else one for one in (resolve(spec, root) for spec in loss)
+    pairs = {"loss": loss, "optimizers": optimizers, "schedulers": schedulers, "clip": clip, "step": step}
+    lacking: dict[str, str] = {}
+    found["lacking"] = lacking
+    for name, specs in pairs.items():
+        if specs is None:
+            continue
+        if lacking:
+            lacking.setdefault(STAGE_OF[name], f"not compared: it rests on {next(iter(lacking))}")
+            continue
+        try:
+            given = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
+        except CaseError as error:  # the layers are compared all the same
+            lacking[STAGE_OF[name]] = "; ".join(line.strip() for line in str(error).splitlines())
+            continue
+        found[name] = (
+            tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
         )
-    for name, specs in (
-        ("optimizers", optimizers),
-        ("schedulers", schedulers),
-        ("clip", clip),
-        ("step", step),
-    ):
-        if specs is not None:
-            found[name] = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
+    if copy_weights:
+        told = give_weights(
+            found["reference"], found["port"], found.get("names", {}), found.get("ignore", ())
+        )
+        found["notes"] = [] if told is None else [told]
     return found
 
 
@@ -149,7 +196,7 @@ def read_outputs(words: Sequence[str]) -> tuple[Any, Any]:
 
     def read(word: str) -> Any:
         if ":" in word:
-            return resolve(word, Path.cwd())
+            return resolve(word, root_of_callables())
         return int(word) if word.lstrip("-").isdigit() else word
 
     made = [[read(part) for part in word.split(",") if part] for word in words]
@@ -157,38 +204,8 @@ def read_outputs(words: Sequence[str]) -> tuple[Any, Any]:
     return chosen[0], chosen[-1]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path}: cannot be read as .npz of arrays: {error}") from error
-    found: dict[str, Any] = dict(arrays)
-    for name in (ARGS, LABELS):
-        _gather(found, name, path)
-    return found
-
-
-def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
-    """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
-    numbered = {int(one.removeprefix(f"{name}_")): one for one in arrays
-                if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()}  # fmt: skip
-    named = [one for one in arrays if name == LABELS and one.startswith(f"{name}.")]
-    ways = [bool(numbered), bool(named), name in arrays]
-    if sum(ways) > 1:
-        raise UsageError(f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
-                         + (f", or {name}.KEY" if name == LABELS else ""))  # fmt: skip
-    if numbered:
-        arrays[name] = tuple(arrays.pop(numbered[number]) for number in sorted(numbered))
-    elif named:
-        arrays[name] = {one.removeprefix(f"{name}."): arrays.pop(one) for one in named}
-
-
 def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:
-    spec = getattr(case.sides[framework.name], name)
-    if spec is None:
-        raise CaseError("is missing", file=case.path, key=f"sides.{framework.name}.{name}")
-    return resolve(spec, case.root)
+    return open_builder(case, framework.name, name, plain=True)
 
 
 def _optimizers(

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tipchain.conversion.convert import to_paddle
+from tipchain.conversion.given_names import with_ignored
+from tipchain.conversion.layouts import divide
 from tipchain.conversion.matching import Match
+from tipchain.errors import WeightsError
+from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.preflight.parameters import two_initializations
+from tipchain.parity.preflight.tensors import Tensors
 
 _log = logging.getLogger(__name__)
 
@@ -39,3 +45,40 @@ def copy_weights(
             "print(copy_weights(...)) lists them", len(match.by_order), len(match.assumed),
         )  # fmt: skip
     return match
+
+
+def give_weights(reference: Any, port: Any, names: Mapping[str, str], ignore: Iterable[str]) -> str | None:
+    """Give a port that has an initialization of its own the reference's weights, as far as the two belong together.
+
+    Weights that somebody copied, well or not, stay as they are: what is wrong with them is to be found.
+
+    Returns:
+        What was done, in a sentence; None where the port has the reference's weights already.
+    """
+    known = with_ignored(names, tuple(ignore), reference, port)
+    tensors = Tensors(reference, port, pair_layers(reference, port, known), known)
+    strange = two_initializations(tensors)
+    if strange is None:
+        return None
+    told = f"{strange.differing} of {strange.compared} parameters held other values"
+    try:
+        copy_weights(reference, port, names, ignore)
+    except WeightsError:
+        left = _give_paired(tensors)
+        return f"{told}: the reference's were copied, but for {left} that have no counterpart"
+    return f"{told}: the reference's were copied (--no-copy-weights compares them as they are)"
+
+
+def _give_paired(tensors: Tensors) -> int:
+    """Copy every tensor that has a counterpart of its shape; return how many of the reference's have none."""
+    left = sum(len(layer.slots) for layer in tensors.unmatched[0])
+    for pair in tensors.pairs:
+        if pair.ours is None:
+            continue
+        if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
+            left += 1
+            continue
+        arrays = divide(tensors.array(pair.ours), pair.theirs)
+        for part, array in zip(pair.theirs.parts, arrays, strict=True):
+            part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
+    return left

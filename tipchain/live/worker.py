@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tipchain.errors import TipchainError
+from tipchain.errors import UsageError
 from tipchain.guard import guarded
 from tipchain.imports import kept_import
-from tipchain.outcome import ExitCode
+from tipchain.outcome import ExitCode, Outcome
+from tipchain.progress import Pace, Progress, interrupted
+
+UPDATES = frozenset(("backward", "regularization", "optimizer", "lr", "train"))
+"""Stages in which parameters are updated."""
 
 
 def main(request: str) -> int:
     """Align what the JSON file ``request`` asks for, and write the report where it says.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
-    ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of data and metrics that are
-    wanted of a case; ``names``, a YAML file of names; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
+    ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
+    looked into; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
     `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
+    with _progress(asked.get("progress")) as progress:
+        return _work(asked, progress)
+
+
+def _work(asked: Mapping[str, Any], progress: Progress) -> int:
+    progress.stage("importing torch and Paddle")
     with kept_import("torch"):  # torch must be imported before paddle.
         import torch  # noqa: F401
 
@@ -33,8 +44,10 @@ def main(request: str) -> int:
     from tipchain.live.align import align
     from tipchain.live.command import command_line
     from tipchain.live.feeding import feed_callables, feed_case
-    from tipchain.live.sources import open_callables, open_case, read_outputs
+    from tipchain.live.places import place_pieces
+    from tipchain.live.sources import builders_of, open_callables, open_case, read_outputs
 
+    progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):
         data_path = Path(asked["data_path"]) if asked.get("data_path") else None
@@ -45,6 +58,9 @@ def main(request: str) -> int:
             data_path=data_path,
             names=names,
         )
+        if asked.get("only") is not None and not UPDATES & set(asked["only"]):
+            # Nothing that failed updates parameters: training both models in float64 as well takes the most memory of all.
+            given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
         if not asked.get("certify"):
             given |= feed_case(
                 Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path,
@@ -55,27 +71,39 @@ def main(request: str) -> int:
             name: tuple(asked[name]) if asked.get(name) else None
             for name in ("loss", "optimizers", "schedulers", "clip", "step")
         }
-        given = open_callables(asked["reference"], asked["port"], Path(asked["inputs"]), names=names, **pairs)
+        given = open_callables(
+            asked["reference"], asked["port"], Path(asked["inputs"]), names=names,
+            copy_weights=asked.get("copy_weights", True), **pairs,
+        )  # fmt: skip
         given |= feed_callables(asked)
         if asked.get("outputs"):
             given["outputs"] = read_outputs(asked["outputs"])
+    notes, lacking = given.pop("notes", []), given.pop("lacking", {})
     given.update(asked.get("options", {}))
+    # From here on something is known that is worth telling when the user interrupts.
+    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     if asked.get("certify"):
+        if lacking:
+            raise UsageError(next(iter(lacking.values())))
         from tipchain.live.certify import certify
 
+        pace = Pace(progress=progress)
         found = certify(
-            given.pop("reference"), given.pop("port"), given.pop("inputs"), most=asked["certify"], **given
-        )
+            given.pop("reference"), given.pop("port"), given.pop("inputs"), most=asked["certify"],
+            tell=lambda number, of: pace.tell("planting faults", number - 1, of), **given,
+        )  # fmt: skip
         text, code = str(found), int(found.exit_code)
         Path(asked["report"]).write_text(
             json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1)
         )
         return ExitCode.PASSED
-    with _progress(asked.get("progress")) as progress:
-        report = align(
-            given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given
-        )
-    document = json.loads(replace(report, command=command_line(asked)).to_json())
+    report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
+    placed = place_pieces(report.diagnoses, builders_of(asked))
+    report = replace(
+        report, diagnoses=placed, command=command_line(asked), notes=notes,
+        stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR), reasons=report.reasons | lacking,
+    )  # fmt: skip
+    document = json.loads(report.to_json())
     document["text"] = str(report)
     document["exit_code"] = int(report.exit_code)
     Path(asked["report"]).write_text(json.dumps(document, indent=1))
@@ -83,26 +111,14 @@ def main(request: str) -> int:
 
 
 @contextmanager
-def _progress(told: int | None) -> Iterator[Callable[[str], None] | None]:
-    """Return what writes progress to the parent's standard error; its line is cleared from a terminal in the end."""
+def _progress(told: int | None) -> Iterator[Progress]:
+    """Yield what writes progress to the parent's standard error, or nowhere if it has none or wants none."""
     if told is None:
-        yield None
+        yield Progress(quiet=True)
         return
-    from tipchain.parity.pace import lines_to
-
-    with os.fdopen(told, "w", closefd=False) as stream:
-        yield lines_to(stream)
-        if stream.isatty():
-            stream.write("\r\x1b[K")
-
-
-def _refusing(request: str) -> int:
-    try:
-        return main(request)
-    except TipchainError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    with os.fdopen(told, "w", closefd=False) as stream, Progress(stream) as progress:
+        yield progress
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(_refusing, sys.argv[1]))
+    sys.exit(guarded(main, sys.argv[1]))

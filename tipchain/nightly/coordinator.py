@@ -1,7 +1,8 @@
 """Runs the items of a night, writes down how each ended, and goes on where an earlier coordinator was stopped.
 
 All decisions are made in one thread. An item counts as ended if and only if its record is on the disk; what was
-interrupted, or whose record could not be written, has not ended and runs again on ``resume``, as another attempt.
+interrupted, whose record could not be written or was damaged later, has not ended and runs again on ``resume``, as
+another attempt.
 """
 
 from __future__ import annotations
@@ -21,9 +22,17 @@ from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge
 from tipchain.nightly.nights import RUNNING, Night
-from tipchain.nightly.progress import Estimate, Pending, RunningItem, State, read_state, state_json
-from tipchain.nightly.records import FINISHED, FORMAT, ItemRecord, item_folder, write_record
+from tipchain.nightly.progress import Pending, RunningItem, State, read_state, state_json
+from tipchain.nightly.records import (
+    FINISHED,
+    DamagedRecord,
+    ItemRecord,
+    item_folder,
+    write_document,
+    write_record,
+)
 from tipchain.outcome import ExitCode, Outcome, exit_code
+from tipchain.progress import Estimate
 from tipchain.runs import atomic_write
 
 LOOK_S = 0.2
@@ -127,7 +136,7 @@ class Coordinator:
         todo = []
         for number, item in enumerate(night.plan.items):
             record = night.record(item.id)
-            if record is not None:
+            if record is not None and not isinstance(record, DamagedRecord):
                 self._count(record)
             else:
                 todo.append(item)
@@ -177,7 +186,9 @@ class Coordinator:
             total=len(self.night.plan.items),
             counts=dict(self.counts),
             running=running,
-            left_s=self.estimate.left(self._pending.seconds(), running, self.executor.slots),
+            left_s=self.estimate.left(
+                self._pending.seconds(), [(one.id, one.seconds) for one in running], self.executor.slots
+            ),
             seconds=self._before + (self._end or time.monotonic()) - self._begin,
             waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
         )
@@ -285,7 +296,8 @@ class Coordinator:
     def _count(self, record: ItemRecord) -> None:
         self.counts[record.outcome] += 1
         self.seconds[record.id] = (record.outcome.name, record.seconds)
-        self.estimate.learn(record)
+        if record.attempt and record.outcome in (Outcome.PASS, Outcome.FAIL):
+            self.estimate.learn(record.seconds)
 
     def _halt(self, error: OSError) -> None:
         """Start nothing more for an error of the disk; what runs may end, and is written down if that is possible then."""
@@ -327,7 +339,6 @@ class Coordinator:
     def _finish(self) -> None:
         """Write down that the night has finished, and give it to the sinks."""
         document = {
-            "format": FORMAT,
             "token": self.night.token,
             "counts": {one.name: self.counts[one] for one in Outcome},
             "exit_code": int(exit_code(outcome for outcome, count in self.counts.items() if count)),
@@ -335,7 +346,7 @@ class Coordinator:
             "items": self.seconds,
         }
         try:
-            atomic_write(self.night.folder / FINISHED, json.dumps(document) + "\n")
+            write_document(self.night.folder / FINISHED, document)
         except OSError as error:
             self._halt(error)
             return

@@ -7,22 +7,11 @@
   const rows = [...document.querySelectorAll(".matrix tbody tr")];
   const make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
 
-  // What a link points at inside a closed part is not seen: open it.
-  const reveal = () => {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target?.localName === "details") {
-      target.hidden = false;
-      target.open = true;
-      target.scrollIntoView();
-    }
-  };
-  addEventListener("hashchange", reveal);
-
   // Each row with its part below, and the text it is found by.
   for (const row of rows) {
     const place = row.closest("table").dataset.manifest;
     row.below = document.getElementById(`i${place}-${data.items[place][row.dataset.item][0]}`);
-    row.words = [row.cells[0].textContent, row.dataset.tag, row.dataset.changed, row.below.querySelector(".runs")?.textContent]
+    row.words = [row.cells[0].textContent, row.dataset.id, row.dataset.tag, row.dataset.changed, row.below.querySelector(".runs")?.textContent]
       .join(" ").toLowerCase();
   }
   const value = (name) => document.getElementById(name)?.value ?? "";
@@ -37,7 +26,8 @@
       row.hidden = row.below.hidden = !hit;
       if (hit) count += 1;
     }
-    shown.textContent = count === rows.length ? `${count} items` : `${count} of ${rows.length} items`;
+    const of = rows.length === 1 ? "item" : "items";
+    shown.textContent = count === rows.length ? `${count} ${of}` : `${count} of ${rows.length} ${of}`;
   };
   form.addEventListener("input", narrow);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -60,7 +50,7 @@
       const night = data.nights[place][cell.cellIndex - 1];
       const one = item[cell.cellIndex];
       const head = make("p", `${night.when}  `);
-      head.append(make("a", row.cells[0].textContent, { href: `#i${place}-${item[0]}` }));
+      head.append(make("a", row.dataset.id, { href: `#i${place}-${item[0]}` }));
       told.replaceChildren(head);
       if (!one) {
         told.append(make("p", "not planned, or not run yet"));
@@ -100,7 +90,7 @@
     });
     table.addEventListener("mouseover", (event) => {
       const cell = event.target.closest("tbody td");
-      if (cell && !cell.title) cell.title = `${cell.parentElement.cells[0].textContent}, ${data.nights[place][cell.cellIndex - 1].when}`;
+      if (cell && !cell.title) cell.title = `${cell.parentElement.dataset.id}, ${data.nights[place][cell.cellIndex - 1].when}`;
     });
     const visible = (row, step) => {
       let at = row;
@@ -135,5 +125,4 @@
     });
   }
   narrow();
-  reveal();
 })();

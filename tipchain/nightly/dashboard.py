@@ -7,21 +7,37 @@ tells its reason beside it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
 from typing import Any
 
-from tipchain.live.html_markup import Markup, element, markup
-from tipchain.live.html_page import asset, page
-from tipchain.nightly.dashboard_head import headline, is_well, title
-from tipchain.nightly.dashboard_items import SIGNS, cut, item_part, latest_first, part_id, when
-from tipchain.nightly.quantities import duration
-from tipchain.nightly.timeline import Cell, Column, Row, Timeline
+from tipchain.commits import commits_of_file
+from tipchain.nightly.dashboard_items import (
+    SIGNS,
+    cut,
+    item_part,
+    latest_first,
+    part_id,
+    short_names,
+    unsteady,
+    when,
+    why,
+)
+from tipchain.nightly.timeline import BAD, Cell, Column, Row, Timeline
 from tipchain.outcome import Outcome
+from tipchain.quantities import duration
+from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
+from tipchain.report.html.parts import banner
 
 LARGEST = 5_000_000
 """Bytes; above that fewer figures are plotted."""
 FIGURES = (6, 2, 0)
 """How many figures of an item are plotted, in the first page, and in one that would be too large."""
+LISTED = 40
+"""Items of a kind that stand at the top; the rest is counted."""
+REASON = 200
 KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
@@ -33,25 +49,185 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
         problems: nights that could not be read, a line each.
     """
     text = ""
+    lines = [_Line(place, line) for place, line in enumerate(sorted(timelines, key=_urgency))]
     for most in FIGURES:
-        text = _render(timelines, problems, most)
+        text = _render(lines, problems, most)
         if len(text.encode()) <= LARGEST:
             break
     return text
 
 
-def _render(timelines: Sequence[Timeline], problems: Sequence[str], most: int) -> str:
-    script = asset("tipchain.nightly", "dashboard.js")
-    style = asset("tipchain.live", "report.css") + asset("tipchain.nightly", "dashboard.css")
+def _urgency(line: Timeline) -> int:
+    """Return 0 for the nights of which the latest failed, 1 for one that goes on or was left, 2 for the rest."""
+    column = line.columns[-1]
+    return 0 if _bad(line) or column.wrong else 1 if not column.results.finished else 2
+
+
+class _Line:
+    """The nights of a manifest as the page shows them: what fails comes first.
+
+    Attributes:
+        place: of the manifest on the page.
+        line: the nights.
+        rows: its items: what has just begun to fail, what fails for longer, the rest.
+        names: what they are called for short, by id.
+    """
+
+    def __init__(self, place: int, line: Timeline) -> None:
+        self.place, self.line = place, line
+        self.rows = sorted(line.rows, key=lambda row: -row.since if row.bad else 1)
+        self.names = short_names(row.item for row in line.rows)
+
+    def id(self, row: Row) -> str:
+        """Return the id of an item's part."""
+        return part_id(self.place, row)
+
+    def name(self, row: Row) -> str:
+        """Return what an item is called for short."""
+        return self.names[row.item.id]
+
+
+def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
+    script, style = (
+        asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css")
+    )
+    timelines = [one.line for one in lines]
     numbers = _Numbers()
     body = [
-        headline(timelines),
+        _headline(lines),
         _problems(problems),
         _controls(timelines),
-        *(part for place, line in enumerate(timelines) for part in _manifest(place, line, most, numbers)),
+        *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
     ]
-    return page(title(timelines), [one for one in body if one], style=style, script=script)
+    return page(_title(timelines), [one for one in body if one], style=style, script=script)
+
+
+def _title(timelines: Sequence[Timeline]) -> str:
+    bad = sum(map(_bad, timelines))
+    other = "passed" if _whole(timelines) else "not finished"
+    word = f"{bad} failed" if bad else "cut wrongly" if _wrong(timelines) else other
+    return f"{word}: nights of {_names(timelines)}"
+
+
+def _names(timelines: Sequence[Timeline]) -> str:
+    return ", ".join(line.name for line in timelines)
+
+
+def _whole(timelines: Sequence[Timeline]) -> bool:
+    return all(line.columns[-1].results.finished for line in timelines)
+
+
+def _wrong(timelines: Sequence[Timeline]) -> bool:
+    return any(line.columns[-1].wrong for line in timelines)
+
+
+def _bad(line: Timeline) -> int:
+    counts = line.columns[-1].counts
+    return sum(counts.get(one, 0) for one in BAD)
+
+
+def _headline(lines: Sequence[_Line]) -> Markup:
+    """Return what the latest nights came to, what changed in them, and what still does not pass."""
+    timelines = [one.line for one in lines]
+    bad = sum(map(_bad, timelines))
+    failed = bool(bad or _wrong(timelines))
+    tone, word = (
+        ("fail", "FAIL") if failed else ("pass", "PASS") if _whole(timelines) else ("unknown", "NOT FINISHED")
+    )
+    return banner(tone, word, f"nights of {_names(timelines)}", *map(_latest, lines))
+
+
+def _latest(one: _Line) -> Markup:
+    """Return what the latest night came to: what has begun to fail, what still fails, what else changed."""
+    line, column = one.line, one.line.columns[-1]
+    parts = [_came_to(line), _list(element("li", text) for text in (*column.wrong, *column.notes))]
+    bad = [row for row in one.rows if row.bad and row.cells[-1]]
+    fresh = [row for row in bad if row.changed]
+    others = [row for row in one.rows if row.changed and row not in fresh]
+    swaying = [
+        row for row in one.rows if row.flips and row not in fresh and row not in others and not row.bad
+    ]
+    environment = [element("li", f"environment: {text}") for text in column.environment]
+    for title, entries in (
+        ("Newly failing:", [*_entries(one, fresh, suspects=True)]),
+        ("Still failing:" if len(line.columns) > 1 else "Failing:", [*_entries(one, [row for row in bad if not row.changed])]),
+        ("Otherwise changed since the night before:", [*environment, *_entries(one, others)]),
+        ("Unsteady, without a change of commit or environment:", [*_entries(one, swaying)]),
+    ):  # fmt: skip
+        if entries:
+            parts += [element("p", title), _list(entries)]
+    if not (fresh or others or environment) and len(line.columns) > 1:
+        parts.append(element("p", "Nothing changed since the night before."))
+    return markup(parts)
+
+
+def _came_to(line: Timeline) -> Markup:
+    column, bad = line.columns[-1], _bad(line)
+    counted = sum(column.counts.values())
+    total, finished = many(counted, "item"), column.results.finished
+    word = (
+        f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
+    )
+    failed = bool(bad or column.wrong)
+    head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
+    commit = column.results.facts.get("commit", "")
+    state = "" if finished else " so far: the night is not finished"
+    return element(
+        "p", element("strong", head, class_=f"outcome {kind}"), f"{line.name}, {when(column)}",
+        f", commit {commit}" if commit else "", f": {word}{state}.",
+    )  # fmt: skip
+
+
+def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iterator[Markup]:
+    """Yield a line for each item: how it ended, what it is called, since when, why, and which commits may have done it."""
+    columns = one.line.columns
+    for row in rows[:LISTED]:
+        latest = row.latest
+        word = row.changed or (latest.record.outcome.value if latest else "")
+        reason = why(latest) if latest and row.changed != "gone" else ""
+        since = (
+            f" since {when(columns[row.since])}"
+            if row.bad and not row.changed and row.since < len(columns) - 1
+            else ""
+        )
+        mark = unsteady(row, columns)
+        yield element(
+            "li", f"{word} ", element("a", one.name(row), href=f"#{one.id(row)}", title=row.item.id), since,
+            [" ", mark] if mark else None, [": ", prose(cut(reason, REASON))] if reason else None, _page_of(row, columns),
+            _suspects(row, columns) if suspects else None,
+        )  # fmt: skip
+    if len(rows) > LISTED:
+        yield element("li", f"and {len(rows) - LISTED} more")
+
+
+def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
+    """Return from which commit to which an item began to fail, and those that changed the file of the line at fault."""
+    ran = [columns[at].results for at, cell in enumerate(row.cells) if cell]
+    before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
+    if before == after:
+        return None
+    place = row.latest.causes[0].place if row.latest and row.latest.causes else None
+    found = commits_of_file(Path(ran[-1].plan.root), before, after, place.file) if place else ()
+    told = [
+        f"commits {before or 'unknown'}..{after or 'unknown'}",
+        *(f"suspect: {cut(text, REASON)}" for text in found),
+    ]
+    return markup(element("div", text, class_="note") for text in told)
+
+
+def _page_of(row: Row, columns: Sequence[Column]) -> Markup | None:
+    """Return a link to the page that an item left when it failed."""
+    at = max((place for place, cell in enumerate(row.cells) if cell), default=None)
+    cell = None if at is None else row.cells[at]
+    if at is None or cell is None or not row.bad or not cell.report.endswith(".html"):
+        return None
+    return markup(" ", element("a", "page", href=f"{columns[at].href}/items/{row.slug}/{cell.report}"))
+
+
+def _list(rows: Iterable[Markup]) -> Markup | None:
+    found = list(rows)
+    return element("ul", found, class_="changes") if found else None
 
 
 def _problems(problems: Sequence[str]) -> Markup | None:
@@ -83,37 +259,39 @@ def _controls(timelines: Sequence[Timeline]) -> Markup:
     )  # fmt: skip
 
 
-def _manifest(place: int, line: Timeline, most: int, numbers: _Numbers) -> Iterator[Markup]:
+def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
+    place, line = one.place, one.line
     turns = [number for number, column in enumerate(line.columns) if column.environment]
     legend = [
-        element("li", element("span", SIGNS[one], class_=f"sign cell-{KINDS[one]}", aria_hidden="true"), f" {one.value}")
-        for one in Outcome
+        element("li", element("span", SIGNS[ended], class_=f"sign cell-{KINDS[ended]}", aria_hidden="true"), f" {ended.value}")
+        for ended in Outcome
     ]  # fmt: skip
     legend.append(element("li", "empty: not planned, or not run yet"))
-    legend.append(element("li", element("b", "Δ"), " another environment than the night before"))
+    if turns:
+        legend.append(element("li", element("b", "Δ"), " another environment than the night before"))
     yield element(
-        "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(place, line, turns, numbers),
+        "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
         id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
     )  # fmt: skip
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
         "section", element("h2", f"Items of {line.name}"),
-        (item_part(row, line.columns, turns, most, part_id(place, row)) for row in line.rows), class_="items",
+        (item_part(row, line.columns, turns, most, one.id(row), one.name(row)) for row in one.rows), class_="items",
     )  # fmt: skip
 
 
-def _grid(place: int, line: Timeline, turns: Sequence[int], numbers: _Numbers) -> Markup:
+def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
+    place, line = one.place, one.line
+    days = Counter(column.when.date() for column in line.columns if column.when)
     heads = [
         element(
             "th",
-            element("a", f"{one.when:%b}" if one.when else "?", element("br"), f"{one.when:%d}" if one.when else "?",
-                    element("b", "Δ") if number in turns else None, href=f"#night-{place}-{number}"),
-            scope="col", title=_title_of(one),
+            element("a", _day(column, days), element("b", "Δ") if number in turns else None, href=f"#night-{place}-{number}"),
+            scope="col", title=_title_of(column),
         )
-        for number, one in latest_first(line.columns)
+        for number, column in latest_first(line.columns)
     ]  # fmt: skip
-    rows = sorted(line.rows, key=is_well)
-    body = (_row(place, number, row, line.columns, numbers) for number, row in enumerate(rows))
+    body = (_row(one, number, row, numbers) for number, row in enumerate(one.rows))
     table = element(
         "table", element("thead", element("tr", element("th", "item", scope="col"), heads)), element("tbody", body),
         class_="matrix", data_manifest=place,
@@ -123,21 +301,33 @@ def _grid(place: int, line: Timeline, turns: Sequence[int], numbers: _Numbers) -
     )
 
 
+def _day(column: Column, days: Mapping[date, int]) -> Markup:
+    """Return a night's day, with the time where another night began on it, too."""
+    if column.when is None:
+        return markup("?")
+    words = [f"{column.when:%b}", f"{column.when:%d}"] + [f"{column.when:%H:%M}"] * (
+        days[column.when.date()] > 1
+    )
+    return markup(word if not number else [element("br"), word] for number, word in enumerate(words))
+
+
 def _title_of(column: Column) -> str:
     commit = column.results.facts.get("commit", "")
     lines = [when(column), f"commit {commit}" if commit else "", *column.environment]
     return "\n".join(filter(None, lines))
 
 
-def _row(place: int, number: int, row: Row, columns: Sequence[Column], numbers: _Numbers) -> Markup:
-    item, latest = row.item, row.latest
-    numbers.add(place, row)
+def _row(one: _Line, number: int, row: Row, numbers: _Numbers) -> Markup:
+    item, latest, columns = row.item, row.latest, one.line.columns
+    numbers.add(one.place, row)
     cells = [
         _cell(row.cells[at], f"{column.href}/items/{row.slug}/", latest=at == len(columns) - 1)
         for at, column in latest_first(columns)
     ]
+    mark = unsteady(row, columns)
+    name = element("a", one.name(row), href=f"#{one.id(row)}", title=item.id)
     return element(
-        "tr", element("th", element("a", item.id, href=f"#{part_id(place, row)}"), scope="row"), cells,
+        "tr", element("th", name, [" ", mark] if mark else None, scope="row"), cells, data_id=item.id,
         data_item=number, data_outcome=latest.record.outcome.value if latest else None, data_mode=item.mode or None,
         data_device=item.device, data_tag=" ".join(item.tags) or None, data_changed=row.changed or None,
     )  # fmt: skip
@@ -151,7 +341,7 @@ def _cell(cell: Cell | None, base: str, *, latest: bool) -> Markup:
     target = cell.report if cell.report.endswith(".html") else cell.log or cell.report
     sign: str | Markup = SIGNS[outcome]
     if outcome is not Outcome.PASS:
-        words = f"{outcome.value}: {cut(cell.record.reason, 120)}"
+        words = f"{outcome.value}: {cut(why(cell), 120)}"
         if outcome is Outcome.SKIP or not target:
             return element("td", sign, class_=f"cell-{KINDS[outcome]}", title=words)
         return element(
@@ -208,7 +398,7 @@ class _Numbers:
                 yield 0
                 continue
             record = cell.record
-            texts = [self._number(cut(one, 500)) for one in (record.reason, cell.log, cell.report)]
+            texts = [self._number(cut(one, 500)) for one in (why(cell), cell.log, cell.report)]
             yield [list(Outcome).index(record.outcome), round(record.seconds, 1), *texts]
 
     def _number(self, text: str) -> int:

@@ -16,6 +16,7 @@ from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
 
 OUTPUT = f"{FOLDER}/work"
+PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
 
 
@@ -180,12 +181,23 @@ class _Maker:
         assert mode is not None
         words = [PYTHON, "-m", "tipchain"]
         if entry.kind == "chain":
-            words += ["run", source, mode.value, "--json", REPORT, "--workdir", OUTPUT]
+            words += ["run", source, mode.value, "--json", REPORT, "--html", PAGE, "--out", OUTPUT]
             words += ["--suite", entry.suite] if entry.suite else []
             words += ["--require-gpu"] if device == "gpu" else []
         else:
-            words += ["align", source, "--mode", mode.value, "--json", REPORT, "--out", OUTPUT]
-            words += ["--stages", ",".join(entry.stages)] if entry.stages else []
+            words += [
+                "align",
+                source,
+                "--mode",
+                mode.value,
+                "--json",
+                REPORT,
+                "--html",
+                PAGE,
+                "--out",
+                OUTPUT,
+            ]
+            words += ["--only", ",".join(entry.stages)] if entry.stages else []
         words += ["--device", device]
         words += ["--prepare"] if entry.prepare else []
         words += ["--data-path", str(data.path)] if data else []

@@ -1,16 +1,19 @@
-"""Numbers of an item's JSON report that are worth a curve over nights."""
+"""What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tipchain.json_text import read_json
+from tipchain.parity.findings import Diagnosis, read_diagnosis
+
 LARGEST = 32 * 2**20
 """Bytes of a report that is read; a larger one would take longer than its curves are worth."""
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 _LOSSES = ("loss",)
 _SPEEDS = ("avg_ips", "ips", "qps")
 _NEVER = ("batch_size", "data_num", "lr", "gpu_util")
@@ -25,13 +28,35 @@ def read_figures(report: Path) -> dict[str, float]:
     alignment: for each stage the largest mean difference of a tensor.
     """
     try:
-        if report.stat().st_size > LARGEST:
-            return {}
-        data = json.loads(report.read_bytes())
+        data = _read(report)
         found = [*_of_results(data.get("results", ())), *_of_verdicts(data.get("verdicts", ()))]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return {}
     return {name: value for _, name, value in sorted(found, key=lambda one: one[0]) if isfinite(value)}
+
+
+def read_causes(report: Path) -> tuple[Diagnosis, ...]:
+    """Return why an item failed, the cause that checks fail because of first; () if its report cannot be read."""
+    try:
+        return causes_in(_read(report))
+    except UNREADABLE:
+        return ()
+
+
+def causes_in(document: Mapping[str, Any]) -> tuple[Diagnosis, ...]:
+    """Return the causes of a report's JSON, the one that checks fail because of first; () where they cannot be read."""
+    try:
+        found = [read_diagnosis(one) for one in document.get("diagnoses", ())]
+    except UNREADABLE:
+        return ()
+    return tuple(sorted(found, key=lambda one: not one.explains))
+
+
+def _read(report: Path) -> Mapping[str, Any]:
+    if report.stat().st_size > LARGEST:
+        raise ValueError("too large")
+    found: Mapping[str, Any] = read_json(report)
+    return found
 
 
 def _of_results(results: Any) -> Iterator[tuple[tuple[int, int], str, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections import defaultdict
@@ -20,6 +21,7 @@ from tipchain.nightly.stored import TRASH, Stored, pin_text
 from tipchain.runs import RUN_LOCK
 
 DAY_S = 86400.0
+MOUNTS = Path("/proc/self/mountinfo")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -119,6 +121,7 @@ def delete(one: Stored) -> str:
             _remove(one.folder)
             return ""
         with _held(one):
+            _refuse_mounts(one.folder)
             if kept := pin_text(one.folder):
                 return kept
             moved = _trash_of(one) / f"{one.folder.name}-{secrets.token_hex(3)}"
@@ -163,7 +166,41 @@ def _held(one: Stored) -> Iterator[None]:
         yield
 
 
+def _refuse_mounts(folder: Path) -> None:
+    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one.
+
+    Raises:
+        UsageError: it names what is mounted.
+        OSError: the folder is gone.
+    """
+    whole = folder.resolve()
+    mounted = [one for one in _mount_points() if one.is_relative_to(whole)]
+    device = whole.lstat().st_dev
+    for base, folders, _ in os.walk(whole):
+        others = [name for name in folders if os.lstat(os.path.join(base, name)).st_dev != device]  # noqa: PTH118
+        mounted += [Path(base, name) for name in others]
+        folders[:] = [name for name in folders if name not in others]
+    if mounted:
+        shown = ", ".join(sorted({os.path.relpath(one, whole) for one in mounted}))
+        raise UsageError(f"{folder}: is left whole, for other file systems are mounted in it: {shown}")
+
+
+def _mount_points() -> list[Path]:
+    """Return where something is mounted: of this disk too, which no number of a device tells."""
+    try:
+        lines = MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return []
+    names = (line.split()[4] for line in lines)  # proc(5); blanks and such are written as octal numbers
+    return [
+        Path(os.fsdecode(re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), name)))
+        for name in names
+    ]
+
+
 def _remove(folder: Path) -> None:
+    if not folder.is_symlink():
+        _refuse_mounts(folder)
     if folder.is_symlink():
         if remains.is_dead(folder):  # it may be in use again
             folder.unlink()

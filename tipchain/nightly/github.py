@@ -10,32 +10,41 @@ from pathlib import Path
 
 from tipchain.nightly.items import Item
 from tipchain.nightly.log_tail import log_tail
-from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
-from tipchain.nightly.results import Results
+from tipchain.nightly.results import Results, cause_of
 from tipchain.outcome import Outcome
-from tipchain.report.github import SUMMARY_LIMIT, SUMMARY_VARIABLE, markdown, workflow_command
+from tipchain.quantities import duration
+from tipchain.report.github import (
+    BAD,
+    SIGNS,
+    SUMMARY_LIMIT,
+    annotate_cause,
+    markdown,
+    place_in_checkout,
+    workflow_command,
+)
 
-WORKSPACE_VARIABLE = "GITHUB_WORKSPACE"
-"""Names the checkout's folder, which annotations name files from."""
 ANNOTATED = 50
 """Items that are annotated; GitHub itself shows ten errors for a step."""
 TAILS = 20
 """Items of which the last lines of the log stand in the summary."""
 REASON = 500
 """Characters of a reason in the summary."""
-BAD = (Outcome.FAIL, Outcome.ERROR)
-SIGNS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.ERROR: "💥", Outcome.SKIP: "⏭️"}
 
 
 def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return GitHub's workflow commands for the items that failed, each at its parameter file or case."""
+    """Return GitHub's workflow commands for the items that failed, each at the line at fault, else at its parameter file or case."""
     bad = list(_bad(results))
-    workspace = environ.get(WORKSPACE_VARIABLE)
-    lines = []
+    root, lines = Path(results.plan.root), []
     for item, record in bad[:ANNOTATED]:
         log = f"\nlog: {os.path.relpath(results.folder / record.log)}" if record.log else ""
-        place = _place(Path(results.plan.root, item.source), workspace) if item.source else ""
+        cause = cause_of(results, record)
+        if cause is not None:
+            more = "" if record.reason == cause.summary else f": {record.reason}"
+            said = f"\n{record.outcome.value}{more}{log}"
+            lines.append(annotate_cause(cause, item.id, root, environ, said))
+            continue
+        place = place_in_checkout(root / item.source, environ) if item.source else ""
         where = {"file": place, "line": "1"} if place else {}
         message = f"{record.outcome.value}: {record.reason or 'no reason was given'}{log}"
         lines.append(workflow_command("error", message, {**where, "title": item.id}))
@@ -45,12 +54,6 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
     if missing := _missing(results):
         lines.append(workflow_command("error", missing, {"title": results.plan.name}))
     return lines
-
-
-def _place(path: Path, workspace: str | None) -> str:
-    """Return a file as the checkout names it; as the project does where it is in no checkout."""
-    below = os.path.relpath(path.resolve(), Path(workspace).resolve() if workspace else None)
-    return below if not below.startswith("..") else str(path)
 
 
 def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
@@ -69,21 +72,6 @@ def _missing(results: Results) -> str:
         if count
         else ""
     )
-
-
-def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Append ``text`` to the step's summary, cut to what GitHub takes; False where no step asks for one.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path = environ.get(SUMMARY_VARIABLE)
-    if not path:
-        return False
-    with Path(path).open("ab") as file:
-        room = SUMMARY_LIMIT - file.tell()
-        file.write(text.encode()[: max(room, 0)].decode(errors="ignore").encode())
-    return True
 
 
 def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_LIMIT // 2) -> str:
@@ -137,7 +125,9 @@ def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) 
     room -= sum(len(row) + 1 for row in rows)
     for place, (item, record) in enumerate(bad):
         log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
-        reason = record.reason if len(record.reason) <= REASON else f"{record.reason[:REASON]} …"
+        cause = cause_of(results, record)
+        told = cause.summary if cause else record.reason
+        reason = told if len(told) <= REASON else f"{told[:REASON]} …"
         sign = f"{SIGNS[record.outcome]} {record.outcome.value}"
         row = f"| {sign} | {markdown(item.id)} | {markdown(reason)} | {log} |"
         room -= len(row.encode()) + 1

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-import signal
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tipchain.chain.execute import OUT_OF_MEMORY_HINT
+from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.process import last_lines
 from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.figures import causes_in
 from tipchain.nightly.left import files_left, read_report
 from tipchain.nightly.log_tail import log_end
-from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
+from tipchain.quantities import duration
 
 REASON_LETTERS = 300
 TAIL_BYTES = 8192
@@ -75,7 +75,9 @@ def _outcome(work: Work, ended: Ended, report: Mapping[str, Any], problem: str) 
     if code == ExitCode.FAILED and report:
         outcomes = {one["outcome"] for one in _parts(report)}
         outcome = Outcome.FAIL if Outcome.FAIL.value in outcomes or not outcomes else Outcome.ERROR
-        return outcome, _first(report, (outcome.value, *_BAD)) or f"exit {code}{_said(work)}"
+        causes = causes_in(report)
+        told = causes[0].summary if causes else _first(report, (outcome.value, *_BAD))
+        return outcome, told or f"exit {code}{_said(work)}"
     unusable = code in (ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED, 126, 127)
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{_said(work)}"
 
@@ -96,16 +98,10 @@ def _trouble(work: Work, ended: Ended) -> str:
     if ended.timed_out:
         return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
     if ended.signal:
-        name = _signal_name(ended.signal)
-        return f"killed by {name}" + (OUT_OF_MEMORY_HINT if name == "SIGKILL" else "")
+        return killed_by(ended.signal)
+    if within := signal_within(ended.exit_code):
+        return f"exit {ended.exit_code}: a process that it started was {killed_by(within)}{_said(work)}"
     return "ended without an exit code" if ended.exit_code is None else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _said(work: Work) -> str:

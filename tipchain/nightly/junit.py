@@ -11,7 +11,7 @@ from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item
 from tipchain.nightly.log_tail import log_tail
 from tipchain.nightly.records import ItemRecord, item_folder
-from tipchain.nightly.results import Results
+from tipchain.nightly.results import Results, cause_of
 from tipchain.outcome import Outcome
 from tipchain.report.junit import add_case, add_suite, count_cases, document
 
@@ -35,10 +35,11 @@ def night_junit(results: Results) -> str:
         suite = add_suite(root, f"{plan.name}: {name}", {"timestamp": night.started, **counts}, facts)
         for item, record in zip(items, records, strict=True):
             group = ".".join(filter(None, (plan.name, kind, item.subject.replace("/", "."))))
-            reason = record.reason or record.outcome.value
+            cause = cause_of(results, record)
+            reason = cause.summary if cause else record.reason or record.outcome.value
             add_case(
                 suite, group, item.id, record.seconds, record.outcome, reason,
-                _detail(results, item, record), item.source,
+                _detail(results, item, record), item.source, cause.place if cause else None,
             )  # fmt: skip
     return document(root)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tipchain.chain.artifacts import snapshot
 from tipchain.chain.result_json import parse_result
+from tipchain.json_text import read_json
 from tipchain.nightly.executor import Work
 
 _RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
@@ -22,11 +22,11 @@ def read_report(work: Work) -> tuple[dict[str, Any], str]:
     if path.is_symlink() or not path.is_file():
         return {}, "it left no report"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         whole = isinstance(data, dict) and type(data["exit_code"]) is int
         parts = [*data["results"], *data["verdicts"]] if whole else []
         whole = whole and all(isinstance(one["outcome"], str) for one in parts)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         return {}, f"its report cannot be read: {type(error).__name__} {error}"
     return (data, "") if whole else ({}, "its report is not whole")
 

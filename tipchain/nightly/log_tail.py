@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from tipchain.report.terminal import clean
+from tipchain.foreign_text import clean
 
 LINES, BYTES = 20, 16 * 1024
 

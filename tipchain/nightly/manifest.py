@@ -16,7 +16,7 @@ from tipchain.modes import Mode
 from tipchain.nightly.entry_values import WORD, choices, env, quantity, resources, texts, words
 from tipchain.nightly.items import Kind
 from tipchain.nightly.layouts import LAYOUTS
-from tipchain.nightly.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
+from tipchain.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.stage_table import STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -16,11 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.errors import OutputError, RecordError, UsageError
+from tipchain.json_text import parse_as
 from tipchain.nightly.items import NightPlan
 from tipchain.nightly.plan_json import parse_plan, plan_json
-from tipchain.nightly.records import FINISHED, FORMAT, LOCK, NIGHT, ItemRecord, item_folder, read_record
+from tipchain.nightly.records import (
+    FINISHED,
+    LOCK,
+    NIGHT,
+    ItemRecord,
+    item_folder,
+    read_document,
+    read_record,
+    write_document,
+)
 from tipchain.nightly.shares import NIGHT_ID, Part, night_id, part_of
-from tipchain.runs import atomic_write
 
 NIGHTS = "tipchain-nights"
 """The folder of all nights, below the root."""
@@ -55,7 +63,7 @@ class Night:
         return self.folder.name
 
     def record(self, item_id: str) -> ItemRecord | None:
-        """Return how an item ended; None if it has not."""
+        """Return how an item ended; None if it has not, a `DamagedRecord` if that cannot be told."""
         return read_record(self.folder, item_id, self.token)
 
     def records(self) -> Iterator[ItemRecord]:
@@ -133,11 +141,11 @@ def begin_night(
         environment=dict(environment),
     )
     document = {
-        "format": FORMAT, "token": night.token, "started": night.started, "options": night.options,
+        "token": night.token, "started": night.started, "options": night.options,
         "environment": night.environment, "plan": plan_json(plan),
     }  # fmt: skip
     try:
-        atomic_write(folder / NIGHT, json.dumps(document) + "\n")
+        write_document(folder / NIGHT, document)
     except OSError as error:
         lock.release()
         raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
@@ -185,24 +193,19 @@ def read_night(folder: Path) -> Night:
     """
     path = folder / NIGHT
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RecordError(f"cannot be read: {error.strerror}", file=path, expected="a night") from error
-    except ValueError as error:
-        raise RecordError(f"is not JSON: {error}", file=path, expected="a night") from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise RecordError("is not a night of this format", file=path, expected=f"format {FORMAT}")
-    try:
+        data = read_document(path)
         return Night(
             folder=folder,
-            token=str(data["token"]),
-            started=str(data["started"]),
+            token=parse_as(str, data["token"], "token"),
+            started=parse_as(str, data["started"], "started"),
             plan=parse_plan(data["plan"]),
             options=dict(data["options"]),
             environment=dict(data["environment"]),
         )
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}", file=path, expected="a night") from error
     except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"is not a night: {type(error).__name__} {error}", file=path) from error
+        raise RecordError(f"is not a night: {type(error).__name__}: {error}", file=path) from error
 
 
 def nights_below(folder: Path) -> list[Path]:

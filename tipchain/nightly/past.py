@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.errors import RecordError, UsageError
+from tipchain.json_text import parse_as
 from tipchain.nightly.nights import nights_below, read_night
-from tipchain.nightly.records import FINISHED
+from tipchain.nightly.records import FINISHED, read_document
 from tipchain.outcome import Outcome
 
 LOOKED_AT = 7
@@ -37,9 +37,9 @@ def finished_items(folder: Path) -> Mapping[str, Ran] | None:
 
 def _read_finished(file: Path) -> Mapping[str, Ran] | None:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_document(file)
         return {
-            name: Ran(outcome=str(outcome), seconds=float(seconds))
+            name: Ran(outcome=parse_as(str, outcome), seconds=parse_as(float, seconds))
             for name, (outcome, seconds) in data["items"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

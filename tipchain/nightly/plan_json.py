@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tipchain.nightly.items import Item, Needs, NightPlan
+from tipchain.json_text import parse_as
+from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.shares import Cut, SharePlan
-from tipchain.outcome import Outcome
 
 
 def plan_json(plan: NightPlan) -> dict[str, Any]:
@@ -56,14 +56,20 @@ def parse_plan(data: Mapping[str, Any]) -> NightPlan:
     Raises:
         KeyError, TypeError, ValueError: they are none.
     """
-    rest = {key: str(data[key]) for key in ("name", "root", "manifest", "sha256")}
-    items = tuple(parse_item(item) for item in data["items"])
+    plan = {**data, "items": [{**one, "needs": _needs(one["needs"])} for one in data["items"]]}
     if "cut" not in data:
-        return NightPlan(**rest, items=items)
-    ids, shares = tuple(map(str, data["cut"]["ids"])), tuple(map(int, data["cut"]["shares"]))
-    if len(ids) != len(shares):
-        raise ValueError(f"a cut of {len(ids)} items has {len(shares)} shares")
-    return SharePlan(**rest, items=items, cut=Cut(ids=ids, shares=shares))
+        return parse_as(NightPlan, plan, "plan")
+    cut = parse_as(Cut, data["cut"], "plan.cut")
+    if len(cut.ids) != len(cut.shares):
+        raise ValueError(f"a cut of {len(cut.ids)} items has {len(cut.shares)} shares")
+    return parse_as(SharePlan, plan, "plan")
+
+
+def _needs(data: object) -> dict[str, Any]:
+    resources = data.get("resources", {}) if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(resources, dict):
+        raise TypeError("what an item needs is no object with names")
+    return {**data, "resources": sorted(map(list, resources.items()))}
 
 
 def parse_item(data: Mapping[str, Any]) -> Item:
@@ -72,14 +78,4 @@ def parse_item(data: Mapping[str, Any]) -> Item:
     Raises:
         KeyError, TypeError, ValueError: they are none.
     """
-    needs = dict(data["needs"])
-    resources = tuple(sorted(needs.pop("resources", {}).items()))
-    return Item(
-        **{
-            **data,
-            "tags": tuple(data["tags"]),
-            "argv": tuple(data["argv"]),
-            "needs": Needs(**needs, resources=resources),
-            "settled": Outcome[data["settled"]],
-        }
-    )
+    return parse_as(Item, {**data, "needs": _needs(data["needs"])}, "item")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tipchain.json_text import parse_as, read_json
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import RUNNING, Night
-from tipchain.nightly.quantities import duration
-from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import Outcome
+from tipchain.progress import Estimate
+from tipchain.quantities import duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,47 +67,6 @@ def counts_text(counts: Mapping[Outcome, int]) -> str:
     )
 
 
-class Estimate:
-    """How long items take: what the latest nights tell, else the mean of this night so far.
-
-    Args:
-        usual: seconds by id, of the latest nights.
-    """
-
-    def __init__(self, usual: Mapping[str, float]) -> None:
-        self.usual = usual
-        self._sum, self._count = 0.0, 0
-
-    def learn(self, record: ItemRecord) -> None:
-        """Take note of an item that ran."""
-        if record.attempt and record.outcome in (Outcome.PASS, Outcome.FAIL):
-            self._sum += record.seconds
-            self._count += 1
-
-    def of(self, item_id: str) -> float | None:
-        """Return the seconds that an item takes, None if nothing tells."""
-        known = self.usual.get(item_id)
-        if known is not None:
-            return known
-        if self._count:
-            return self._sum / self._count
-        return statistics.median(self.usual.values()) if self.usual else None
-
-    def left(self, pending: float | None, running: Sequence[RunningItem], slots: int) -> float | None:
-        """Return the seconds until all has ended, None if nothing tells.
-
-        Args:
-            pending: seconds of all that has not begun, as `of` tells.
-            running: what runs.
-            slots: how many items run at once.
-        """
-        taken = [self.of(one.id) for one in running]
-        if pending is None or None in taken:
-            return None
-        rest = [max((all_of or 0.0) - one.seconds, 0.0) for all_of, one in zip(taken, running, strict=True)]
-        return max([(pending + sum(rest)) / max(slots, 1), *rest])
-
-
 class Pending:
     """The seconds of all items that have not begun, kept up as they begin: thousands are not added up each time."""
 
@@ -159,14 +117,18 @@ def state_json(state: State) -> dict[str, object]:
 def read_state(night: Night) -> State:
     """Return what the latest coordinator of a night wrote down last of what it did; an empty one if there is nothing."""
     try:
-        data = json.loads((night.folder / RUNNING).read_text(encoding="utf-8"))
+        data = read_json(night.folder / RUNNING)
         return State(
             total=len(night.plan.items),
-            counts={Outcome[name]: int(count) for name, count in data["counts"].items()},
-            running=tuple(RunningItem(**one) for one in data["running"]),
-            left_s=data["left_s"],
-            seconds=data["seconds"],
-            waiting=data["waiting"],
+            counts={Outcome[name]: parse_as(int, count) for name, count in data["counts"].items()},
+            running=tuple(parse_as(RunningItem, one) for one in data["running"]),
+            left_s=_seconds(data["left_s"]),
+            seconds=_seconds(data["seconds"]),
+            waiting=parse_as(str, data["waiting"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State(total=len(night.plan.items))
+
+
+def _seconds(value: object) -> float | None:
+    return None if value is None else parse_as(float, value)

@@ -11,6 +11,8 @@
       finished.json                   how many ended how; written last
 
 ``ended.json`` names the night's token and the attempt: one that does not belong is never taken for this run's.
+The three documents carry a checksum of all that they say. One whose checksum is wrong was damaged, and what it says of an
+item counts as an ERROR, whatever it was before.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tipchain.foreign_text import clean
+from tipchain.json_text import parse_as, read_json
 from tipchain.outcome import Outcome
-from tipchain.report.terminal import clean
 from tipchain.runs import atomic_write
 
-FORMAT = 1
+FORMAT = 2
+"""What is written. Documents of format 1 are read too: they need have no checksum."""
+CHECKSUM = "sha256"
 NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
 
 
@@ -78,6 +83,12 @@ class ItemRecord:
             object.__setattr__(self, "reason", _shown(self.reason))
 
 
+class DamagedRecord(ItemRecord):
+    """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
+
+    __slots__ = ()
+
+
 def _shown(text: str) -> str:
     """Return a text on one line without escape sequences, control characters and halves of characters."""
     line = clean(" ".join(text.split()))
@@ -102,27 +113,73 @@ def write_record(night: Path, record: ItemRecord) -> None:
     Raises:
         OSError: the disk is full or the folder cannot be written to.
     """
-    document = {"format": FORMAT, **asdict(record), "outcome": record.outcome.name}
+    document = {**asdict(record), "outcome": record.outcome.name}
     path = item_folder(night, record.id) / ENDED
     if path.is_symlink() or path.is_dir():
         path.rename(path.with_name(f"not-{secrets.token_hex(4)}-{ENDED}"))
-    atomic_write(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    write_document(path, document)
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write one of a night's documents, with its format and checksum, whole or not at all.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written to.
+    """
+    whole = {"format": FORMAT, **document}
+    atomic_write(path, json.dumps({**whole, CHECKSUM: _checksum(whole)}, sort_keys=True) + "\n")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return one of a night's documents, as it was written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it was damaged, or is none.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") not in (1, FORMAT):
+        raise ValueError(f"is not of format {FORMAT}")
+    checksum = document.pop(CHECKSUM, None)
+    needed = document.pop("format") == FORMAT
+    if (needed or checksum is not None) and checksum != _checksum({"format": FORMAT, **document}):
+        raise ValueError("its checksum is wrong")
+    return document
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
-    """Return an item's record; None if it has not ended in this night.
+    """Return an item's record; None if it has not ended in this night, a `DamagedRecord` if nobody can tell how it did.
 
-    What cannot be read, is of another format, item or night, or is not whole, is no record.
+    What belongs to another item or night is no record of this one's.
     """
+    path = item_folder(night, item_id) / ENDED
     try:
-        document = json.loads((item_folder(night, item_id) / ENDED).read_text(encoding="utf-8"))
-        record = _record(document)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = _record(read_document(path))
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        return DamagedRecord(
+            id=item_id, token=token, attempt=0, outcome=Outcome.ERROR,
+            reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
+        )  # fmt: skip
     return record if record.id == item_id and record.token == token else None
 
 
-def _record(document: dict[str, Any]) -> ItemRecord:
-    if document.pop("format") != FORMAT:
-        raise ValueError("another format")
-    return ItemRecord(**{**document, "outcome": Outcome[document["outcome"]]})
+def _record(document: Mapping[str, Any]) -> ItemRecord:
+    """Return the record of a document.
+
+    Raises:
+        ValueError: it is none.
+    """
+    record = parse_as(ItemRecord, document)
+    if record.attempt < 0 or record.seconds < 0 or record.peak_memory_mb < 0:
+        raise ValueError("a number in it is less than 0")
+    for name, path in (("log", PurePosixPath(record.log)), ("report", PurePosixPath(record.report))):
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{name} is not below the night's folder")
+    return record

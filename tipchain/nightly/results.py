@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.errors import UsageError
+from tipchain.nightly.figures import read_causes
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import NIGHTS, Night, read_night
 from tipchain.nightly.records import NIGHT, ItemRecord
 from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis
 
 MISSING = "has no record: the night ended before it did"
 
@@ -71,6 +73,13 @@ def read_results(folder: Path) -> Results:
     night = read_night(folder)
     finished = night.finished  # asked first: what is written in between belongs to a night that goes on
     return Results(night=night, records={one.id: one for one in night.records()}, finished=finished)
+
+
+def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
+    """Return the first cause that the report of a failed item tells; None where it tells none."""
+    if record.outcome not in (Outcome.FAIL, Outcome.ERROR) or not record.report:
+        return None
+    return next(iter(read_causes(results.folder / record.report)), None)
 
 
 def find_nights(folder: Path) -> list[Path]:

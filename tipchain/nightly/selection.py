@@ -76,7 +76,7 @@ def matches(item: Item, pattern: str) -> bool:
 def _matches_nothing(plan: NightPlan, pattern: str) -> str:
     ids = [item.id for item in plan.items]
     hint = did_you_mean(pattern, ids[:2000])
-    return f"--select {pattern}: matches none of the {len(ids)} items" + (f", {hint}" if hint else "")
+    return f"--only {pattern}: matches none of the {len(ids)} items" + (f", {hint}" if hint else "")
 
 
 def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.bundle.moves import FILE_NAME
 from tipchain.errors import InputError, RecordError
+from tipchain.json_text import read_json
 from tipchain.nightly import remains
 from tipchain.nightly.nights import began, holder, read_night
 from tipchain.nightly.records import FINISHED, NIGHT
@@ -221,7 +222,7 @@ def pin_text(folder: Path) -> str:
     if not path.exists():
         return ""
     try:
-        pin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        pin: dict[str, Any] = read_json(path)
         return f"pinned by {pin['who']}: {pin['why']}"
     except (OSError, ValueError, KeyError, TypeError):
         return f"pinned, but {PIN} cannot be read"

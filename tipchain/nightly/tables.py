@@ -7,15 +7,16 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tipchain.foreign_text import clean
 from tipchain.nightly.coordinator import NightResult
 from tipchain.nightly.items import NightPlan
 from tipchain.nightly.nights import Night
 from tipchain.nightly.progress import State, counts_text
-from tipchain.nightly.quantities import duration
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.live import cut, elapsed
-from tipchain.report.terminal import MEANINGS, broken, clean, mark
+from tipchain.progress import cut, elapsed
+from tipchain.quantities import duration
+from tipchain.report.terminal import MEANINGS, broken, mark
 
 INDENT = 9
 SLOWEST = 5
@@ -69,7 +70,7 @@ def state_lines(night: Night, state: State, holder: str, width: int = 80) -> Ite
     finished = (
         "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
     )
-    yield cut(f"night {night.name} of {night.plan.name}: {finished}", width)
+    yield cut(f"night {night.name} of {clean(night.plan.name)}: {finished}", width)
     yield cut(state.line(), width)
     if state.waiting:
         yield cut(f"the next item waits for {clean(state.waiting)}", width)
@@ -85,11 +86,12 @@ def summary_lines(
     result: NightResult,
     records: Iterable[ItemRecord],
     seconds: float,
+    code: ExitCode,
     *,
     color: bool,
     width: int = 80,
 ) -> Iterator[str]:
-    """Yield what came of a night: what failed and why, what was slow, what was left out, the counts, the exit code."""
+    """Yield what came of a night: what failed and why, what was slow, what was left out, the counts, the exit ``code``."""
     told = list(records)
     bad = [record for record in told if record.outcome in (Outcome.FAIL, Outcome.ERROR)]
     if bad:
@@ -101,13 +103,14 @@ def summary_lines(
     yield from _skipped(told, color=color, width=width)
     yield from _slowest(told, width)
     yield ""
-    yield f"night {night.name} of {night.plan.name}"
+    yield f"night {night.name} of {clean(night.plan.name)}"
     total = len(night.plan.items)
     left = f", {result.left} not ended" if result.left else ""
     yield f"{counts_text(result.counts) or 'nothing ended'}{left} of {total} in {duration(seconds)}"
-    code = result.exit_code
     meaning = MEANINGS.get(code, code.name.lower())
-    if code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
+    if code is not result.exit_code:
+        meaning = f"{MEANINGS.get(result.exit_code)}, but the history does not have the night, which --require-history asks for"
+    elif code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
         meaning = "all that ran passed"
     yield f"exit code {int(code)}: {meaning}"
 

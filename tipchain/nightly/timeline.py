@@ -8,17 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
 from tipchain.errors import RecordError
-from tipchain.nightly.figures import read_figures
+from tipchain.nightly.figures import read_causes, read_figures
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_results
 from tipchain.nightly.wholes import Whole, wholes_of
 from tipchain.outcome import Outcome
+from tipchain.parity.findings import Diagnosis
 
 PAGES = ("report.html", "index.html")
 """Names of pages that an item may leave in its folder; the first that is there is its report."""
@@ -38,12 +40,14 @@ class Cell:
         log: URL of its log, relative to the item's folder in that of the column; "" without one.
         report: of its report, likewise.
         figures: of its report, by name.
+        causes: why it failed, as its report says, the first one first.
     """
 
     record: ItemRecord
     log: str
     report: str
     figures: Mapping[str, float]
+    causes: tuple[Diagnosis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +82,14 @@ class Row:
         slug: the name of its folder.
         cells: one for each column; None where it was not planned.
         in_part: whether the latest night ran a part of its manifest only, so that what it has not got is not gone.
+        flips: columns in which it ended otherwise than the time before, though commit, environment and its call were the same.
     """
 
     item: Item
     slug: str
     cells: tuple[Cell | None, ...]
     in_part: bool = False
+    flips: tuple[int, ...] = ()
 
     @property
     def latest(self) -> Cell | None:
@@ -108,6 +114,22 @@ class Row:
             return "new"
         was, now = before.record.outcome, latest.record.outcome
         return "" if was is now else f"{was.value} -> {now.value}"
+
+    @property
+    def bad(self) -> bool:
+        """Whether it failed or errored in the latest night that planned it."""
+        return self.latest is not None and self.latest.record.outcome in BAD
+
+    @property
+    def since(self) -> int:
+        """The column since which it has not passed; of what is not bad, the number of columns."""
+        found = len(self.cells)
+        for place, cell in reversed(list(enumerate(self.cells))):
+            if cell and cell.record.outcome in BAD:
+                found = place
+            elif cell:
+                break
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +196,35 @@ def _timeline(name: str, nights: Sequence[Whole], page: Path) -> Timeline:
             _cell(whole, item, slug) if item.id in ids else None
             for whole, ids in zip(nights, planned, strict=True)
         ]
-        rows.append(Row(item=item, slug=slug, cells=tuple(cells), in_part=in_part))
+        rows.append(
+            Row(item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights))
+        )
     return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
+
+
+def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Whole]) -> tuple[int, ...]:
+    """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
+    ran = [
+        (place, cell.record.outcome, nights[place].part_with(item))
+        for place, cell in enumerate(cells) if cell and cell.record.attempt and cell.record.outcome is not Outcome.SKIP
+    ]  # fmt: skip
+    return tuple(
+        place
+        for (_, was, before), (place, now, after) in pairwise(ran)
+        if was is not now and _same_call(item.id, before, after) and _same_facts(before.facts, after.facts)
+    )
+
+
+def _same_call(name: str, before: Results, after: Results) -> bool:
+    was, now = ([one for one in results.plan.items if one.id == name] for results in (before, after))
+    return bool(now) and was == now
+
+
+def _same_facts(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Tell whether two environments and commits are the same; of a commit with local changes nobody knows."""
+    commits = before.get("commit", ""), after.get("commit", "")
+    known = commits[0] and commits[0] == commits[1] and not commits[0].endswith("-dirty")
+    return bool(known) and not differences(before, after)
 
 
 def _cell(whole: Whole, item: Item, slug: str) -> Cell | None:
@@ -199,6 +248,7 @@ def _cell(whole: Whole, item: Item, slug: str) -> Cell | None:
         log=url(record.log),
         report=url(f"{attempt}/{page}" if page else record.report),
         figures=figures,
+        causes=read_causes(results.folder / record.report) if record.report and record.outcome in BAD else (),
     )
 
 

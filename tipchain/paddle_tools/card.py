@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tipchain.errors import InputError
 from tipchain.paddle_export import STEM
+from tipchain.yaml_lines import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +20,7 @@ class ModelCard:
         case: id of the case it was exported from.
         inputs: name, shape (None: any) and dtype of each input, in order.
         class_names: by label.
-        transform: builder of what makes the model's inputs of images, or of other samples.
+        transform: builder of what makes the model's inputs of images, or of other samples; empty where there is none.
         paddle: version that exported it.
     """
 
@@ -39,12 +38,9 @@ def read_card(folder: Path) -> ModelCard:
         InputError: there is none, or it is damaged.
     """
     path = folder / f"{STEM}.yml"
+    if not path.is_file():
+        raise InputError("no exported model here", file=path, expected="a folder that the export wrote")
     try:
-        return ModelCard(**yaml.safe_load(path.read_text()))
-    except OSError as error:
-        raise InputError(
-            "no exported model here", file=path, found=error.strerror,
-            expected="a folder that tools/export_model.py wrote",
-        ) from error  # fmt: skip
-    except (TypeError, ValueError, yaml.YAMLError) as error:
+        return ModelCard(**load_yaml(path, InputError, "the card of an exported model").data)
+    except TypeError as error:
         raise InputError("is damaged", file=path, found=error) from error

@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tipchain.blame import serving
 from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.loading import eval_batches, reading
 from tipchain.paddle_tools.program import (
@@ -19,10 +20,14 @@ from tipchain.paddle_tools.program import (
     not_negative,
     open_bench,
     positive,
+    quiet,
 )
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.metrics import measure
+
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class Evaluation:
         )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
     add_device_argument(parser)
@@ -50,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@quiet("evaluation")
 def run(args: argparse.Namespace) -> int:
     """Evaluate, and print one line of results."""
     bench = open_bench(args.case, args.data_path, args.device)
@@ -71,10 +77,15 @@ def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_wor
     Raises:
         ProgramError: the loss is NaN or infinite, or an image cannot be read.
     """
+    with serving(side="paddle", stage="evaluation"):
+        return _evaluate(bench, model, dataset, batch_size=batch_size, num_workers=num_workers)
+
+
+def _evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
     loss, metric = bench.builder("loss")(), bench.builder("metric")()
     outputs, labels, total_loss, samples = [], [], 0.0, 0
     model.eval()
-    batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers))
+    batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers), dataset)
     with bench.paddle.no_grad():
         for number, (image, label, _) in enumerate(batches, start=1):
             output = model(image)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
@@ -25,10 +25,14 @@ from tipchain.paddle_tools.program import (
     add_case_arguments,
     add_device_argument,
     open_bench,
+    quiet,
 )
 from tipchain.paddle_tools.samples import sample_spec
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
+
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
 
 BATCHES = (1, 3)
 """Batch sizes of the check; two, so that a batch size frozen into the program is seen."""
@@ -36,7 +40,7 @@ TOLERANCE = 1e-5
 """Largest accepted difference, relative to the largest output (1 if that is smaller)."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
     add_device_argument(parser)
@@ -47,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+@quiet("export")
 def run(args: argparse.Namespace) -> int:
     """Export, check, and put the files in place only if the check passed."""
     bench = open_bench(args.case, args.data_path, args.device)
@@ -151,7 +156,7 @@ def _write_card(bench: Bench, folder: Path, classes: int) -> None:
             if spec.name != "label"
         ],
         class_names=_class_names(bench, classes),
-        transform=sample_spec(bench.case),
+        transform=sample_spec(bench.case) or "",
         paddle=str(bench.paddle.__version__),
     )
     (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
@@ -159,6 +164,8 @@ def _write_card(bench: Bench, folder: Path, classes: int) -> None:
 
 def _class_names(bench: Bench, classes: int) -> Sequence[str]:
     """Return the data's class names, or numbers where it has none or another number of them."""
+    if bench.case.sides["paddle"].dataset is None:
+        return [str(number) for number in range(classes)]
     try:
         found = [str(name) for name in getattr(bench.dataset("val"), "classes", ())]
     except DataError:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,27 +20,26 @@ from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Array, Predictor
 from tipchain.paddle_tools.card import ModelCard, read_card
 from tipchain.paddle_tools.program import (
-    DEFAULT_CASE,
     ProgramError,
+    add_case,
     find_data,
     import_paddle,
+    open_case,
     positive,
+    quiet,
     true_or_false,
 )
 from tipchain.paddle_tools.samples import Samples, open_samples
-from tipchain.parity.case import load_case
+
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
-    add(
-        "--case",
-        type=Path,
-        default=DEFAULT_CASE,
-        help="case whose transform images go through (default %(default)s)",
-    )
-    add("--model-dir", type=Path, required=True, help="folder that tools/export_model.py wrote")
+    add_case(parser)
+    add("--model-dir", type=Path, required=True, help="folder that the export wrote")
     add(
         "--image-dir",
         type=Path,
@@ -73,13 +73,14 @@ class Times:
     start: float = field(default_factory=time.perf_counter)
 
 
+@quiet("inference")
 def run(args: argparse.Namespace) -> int:
     """Print the likeliest classes of every sample."""
     if args.precision == "fp16" and not args.use_gpu:
         raise UsageError("--precision fp16 needs --use-gpu True: on a CPU this model runs in fp32 only")
     if args.use_gpu and args.enable_mkldnn:
         raise UsageError("--enable-mkldnn True needs --use-gpu False: oneDNN computes on the CPU")
-    case = load_case(args.case)
+    case = open_case(args.case)
     card = read_card(args.model_dir)
     if card.case != case.id:
         raise UsageError(f"{args.model_dir} was exported from case {card.case}, but --case is {case.id}")
@@ -103,13 +104,13 @@ def classify(predictor: Predictor, samples: Samples, card: ModelCard, args: argp
     The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
     """
     if args.benchmark:
-        predictor(_load(samples, range(min(args.batch_size, len(samples))))[0])
+        predictor(*_load(samples, range(min(args.batch_size, len(samples))))[0])
     times = Times()
     for numbers in _batches(len(samples), args.batch_size):
         start = time.perf_counter()
         batch, names = _load(samples, numbers)
         loaded = time.perf_counter()
-        logits = predictor(batch)[0]
+        logits = predictor(*batch)[0]
         computed = time.perf_counter()
         lines = [
             _line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)
@@ -128,20 +129,25 @@ def _batches(length: int, size: int) -> Iterator[range]:
         yield range(start, min(start + size, length))
 
 
-def _load(samples: Samples, numbers: range) -> tuple[Array, list[str]]:
-    """Return the inputs of some samples, stacked, and their names."""
+def _load(samples: Samples, numbers: range) -> tuple[list[Array], list[str]]:
+    """Return the inputs of some samples, stacked, one array for each of the model's, and the samples' names."""
     try:
         loaded = [samples[number] for number in numbers]
     except DataError as error:
         raise ProgramError(str(error)) from error
-    return np.stack([one[0] for one in loaded]), [one[2] for one in loaded]
+    parts = [one[0] if isinstance(one[0], tuple) else (one[0],) for one in loaded]
+    return [np.stack(arrays) for arrays in zip(*parts, strict=True)], [str(one[2]) for one in loaded]
 
 
-def _line(path: str, logits: Array, names: Sequence[str], top_k: int) -> str:
-    shifted = np.exp(logits.astype(np.float64) - logits.max())
+def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:
+    """Return what is said of one sample: the likeliest classes, or the output's shape where it is no logits."""
+    if not np.isfinite(output).all():
+        raise ProgramError(f"{path}: the model's output is not finite: {output.reshape(-1)[:10].tolist()}")
+    if output.ndim != 1:
+        numbers = f"mean {output.mean():.6g}, from {output.min():.6g} to {output.max():.6g}"
+        return f"file: {path}, output: {list(output.shape)}, {numbers}"
+    shifted = np.exp(output.astype(np.float64) - output.max())
     scores = shifted / shifted.sum()
-    if not np.isfinite(scores).all():
-        raise ProgramError(f"{path}: the model's output is not finite: {logits.tolist()[:10]}")
     order = np.argsort(-scores, kind="stable")[:top_k]
     ranked = ", ".join(f"({names[label]}, {scores[label]:.5f})" for label in order)
     return f"file: {path}, top-{len(order)}: [{ranked}]"

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.blame import serving
 from tipchain.errors import DataError
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
+from tipchain.parity.builders import check_batch
 
 
 def train_batches(
@@ -57,15 +59,20 @@ def mix_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def reading(batches: Any) -> Iterator[Any]:
-    """Yield ``batches``; a sample that cannot be read stops the program.
+def reading(batches: Any, dataset: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the ``batches`` of ``dataset``; a sample that cannot be read stops the program.
 
     Raises:
         ProgramError: says what the data set said.
+        UsersError: the samples have other parts than image, label and file name.
     """
-    try:
-        yield from batches
-    except DataError as error:
-        raise ProgramError(str(error)) from error
-    except Exception as error:
-        raise ProgramError(f"a sample cannot be read: {type(error).__name__}: {error}") from error
+    with serving(stage="reading the data"):
+        numbers = iter(batches)
+        while True:
+            try:
+                batch = next(numbers)
+            except StopIteration:
+                return
+            except DataError as error:
+                raise ProgramError(str(error)) from error
+            yield check_batch(batch, dataset)

@@ -10,17 +10,24 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tipchain.blame import serving
 from tipchain.devices import Device, parse_device
-from tipchain.errors import CaseError, TipchainError
+from tipchain.errors import TipchainError, UsageError
 from tipchain.modes import data_folder
-from tipchain.parity.case import Case, load_case, resolve
+from tipchain.parity.builders import open_builder
+from tipchain.parity.case import Case, load_case
 from tipchain.runs import DATA_VARIABLE
 
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
+
 DEFAULT_CASE = Path("configs/alexnet.yaml")
+"""The case of the programs in this project's ``tools/``, where none is named."""
+Run = Callable[[argparse.Namespace], int]
 
 
 class ProgramError(TipchainError):
@@ -32,7 +39,7 @@ class ProgramError(TipchainError):
 class Program(Protocol):
     """What a module of a program offers."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: Parser) -> None:
         """Declare the program's arguments."""
 
     def run(self, args: argparse.Namespace) -> int:
@@ -49,34 +56,68 @@ def run_program(name: str, argv: Sequence[str] | None = None) -> int:
 def _run(name: str, argv: Sequence[str]) -> int:
     from importlib import import_module
 
-    from tipchain.cli import Parser
+    from tipchain.commands.options import Parser
 
     program: Program = import_module(f"tipchain.paddle_tools.{name}")
     summary = (program.__doc__ or "").strip().splitlines()[0]
     parser = Parser(prog=Path(sys.argv[0]).name, description=summary, allow_abbrev=False)
     program.add_arguments(parser)
     args = parser.parse_args(argv)
-    with warnings.catch_warnings():
-        # Notices to Paddle's developers and about its build; errors are raised, not warned about.
-        warnings.filterwarnings("ignore", module=r"paddle(\.|$)")
-        return program.run(args)
+    return program.run(args)
 
 
-def add_case_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--case`` and ``--data-path``."""
-    parser.add_argument(
-        "--case", type=Path, default=DEFAULT_CASE, help="alignment case (default %(default)s)"
-    )
+def quiet(stage: str) -> Callable[[Run], Run]:
+    """Return what makes a program's ``run`` one that Paddle does not talk in, and whose mistakes are told as of ``stage``."""
+
+    def decorate(run: Run) -> Run:
+        @wraps(run)
+        def run_quietly(args: argparse.Namespace) -> int:
+            with warnings.catch_warnings(), serving(side="paddle", stage=stage):
+                # Notices to Paddle's developers and about its build; errors are raised, not warned about.
+                warnings.filterwarnings("ignore", module=r"paddle(\.|$)")
+                return run(args)
+
+        return run_quietly
+
+    return decorate
+
+
+def add_case(parser: Parser) -> None:
+    """Declare the case: the first word, or ``--case``, as TIPC's parameter files write it."""
+    parser.first = "--case"
+    parser.usage = "%(prog)s CASE [options]"
+    parser.add_argument("--case", type=Path, metavar="CASE", help="the case's YAML file")
+
+
+def open_case(named: Path | None) -> Case:
+    """Return the case that was named.
+
+    Raises:
+        UsageError: none was.
+        CaseError: it cannot be used.
+    """
+    if named is None and not DEFAULT_CASE.is_file():
+        raise UsageError("no case was named\n  expected: the case's YAML file, which tipchain init writes")
+    return load_case(named or DEFAULT_CASE)
+
+
+def add_case_arguments(parser: Parser) -> None:
+    """Declare the case, ``--root`` and ``--data-path``."""
+    from tipchain.commands.options import add_root
+
+    add_case(parser)
+    add_root(parser)
     parser.add_argument(
         "--data-path",
+        metavar="DIR",
         type=Path,
         help=f"data folder, laid out as the case's data set is (default ${DATA_VARIABLE}, else the lite data)",
     )
 
 
-def add_device_argument(parser: argparse.ArgumentParser) -> None:
+def add_device_argument(parser: Parser) -> None:
     """Declare ``--device``."""
-    parser.add_argument("--device", default="cpu", metavar="cpu|gpu|gpu:N", help="default cpu")
+    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
 
 
 def true_or_false(text: str) -> bool:
@@ -135,13 +176,7 @@ class Bench:
         Raises:
             CaseError: the case has none, or it cannot be imported.
         """
-        spec = getattr(self.case.sides["paddle"], name)
-        if spec is None:
-            raise CaseError(
-                "is missing", file=self.case.path, key=f"sides.paddle.{name}", expected="'module:callable'"
-            )
-        built = resolve(spec, self.case.root)
-        return partial(built, **self.case.loss.args) if name == "loss" and self.case.loss.args else built
+        return open_builder(self.case, "paddle", name)
 
     def model(self) -> Any:
         """Build the model."""
@@ -156,13 +191,13 @@ class Bench:
         return self.builder("dataset")(self.data, split, **self.case.data.args)
 
 
-def open_bench(case: Path, data_path: Path | None, device: str, seed: int | None = None) -> Bench:
+def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int | None = None) -> Bench:
     """Load the case, import paddle quietly, choose the device and seed every generator.
 
     Raises:
         TipchainError: a case, device or framework that cannot be used.
     """
-    loaded, chosen = load_case(case), parse_device(device)
+    loaded, chosen = open_case(case), parse_device(device)
     framework = import_paddle()
     framework.configure(chosen, loaded.seed if seed is None else seed, threads=1)
     data, given = find_data(loaded, data_path, os.environ)

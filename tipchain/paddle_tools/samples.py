@@ -1,4 +1,4 @@
-"""What inference reads: the images of a folder, or what the case's own Paddle module makes of it."""
+"""What inference reads: the images of a folder, what the case's own Paddle module makes of it, or fake inputs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tipchain.errors import CaseError
+from tipchain.blame import serving
+from tipchain.errors import CaseError, UsageError
 from tipchain.images import find_images, read_image
 from tipchain.paddle_export import Array
-from tipchain.parity.case import Case, resolve
+from tipchain.parity.builders import open_builder, resolve
+from tipchain.parity.case_types import LABEL, Case
+from tipchain.parity.fake_inputs import make_inputs
 
 OWN = "build_inference_set"
 """Name of the optional builder beside a case's Paddle data set: ``(path, **data.args)`` -> `Samples`."""
+TRANSFORM = "build_transform"
+"""Name of the other: ``(**data.args)`` -> a callable that makes the model's input of an RGB image."""
 
 
 class Samples(Protocol):
@@ -44,35 +49,67 @@ class Images:
         return self.transform(read_image(path)), -1, str(path)
 
 
+class FakeSamples:
+    """The case's fake inputs, sample by sample, where there is no data set.
+
+    Attributes:
+        arrays: one for each of the model's inputs.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.arrays = [array for name, array in make_inputs(case).items() if name != LABEL]
+        if not self.arrays:
+            raise CaseError("has no model input", file=case.path, key="inputs")
+
+    def __len__(self) -> int:
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: int) -> tuple[Any, int, str]:
+        parts = tuple(array[index] for array in self.arrays)
+        return parts if len(parts) > 1 else parts[0], -1, f"fake input {index}"
+
+
 def open_samples(case: Case, given: Path | None, data: Path) -> Samples:
     """Return the samples of ``given``; without it, of the validation split of the data folder ``data``.
 
-    The module of the case's Paddle data set may have a ``build_inference_set`` for samples that are no image files,
-    such as videos: it gets ``given`` or ``data``. Else it has a ``build_transform`` for images.
+    Beside the case's Paddle data set there may stand ``build_inference_set``, which gets ``given`` or ``data``, for
+    samples that are no image files, such as videos; or ``build_transform``, for image files. Without either it is the data
+    set's own validation split that is inferred, and without a data set the case's fake inputs.
 
     Raises:
-        CaseError: the module has neither.
+        UsageError: ``given`` cannot be read without one of the two.
         DataError: there is nothing to infer.
     """
-    spec = sample_spec(case)
-    builder = resolve(spec, case.root)
-    if spec.endswith(f":{OWN}"):
-        samples: Samples = builder(given or data, **case.data.args)
+    dataset, own = case.sides["paddle"].dataset, sample_spec(case)
+    if own is not None:
+        builder = resolve(own, case.root)
+        with serving(stage="opening the samples"):
+            built = builder(*((given or data,) if own.endswith(f":{OWN}") else ()), **case.data.args)
+        samples: Samples = (
+            built if own.endswith(f":{OWN}") else Images(find_images(given or data / "val"), built)
+        )
         return samples
-    return Images(find_images(given or data / "val"), builder(**case.data.args))
+    if given is not None and not (given / "val").is_dir():
+        raise UsageError(
+            f"{given}: who reads it?\n"
+            f"  expected: a {OWN} or {TRANSFORM} beside the Paddle data set of the case, or a folder with val/"
+        )
+    if dataset is None:
+        return FakeSamples(case)
+    split: Samples = open_builder(case, "paddle", "dataset")(given or data, "val", **case.data.args)
+    return split
 
 
-def sample_spec(case: Case) -> str:
-    """Return ``module:callable`` of what makes the model's inputs for inference.
+def sample_spec(case: Case) -> str | None:
+    """Return ``module:callable`` of what makes the model's inputs for inference; None where the case has none of its own.
 
     Raises:
-        CaseError: the case names no data set, or its module cannot be imported.
+        CaseError: the module of the case's data set cannot be imported.
     """
     dataset = case.sides["paddle"].dataset
     if dataset is None:
-        raise CaseError(
-            "is missing", file=case.path, key="sides.paddle.dataset", expected="'module:callable'"
-        )
+        return None
     resolve(dataset, case.root)
     module = dataset.partition(":")[0]
-    return f"{module}:{OWN if hasattr(sys.modules[module], OWN) else 'build_transform'}"
+    found = next((name for name in (OWN, TRANSFORM) if hasattr(sys.modules[module], name)), None)
+    return None if found is None else f"{module}:{found}"

@@ -14,7 +14,7 @@ from tipchain.paddle_tools.checkpoint import Position, keep_as_best, load_moment
 from tipchain.paddle_tools.evaluate import evaluate
 from tipchain.paddle_tools.loading import mix_seed, reading, train_batches
 from tipchain.paddle_tools.meter import Meter
-from tipchain.paddle_tools.program import Bench, ProgramError, open_bench
+from tipchain.paddle_tools.program import Bench, ProgramError, open_bench, quiet
 from tipchain.paddle_tools.train_settings import AMP_LEVELS, Settings, add_arguments, read_settings
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.optimizers import make_optimizer
@@ -22,6 +22,7 @@ from tipchain.parity.optimizers import make_optimizer
 __all__ = ["Session", "add_arguments", "run", "start_session"]
 
 
+@quiet("training")
 def run(args: argparse.Namespace) -> int:
     """Train, evaluating and saving after every epoch."""
     if AMP_LEVELS[args.amp_level] != "O0" and args.device == "cpu":
@@ -190,7 +191,7 @@ class Session:
         )  # fmt: skip
         self.network.train()
         loss_of, meter = self.bench.builder("loss")(), Meter()
-        for image, label, _ in meter.reading(reading(batches)):
+        for image, label, _ in meter.reading(reading(batches, self.train_set)):
             value = self._step(image, label, loss_of, epoch)
             meter.add(value, len(label))
             at = self.position

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import UsageError
 from tipchain.modes import parse_mode
@@ -21,6 +21,9 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.parity.case import Case
 from tipchain.runs import MODE_VARIABLE
+
+if TYPE_CHECKING:
+    from tipchain.commands.options import Parser
 
 AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
 """Paddle's levels, and the words of a TIPC parameter file's precision list for them."""
@@ -75,7 +78,7 @@ class Settings:
         return member(self.resume, "pdparams") if self.resume else self.pretrained
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
     add_device_argument(parser)
@@ -109,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="Global.KEY=VALUE",
         help="TIPC's words on loss scaling, as its drivers pass them",
     )
-    add("--seed", type=int, help="default: the checkpoint's, else the case's")
+    add("--seed", type=int, metavar="N", help="default: the checkpoint's, else the case's")
     add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
     add("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
     add("--max-iters", type=positive, help="stop after so many steps in all, also within an epoch")

@@ -25,8 +25,12 @@ from tipchain.parity.record import load_record, save_record
 from tipchain.parity.recorder import Job
 from tipchain.parity.recording_process import RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
+from tipchain.progress import Progress
 from tipchain.runs import commit
 from tipchain.stage_table import SOLO
+
+DUMPS = {"torch": "--reference", "paddle": "--port"}
+"""The option that names a side's dumps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,9 @@ class Request:
 Listener = Callable[[StageJudgement], None]
 
 
-def align(request: Request, listener: Listener = lambda _: None) -> list[StageJudgement]:
+def align(
+    request: Request, listener: Listener = lambda _: None, progress: Progress | None = None
+) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
     Raises:
@@ -82,8 +88,10 @@ def align(request: Request, listener: Listener = lambda _: None) -> list[StageJu
     judged: list[StageJudgement] = []
     recorders: list[RecordingProcess] = []
     pending = list(request.stages)
+    progress = progress or Progress(quiet=True)
     try:
         if request.recorded_sides:
+            progress.stage("preparing inputs and weights")
             prepared = prepare(
                 request.case, request.mode, pending, request.folder, request.recorded_sides, request.data_path,
                 request.given,
@@ -101,11 +109,25 @@ def align(request: Request, listener: Listener = lambda _: None) -> list[StageJu
                 judged.append(judgement)
                 listener(judgement)
             if pending and not ready:
+                show_recording(progress, request.stages, recorders)
                 listen(recorders)
     finally:
         for recorder in recorders:
             recorder.stop()
     return judged
+
+
+def show_recording(progress: Progress, stages: Sequence[str], recorders: Sequence[RecordingProcess]) -> None:
+    """Show the stage that the slower side is at, and what each side does."""
+    running = {one.side: one.current for one in recorders if not one.finished}
+    stage = min(filter(None, running.values()), key=stages.index, default="")
+    if not stage:
+        progress.stage(f"starting {' and '.join(running)}")
+        return
+    progress.stage(stage, stages.index(stage) + 1, len(stages))
+    others = [f"{side} at {at or 'its start'}" for side, at in running.items() if at != stage]
+    mine = " and ".join(side for side, at in running.items() if at == stage)
+    progress.say(", ".join([mine, *others]))
 
 
 def _unprepared(stage: str, reason: str) -> StageJudgement:
@@ -160,19 +182,19 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
     """
     for side, path in dumps.items():
         if not path.exists():
-            raise UsageError(f"--{side}-dump: no such file or folder: {path}")
+            raise UsageError(f"{DUMPS[side]}: no such file or folder: {path}")
         if path.is_file() and len(stages) > 1:
             names = ", ".join(dump_name(stage, side) for stage in stages)
             raise UsageError(
-                f"--{side}-dump: {path} is one file for {len(stages)} stages\n  expected: a folder with {names}"
+                f"{DUMPS[side]}: {path} is one file for {len(stages)} stages\n  expected: a folder with {names}"
             )
         if path.is_dir() and not any((path / dump_name(stage, side)).is_file() for stage in stages):
             names = ", ".join(dump_name(stage, side) for stage in stages)
-            raise UsageError(f"--{side}-dump: {path} has no dump\n  expected: {names}")
+            raise UsageError(f"{DUMPS[side]}: {path} has no dump\n  expected: {names}")
         for stage in stages if path.is_file() else ():
             wrong = foreign(path, load_record(path), stage, side)
             if wrong:
-                raise UsageError(f"--{side}-dump: {wrong}")
+                raise UsageError(f"{DUMPS[side]}: {wrong}")
 
 
 def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +36,7 @@ from tipchain.parity.settings import (
 )
 from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.tolerance import METHODS, Tolerance
+from tipchain.runs import ROOT_VARIABLE
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
@@ -61,7 +63,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
 
 
 def _case(reader: Reader, file: Path) -> Case:
-    root = find_root(file)
+    root = _root(reader, file)
     stages = _stages(reader)
     case = Case(
         id=_case_id(reader),
@@ -96,6 +98,19 @@ def _case(reader: Reader, file: Path) -> Case:
     return case
 
 
+def _root(reader: Reader, file: Path) -> Path:
+    """Return where paths and imports start: what ``--root`` says, else ``root:``, seen from the file, else what is found."""
+    given = reader.text("root", default=None)
+    if given is None or os.environ.get(ROOT_VARIABLE):
+        return find_root(file)
+    root: Path = (file.resolve().parent / given).resolve()
+    if not root.is_dir():
+        raise reader.error(
+            "root", "is no folder", found=given, expected="the project's folder, seen from this file"
+        )
+    return root
+
+
 def _case_id(reader: Reader) -> str:
     name: str = reader.text("id")
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
@@ -119,11 +134,15 @@ def _stages(reader: Reader) -> tuple[str, ...]:
 
 
 def _possible_stages(reader: Reader) -> list[str]:
-    """Return the stages whose builders at least one side has: where the other lacks one, that is said as an error."""
+    """Return the stages whose builders at least one side has: where the other lacks one, that is said as an error.
+
+    What the initial values are matters to who trains: the stage init comes with an optimizer.
+    """
     sides = reader.data.get("sides")
     found = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
     named = {"model"}.union(*(side for side in found if isinstance(side, dict)))
-    return [name for name, info in INFO.items() if named.issuperset(info.builders)]
+    unwanted = set() if "optimizer" in named else {"init"}
+    return [name for name, info in INFO.items() if named.issuperset(info.builders) and name not in unwanted]
 
 
 def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:

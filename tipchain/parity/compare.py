@@ -1,8 +1,9 @@
 """Facts about the difference of two arrays; no pass or fail.
 
 The closeness rule's arithmetic, once: shapes are never broadcast; integers and booleans differ by exact
-integers; float16 is subtracted in float32, float32 in float32, everything else in float64 (or wider);
-complex numbers differ by the modulus; means are accumulated in float64. Arrays are walked in pieces that fit
+integers; float16 is subtracted in float32, float32 in float32, everything else in float64, or wider where float64
+does not hold every value (long doubles, 64-bit integers against floats); complex numbers differ by the modulus; means are
+accumulated in float64. No difference is rounded to nothing, and what cannot be computed counts as infinite. Arrays are walked in pieces that fit
 into the processor's cache, so that a comparison costs little more than reading both arrays.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf, isfinite, nan
+from math import inf, isfinite, isnan, nan, nextafter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -132,7 +133,7 @@ def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -
         for start in range(0, left.size, PIECE):
             e, a = left[start : start + PIECE], right[start : start + PIECE]
             gap, size = _gaps(e, a)
-            inside = (gap - rtol * size <= atol) | (e == a)
+            inside = (gap - rtol * size <= atol) | (np.isinf(e) & (e == a))
             outside += inside.size - int(np.count_nonzero(inside))
     return outside
 
@@ -150,7 +151,8 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         expected_dtype=_name(expected.dtype),
         actual_dtype=_name(actual.dtype),
         size=size,
-        mean_abs=nan if unknown else scan.total / size,
+        # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
+        mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, nextafter(0.0, inf))),
         max_abs=nan if unknown else scan.largest,
         min_abs=nan if unknown else scan.least,
         max_rel=nan if unknown else scan.relative,
@@ -175,10 +177,15 @@ def _name(dtype: np.dtype[Any]) -> str:
 
 
 def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the float type in which two real dtypes are subtracted; 64-bit integers go their own way."""
+    """Return the float type in which two real dtypes are subtracted; two 64-bit integers go their own way."""
     if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
         return np.dtype(np.float32)
-    return np.dtype(np.longdouble if "g" in (expected.char, actual.char) else np.float64)
+    return np.dtype(np.longdouble if _needs_long(expected) or _needs_long(actual) else np.float64)
+
+
+def _needs_long(dtype: np.dtype[Any]) -> bool:
+    """Tell whether float64 does not hold every value of a dtype."""
+    return dtype.char in "gG" or (dtype.kind in "iu" and dtype.itemsize > 4)
 
 
 def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
@@ -246,19 +253,16 @@ class _Scan:
         Returns:
             Whether the largest ratio needs a closer look: somewhere a difference stands over 0.
         """
-        largest = float(np.maximum.reduce(gap))
+        largest = _float_above(np.maximum.reduce(gap))
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
         self.total += total
         self.size = max(self.size, float(np.maximum.reduce(size)))
         if self.least:  # nothing is smaller than 0
-            self.least = float(min(self.least, np.minimum.reduce(gap)))
+            self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
         if not largest:
             return False
-        if self.rtol:
-            self.needed = max(self.needed, float(np.maximum.reduce(gap - self.rtol * size)))
-        else:
-            self.needed = max(self.needed, largest)
+        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
         if largest < self.relative * float(np.minimum.reduce(size)):
             return False  # no ratio of this piece can be the largest: spares most divisions
         # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
@@ -267,6 +271,15 @@ class _Scan:
             return True
         self.relative = max(self.relative, ratio)
         return False
+
+    def _needed(self, gap: Array, size: Array) -> float:
+        """Return the smallest atol with which every element of a piece without NaN passes."""
+        needed = _float_above(np.maximum.reduce(gap - self.rtol * size))
+        if isnan(needed):  # infinite less infinite, or 0 times an rtol that is infinite in float32
+            wide = gap.astype(np.longdouble) - np.longdouble(self.rtol) * size
+            # Where the reference is 0, rtol allows nothing, however large it is.
+            needed = _float_above(np.where(np.isinf(gap), inf, np.where(np.isnan(wide), gap, wide)).max())
+        return needed
 
     def _add_ratio(self, gap: Array, expected: Array) -> None:
         """Gather the largest ratio of a piece where some differences stand over 0."""
@@ -298,7 +311,8 @@ class _Scan:
         same_inf = inf_e & inf_a & (e == a)
         odd_inf = (inf_e | inf_a) & ~same_inf
         gap[same_inf] = 0.0
-        gap[odd_inf & ~(nan_e | nan_a)] = inf
+        gap[odd_inf] = inf
+        gap[nan_e | nan_a] = nan  # the modulus of a complex number with Inf beside NaN is Inf
         if self.equal_nan:
             gap[nan_e & nan_a] = 0.0
         for counts, masks in (
@@ -317,15 +331,19 @@ class _Scan:
             if self.nan_at is None:
                 self.nan_at = start + int(unknown.argmax())
             return  # the statistics are NaN from here on
-        # An infinite difference stays infinite whatever is taken off it.
-        needed = gap - self.rtol * size if self.rtol else gap
-        self.needed = max(self.needed, float(needed.max()))
-        largest = float(gap.max())
+        largest = _float_above(gap.max())
+        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
         self.total += float(gap.sum())
-        self.least = min(self.least, float(gap.min()))
+        self.least = min(self.least, _float_above(gap.min()))
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
+
+
+def _float_above(value: Any) -> float:
+    """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
+    result = float(value)
+    return nextafter(result, inf) if result < value else result
 
 
 def _total(gap: Array) -> float:
@@ -340,7 +358,7 @@ def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
     if _is_wide(e.dtype, a.dtype):
         return _integer_gaps(e, a), np.abs(e.astype(np.float64))
     complex_ = "c" in (e.dtype.kind, a.dtype.kind)
-    long = "g" in (e.dtype.char, a.dtype.char) or "G" in (e.dtype.char, a.dtype.char)
+    long = _needs_long(e.dtype) or _needs_long(a.dtype)
     wide: Any = (
         (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
     )

@@ -8,9 +8,13 @@ from itertools import chain
 from pathlib import Path
 
 from tipchain.errors import DataError
-from tipchain.modes import DIGITS, MINI_UCF
+from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.raw_frames import SPLITS, read_split, split_file
 
+WHERE = (
+    "`data: {set: none}` if the data sets need no folder, else --data-path DIR; "
+    "the shipped data come from  tipchain prepare PARAMS MODE"
+)
 HASHED_BYTES = 64 << 20
 """Data sets up to this size are known by their content."""
 
@@ -23,11 +27,13 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
 
     Args:
         folder: the data folder.
-        data_set: its layout: class folders, raw frames with split files, or anything.
+        data_set: its layout: class folders, raw frames with split files, anything, or no folder.
 
     Raises:
         DataError: there is no such folder, it has no data, or a file cannot be read.
     """
+    if data_set == NONE:
+        return hashlib.sha256(NONE.encode()).hexdigest()  # the data sets' code makes them
     if data_set == MINI_UCF:
         return _digest_videos(folder)
     named = [folder / "train", folder / "val"] if data_set == DIGITS else [folder]
@@ -36,7 +42,7 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
         raise DataError(
             "has no images" if data_set == DIGITS else "has no files", file=folder,
             expected="train/<class>/ and val/<class>/ with images" if data_set == DIGITS else "data",
-            hint="bash prepare.sh PARAMS MODE makes the shipped data; --data-path names your own",
+            hint=WHERE,
         )  # fmt: skip
     sizes = [path.stat().st_size for path in files]
     small = sum(sizes) <= HASHED_BYTES

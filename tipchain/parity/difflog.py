@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
+from tipchain.foreign_text import escaped
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.parity.compare import TensorDiff
 from tipchain.parity.judge import Verdict
@@ -15,9 +16,9 @@ from tipchain.parity.tolerance import Tolerance
 from tipchain.runs import atomic_write
 
 PASSED, FAILED = "diff check passed", "diff check failed"
+NOTHING = "nothing was compared"
+"""What stands there where all was skipped: one side alone was recorded, say."""
 INDENT = "\t"
-SHOWN_PASSES = 16
-"""Passes that a terminal is told of one by one: as many as the user documents show, and some."""
 _WHOLE = ("int", "uint", "bool")
 
 
@@ -36,33 +37,24 @@ def write_diff_log(
         verdicts: in the order of the lines.
         tolerances: the tolerance of all verdicts, or of each by subject.
         stage: taken off the subjects (``forward/logits`` is logged as ``logits``).
-        stream: where the same lines go as well, without those about passes after the first few where a log has them.
+        stream: where the same lines go as well.
 
     Raises:
         OSError: the log cannot be written.
     """
     lines: list[str] = []
-    shown: list[str] = []
-    passes = 0
     for verdict in verdicts:
         tolerance = tolerances if isinstance(tolerances, Tolerance) else tolerances.get(verdict.subject)
-        more = verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
-        lines += more
-        passes += verdict.outcome is Outcome.PASS
-        shown += more if verdict.outcome is not Outcome.PASS or passes <= SHOWN_PASSES else []
+        lines += verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
     passed = exit_code(verdict.outcome for verdict in verdicts) is ExitCode.PASSED
-    last = PASSED if passed else FAILED
-    if path is not None and passes > SHOWN_PASSES:
-        shown.append(f"{passes - SHOWN_PASSES} more checks passed, all in {Path(path).name}")
-    else:
-        shown = lines
-    log_lines([*lines, last], path, stream, shown=[*shown, last])
+    skipped = bool(verdicts) and all(verdict.outcome is Outcome.SKIP for verdict in verdicts)
+    log_lines([*lines, PASSED if passed else NOTHING if skipped else FAILED], path, stream)
     return passed
 
 
 def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -> list[str]:
     """Return the lines of one verdict: its statistics, and a sentence where they do not say it all."""
-    lines, said = [f"{name}: "], verdict.outcome is Outcome.PASS
+    lines, said = [f"{escaped(name)}: "], verdict.outcome is Outcome.PASS
     if verdict.diff is not None and verdict.diff.size and tolerance is not None:
         if tolerance.threshold is None:
             # reprod_log has no such rule; the line is shaped like its own.
@@ -73,7 +65,7 @@ def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -
             lines += more
         said = good is (verdict.outcome is Outcome.PASS) and verdict.outcome is not Outcome.SKIP
     if not said or verdict.outcome is Outcome.ERROR:
-        lines.append(f"{INDENT}{verdict.outcome.value}: {'; '.join(verdict.reason.split(chr(10)))}")
+        lines.append(f"{INDENT}{verdict.outcome.value}: {escaped('; '.join(verdict.reason.split(chr(10))))}")
     return lines
 
 
@@ -104,25 +96,12 @@ def method_line(method: str, value: float, *, passed: bool, indent: str = INDENT
     return f"{indent}{method} diff: check passed: {passed}, value: {value}"
 
 
-def log_lines(
-    lines: Iterable[str],
-    path: str | PathLike[str] | None,
-    stream: TextIO | None,
-    *,
-    shown: Iterable[str] | None = None,
-) -> None:
-    """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once.
-
-    The stream gets ``shown`` in place of ``lines`` where it is given.
-    """
+def log_lines(lines: Iterable[str], path: str | PathLike[str] | None, stream: TextIO | None) -> None:
+    """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once."""
     now = datetime.now().astimezone().strftime("%Y/%m/%d %H:%M:%S")
-
-    def text(what: Iterable[str]) -> str:
-        return "".join(f"[{now}] root INFO: {line}\n" for line in what)
-
-    lines = list(lines)
+    text = "".join(f"[{now}] root INFO: {line}\n" for line in lines)
     if path is not None:
-        atomic_write(Path(path), text(lines))
+        atomic_write(Path(path), text)
     if stream is not None:
-        stream.write(text(lines if shown is None else shown))
+        stream.write(text)
         stream.flush()

@@ -8,26 +8,48 @@ array's bytes lie contiguously in the stream: arrays are views of the mapped fil
 
 from __future__ import annotations
 
-import ast
-import mmap
-import struct
-from os import PathLike, fstat
+import re
+import zlib
+from os import PathLike
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, TypeAlias
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.parity.pickle_stream import Array, Refused, Span, checked, read_stream, view
+from tipchain.pickle_stream import (
+    DAMAGED,
+    Array,
+    Refused,
+    Span,
+    StreamReader,
+    brief,
+    checked,
+    dtype_of,
+    finished,
+    map_file,
+    view,
+)
 
 Tree: TypeAlias = "dict[Any, Any]"
 """Keys (usually strings) to arrays, NumPy or Python numbers, or further trees."""
 
 EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
 _MAGIC = b"\x93NUMPY"
-_SMALL = 1 << 20  # smaller files are read at once: cheaper than a mapping
-_DEPTH = 100
+_HEADER_ITEM = re.compile(
+    r"""\s*(?:'(?P<name>\w+)'|"(?P<other>\w+)")\s*:\s*
+    (?:'(?P<text>[^']*)'|"(?P<quoted>[^"]*)"|(?P<flag>True|False)|\((?P<shape>[0-9L,\s]*)\)|(?P<fields>\[.*\]))
+    \s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+_INFLATED = 100
+_SPARED = 1 << 27
+"""What a compressed file may become: a hundred times its size, and masks and zeros of 128 MiB besides. Deflate can make
+a thousand times as much of bytes that say nothing."""
 
 
 def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
@@ -39,12 +61,19 @@ def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
         RecordError: missing, unreadable, damaged, or something else than a dict of arrays.
     """
     file = Path(path)
-    data = _contents(file)
+    try:
+        data = map_file(file)
+    except FileNotFoundError:
+        raise RecordError("no such file", file=file, expected=EXPECTED) from None
+    except OSError as error:
+        raise RecordError("cannot be read", file=file, found=error.strerror, expected=EXPECTED) from None
+    except Refused as refused:
+        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
     try:
         return _parse(data)
     except Refused as refused:
         raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
-    except (IndexError, KeyError, TypeError, ValueError, SyntaxError, OverflowError, struct.error, RecursionError) as error:  # fmt: skip
+    except DAMAGED as error:
         raise RecordError(
             "is not a dump: damaged or truncated",
             file=file,
@@ -53,31 +82,54 @@ def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
         ) from None
 
 
+def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a ``.npz`` file by name, in its order.
+
+    Raises:
+        RecordError: it cannot be read, is none, or holds anything but arrays of numbers and text; or compression makes
+            of it what no honest file becomes.
+    """
+    try:
+        return _unpacked(path)
+    except (Refused, OSError, BadZipFile, zlib.error, RuntimeError, EOFError, *DAMAGED) as error:
+        raise RecordError(
+            "cannot be read as .npz of arrays", file=path, found=getattr(error, "strerror", None) or error,
+            expected="arrays, as numpy.savez writes them",
+        ) from None  # fmt: skip
+
+
+def _unpacked(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
+        raise Refused("no regular file")
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        size, limit = sum(entry.file_size for entry in entries), _INFLATED * status.st_size + _SPARED
+        if size > limit:
+            raise Refused(f"arrays of {size:,} bytes, more than {limit:,}, in a file of {status.st_size:,}")
+        for entry in entries:
+            array = _parse(bytearray(archive.read(entry)))
+            if not isinstance(array, np.ndarray):
+                raise Refused("a pickled dict")
+            arrays[entry.filename.removesuffix(".npy")] = array
+    return arrays
+
+
 def _parse(data: Any) -> Tree | np.ndarray[Any, Any]:
     header, start = _header(data)
     if header["descr"] not in ("|O", "O"):
         return _plain(data, header, start)
     if header["shape"] != ():
-        raise Refused(f"an object array of shape {header['shape']}")
-    return _Resolver(len(data)).tree(read_stream(data, start), "")[0]
-
-
-def _contents(path: Path) -> Any:
-    """Return the file's bytes: a private mapping, or a bytearray where the file is small."""
-    try:
-        with path.open("rb") as file:
-            status = fstat(file.fileno())
-            if not S_ISREG(status.st_mode):
-                raise RecordError("is not a dump", file=path, found="no regular file", expected=EXPECTED)
-            if status.st_size < _SMALL:
-                return bytearray(file.read())
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    except FileNotFoundError:
-        raise RecordError("no such file", file=path, expected=EXPECTED) from None
-    except IsADirectoryError:
-        raise RecordError("is not a dump", file=path, found="a folder", expected=EXPECTED) from None
-    except OSError as error:
-        raise RecordError("cannot be read", file=path, found=error.strerror, expected=EXPECTED) from None
+        raise Refused(f"an object array of shape {brief(header['shape'])}")
+    outer = StreamReader(data, start).read()
+    if not isinstance(outer, Array) or not isinstance(outer.value, list) or len(outer.value) != 1:
+        raise Refused("a pickled object that is no 0-d object array")
+    root = outer.value[0]
+    if not isinstance(root, dict):
+        raise Refused(f"a pickled {'array' if isinstance(root, Array) else _kind(root)}")
+    tree: Tree = finished(root, len(data), _leaf)
+    return tree
 
 
 def _header(data: Any) -> tuple[dict[str, Any], int]:
@@ -93,59 +145,50 @@ def _header(data: Any) -> tuple[dict[str, Any], int]:
     stop = start + int.from_bytes(data[8:start], "little")
     if stop > len(data) or stop > 65536:
         raise Refused("a .npy file cut off in its header")
-    header = ast.literal_eval(bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip())
-    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
+    return _header_items(bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()), stop
+
+
+def _header_items(text: str) -> dict[str, Any]:
+    """Return the header's three entries; nothing in it is evaluated."""
+    header: dict[str, Any] = {}
+    inside = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else ""
+    at = 0
+    while at < len(inside.rstrip()):
+        item = _HEADER_ITEM.match(inside, at)
+        if item is None:
+            break
+        at = item.end()
+        value: Any = item["text"] if item["text"] is not None else item["quoted"]
+        if item["flag"]:
+            value = item["flag"] == "True"
+        elif item["shape"] is not None:
+            value = tuple(int(n.strip().rstrip("L")) for n in item["shape"].split(",") if n.strip())
+        elif item["fields"]:
+            value = ["fields"]
+        header[item["name"] or item["other"]] = value
+    if set(header) != {"descr", "fortran_order", "shape"} or at < len(inside.rstrip()):
         raise Refused("a .npy file with a damaged header")
-    return header, stop
+    return header
 
 
 def _plain(data: Any, header: dict[str, Any], start: int) -> np.ndarray[Any, Any]:
     """Return the array of a ``.npy`` file without a pickle stream."""
     if not isinstance(header["descr"], str):
-        raise Refused(f"an array of {header['descr']!r}")
-    dtype = checked(np.dtype(header["descr"]))
+        raise Refused("an array of a structured dtype")
+    dtype = checked(dtype_of(header["descr"]))
     return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
 
 
-class _Resolver:
-    """Puts finished arrays in place of ours, and sees to it that nothing else is in the tree.
+def _leaf(value: Any, path: str) -> Any:
+    """Return an array or a number of a dump; refuse everything else."""
+    if isinstance(value, Array):
+        if not isinstance(value.value, np.ndarray):
+            raise Refused(f"an unfinished or object array at {brief(path)}")
+        return value.value
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
 
-    A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict
-    ten times, which holds another ten times); an honest file holds more bytes than names.
-    """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.done: dict[int, tuple[Tree, int]] = {}
-        self.open: set[int] = set()
-
-    def tree(self, source: Tree, path: str) -> tuple[Tree, int]:
-        """Return the finished dict and the number of names in it and below."""
-        if id(source) in self.done:
-            return self.done[id(source)]
-        if id(source) in self.open or len(self.open) > _DEPTH:
-            raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {path!r}")
-        self.open.add(id(source))
-        result, size = {}, len(source)
-        for name, value in source.items():
-            where = f"{path}/{name}" if path else str(name)
-            if isinstance(value, dict):
-                result[name], below = self.tree(value, where)
-                size += below
-            else:
-                result[name] = self.leaf(value, where)
-        if size > self.limit:
-            raise Refused(f"a dict of {size} names in a file of {self.limit} bytes")
-        self.open.remove(id(source))
-        self.done[id(source)] = result, size
-        return result, size
-
-    def leaf(self, value: Any, path: str) -> Any:
-        if isinstance(value, Array):
-            if not isinstance(value.value, np.ndarray):
-                raise Refused(f"an unfinished or object array at {path!r}")
-            return value.value
-        if isinstance(value, (bool, int, float, np.generic)):
-            return value
-        kind = "bytes" if isinstance(value, Span) else type(value).__name__.lstrip("_")
-        raise Refused(f"a value of type {kind} at {path!r}")
+def _kind(value: Any) -> str:
+    return "bytes" if isinstance(value, Span) else type(value).__name__.lstrip("_")

@@ -21,7 +21,7 @@ def make_inputs(case: Case, number: int = 0) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, spec in case.inputs.items():
         if name != LABEL or number == 0:
-            arrays[name] = _make(spec, number)
+            arrays[name] = make_input(spec, number)
     return arrays
 
 
@@ -38,7 +38,8 @@ def suffix(case: Case, number: int) -> str:
     return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
 
 
-def _make(spec: InputSpec, number: int) -> Any:
+def make_input(spec: InputSpec, number: int = 0) -> Any:
+    """Return one fake input, of its first shape or of another."""
     shape = spec.shapes[number] if number < len(spec.shapes) else spec.shape
     # The first shape keeps the plain seed; the others must not repeat its values.
     generator = np.random.default_rng([spec.seed, number] if number else spec.seed)

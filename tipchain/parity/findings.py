@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
 
 Effect = Literal["here", "elsewhere", "none"]
 """What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
+
+
+PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
+"""What a cause is about besides a layer, as `Diagnosis.port_path` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +51,42 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """A line of a user's code.
+
+    Attributes:
+        file: its path; of a run's report below the project's folder, where it lies there.
+        line: its number, from 1.
+        code: what stands there; empty where that is not known.
+    """
+
+    file: str
+    line: int
+    code: str = ""
+
+    def __str__(self) -> str:
+        """Return ``file:line``."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """A cause that explains an error.
 
     Attributes:
         code: a slug: ``"epsilon"``, ``"transposed-weight"``, ``"missing-bias"``, ``"unknown"``.
-        port_path: the layer, or ``loss``, ``metric``, ``data``, ``optimizer``, ``scheduler``.
+        port_path: the layer, or one of `PIECES`.
         message: one sentence: what is wrong.
         evidence: what was tried, with numbers.
         explained: the fraction of the error that is gone under the hypothesis, from 0 to 1; None where it rests on
             a difference of construction alone.
         fix: the line to change.
         paths: all layers that have it, where it is the cause of several; ``port_path`` is the first.
+        stage: the first stage that it makes fail; empty where it was not asked.
+        reference_path: the layer in torch's model that was held against it; empty for the model itself and for pieces.
+        place: the line of the port to change, or the one that makes the layer; None where it is not known.
+        reference_place: the reference's.
+        explains: the subjects of the verdicts of a run that fail because of it.
     """
 
     code: str
@@ -65,13 +96,49 @@ class Diagnosis:
     explained: float | None
     fix: str
     paths: tuple[str, ...] = ()
+    stage: str = ""
+    reference_path: str = ""
+    place: SourceLine | None = None
+    reference_place: SourceLine | None = None
+    explains: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
         """All layers that have it, the first one first."""
         return self.paths or (self.port_path,)
 
+    @property
+    def summary(self) -> str:
+        """What is wrong, where, and what to change, in one line."""
+        place = self.place
+        known = place is None or f"{Path(place.file).name}:{place.line}" in self.message
+        return self.message + ("" if known else f" ({place})") + (f"; fix: {self.fix}" if self.fix else "")
+
     def says(self, finding: Finding) -> bool:
         """Tell whether it is what a difference of construction is, of the same layer."""
         same = self.code.startswith(finding.code) or finding.code.startswith(self.code)
         return same and finding.port_path in self.layers
+
+
+def diagnosis_json(cause: Diagnosis) -> dict[str, Any]:
+    """Return a cause as values that JSON can hold."""
+    share = cause.explained
+    return {**asdict(cause), "explained": share if share is None or isfinite(share) else str(share)}
+
+
+def read_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
+    """Return the cause that a report's JSON has; what earlier reports do not tell of it is empty.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError: it is none.
+    """
+    given = {one.name: document[one.name] for one in fields(Diagnosis) if one.name in document}
+    for name in ("paths", "explains"):
+        given[name] = tuple(map(str, given.get(name, ())))
+    for name in ("place", "reference_place"):
+        found = given.get(name)
+        given[name] = found and SourceLine(
+            file=str(found["file"]), line=int(found["line"]), code=str(found["code"])
+        )
+    share = given["explained"]
+    return Diagnosis(**{**given, "explained": None if share is None else float(share)})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.parity.case import Case, resolve
-from tipchain.parity.case_types import WeightsSpec
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.builders import open_builder
+from tipchain.parity.case_types import LABEL, Case, WeightsSpec
+from tipchain.parity.fake_inputs import make_input, make_inputs
 
+LEAST_BATCH = 4
+"""Samples that norms are calibrated on at least."""
 RIDGE = 1.0
 """Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
 
@@ -57,11 +60,10 @@ def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
 
 
 def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
-    spec = case.sides["torch"].dataset
-    if spec is None:
+    if case.sides["torch"].dataset is None:
         raise WeightsError("needs the torch side's dataset", file=case.path, key="sides.torch.dataset",
                            hint="name one, or leave out fit_head and BatchNorm")  # fmt: skip
-    dataset = resolve(spec, case.root)(train_data, "train", **case.data.args)
+    dataset = open_builder(case, "torch", "dataset")(train_data, "train", **case.data.args)
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
@@ -76,12 +78,25 @@ def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data:
         norm.train()
     with torch.no_grad():
         if case.weights.calibrate == "inputs":
-            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != "label"))
+            model(*(torch.from_numpy(array) for array in _calibrating_inputs(case)))
         else:
             for image, _, _ in _train_batches(torch, case, train_data):
                 model(image)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
+
+
+def _calibrating_inputs(case: Case) -> list[Any]:
+    """Return the fake inputs; of a smaller batch larger ones: a norm behind a global pooling has one value a sample."""
+    specs = [spec for spec in case.inputs.values() if spec.name != LABEL]
+    batch = specs[0].shape[0] if specs else 0
+    if batch >= LEAST_BATCH:
+        return [array for name, array in make_inputs(case).items() if name != LABEL]
+    larger = [
+        replace(spec, shape=(LEAST_BATCH, *spec.shape[1:]), shapes=()) if spec.shape[0] == batch else spec
+        for spec in specs
+    ]
+    return [make_input(spec) for spec in larger]
 
 
 def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Verdict:
         reason: one sentence; for a FAIL it holds the worst index and both values.
         diff: the facts it rests on; None where there was nothing to compare.
         finite: False where it rests on NaN or Inf that no ``diff`` tells of.
+        share: how much of what is allowed the difference takes, 1 for all of it; None where that is no single number.
     """
 
     outcome: Outcome
@@ -40,6 +41,7 @@ class Verdict:
     reason: str
     diff: TensorDiff | None = None
     finite: bool = True
+    share: float | None = None
 
 
 def compare(
@@ -143,8 +145,8 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
     if strange:
         return verdict(Outcome.FAIL, strange)
     if _accepted(diff, tolerance):
-        return verdict(Outcome.PASS, _passed(diff, tolerance))
-    return verdict(Outcome.FAIL, _failed(diff, tolerance, outside))
+        return replace(verdict(Outcome.PASS, _passed(diff, tolerance)), share=_share(diff, tolerance))
+    return replace(verdict(Outcome.FAIL, _failed(diff, tolerance, outside)), share=_share(diff, tolerance))
 
 
 def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
@@ -196,6 +198,19 @@ def _accepted(diff: TensorDiff, tolerance: Tolerance) -> bool:
         return diff.needed_atol <= tolerance.atol
     assert tolerance.threshold is not None
     return all(_statistic(diff, method) <= tolerance.threshold for method in tolerance.methods)
+
+
+def _share(diff: TensorDiff, tolerance: Tolerance) -> float | None:
+    """Return the share of what is allowed; with ``rtol`` each element is allowed something else, which no fact tells."""
+    if tolerance.rtol:
+        return None
+    if tolerance.threshold is None:
+        needed, allowed = diff.needed_atol, tolerance.atol
+    else:
+        needed = max(_statistic(diff, method) for method in tolerance.methods)
+        allowed = tolerance.threshold
+    share = needed / allowed if allowed else 0.0 if not needed else inf
+    return share if isfinite(share) else None
 
 
 def _statistic(diff: TensorDiff, method: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.blame import UsersError, placed
 from tipchain.parity.frameworks.base import Array, Framework, concat_outputs
 
 Batch = tuple[Any, Any]
@@ -25,21 +25,21 @@ def measure(framework: Framework, metric: Any, batches: Sequence[Batch]) -> dict
         batches: outputs and labels, at least one.
 
     Raises:
-        UsageError: the metric is neither, or what it gives is no mapping of names to single numbers.
+        UsersError: the metric is neither, or what it gives is no mapping of names to single numbers.
     """
     if hasattr(metric, "accumulate"):
-        raise UsageError(
-            f"the metric is a {type(metric).__name__} with accumulate(), whose values have no names\n"
+        raise UsersError(
+            f"{placed(metric)}: a metric with accumulate(), whose values have no names\n"
             "  expected: a callable (output, label) -> {name: percent}, or an object with update and compute"
         )
     if hasattr(metric, "update") and hasattr(metric, "compute"):
         for output, label in batches:
             metric.update(output, label)
-        return _numbers(metric.compute())
+        return _numbers(metric.compute(), metric)
     if not callable(metric):
-        raise UsageError(f"the metric is a {type(metric).__name__}, which cannot be called")
+        raise UsersError(f"the metric is a {type(metric).__name__}, which cannot be called")
     outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-    return _numbers(metric(concat_outputs(framework, outputs), concat_outputs(framework, labels)))
+    return _numbers(metric(concat_outputs(framework, outputs), concat_outputs(framework, labels)), metric)
 
 
 def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
@@ -76,19 +76,21 @@ def is_classification(output: Array, label: Array) -> bool:
     )
 
 
-def _numbers(found: object) -> dict[str, float]:
+def _numbers(found: object, metric: Any) -> dict[str, float]:
     if not isinstance(found, Mapping) or not found:
-        raise UsageError(
-            f"the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
+        raise UsersError(
+            f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
         )
-    return {str(key): _number(str(key), value) for key, value in found.items()}
+    return {str(key): _number(str(key), value, metric) for key, value in found.items()}
 
 
-def _number(key: str, value: Any) -> float:
+def _number(key: str, value: Any, metric: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsageError(f"the metric's {key!r} is no single number: {value!r:.80}") from error
+        raise UsersError(
+            f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}"
+        ) from error
 
 
 def count_nan(framework: Framework, outputs: Iterable[Any]) -> int:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tipchain.blame import UsersError
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
 from tipchain.parity.case import Case
-from tipchain.parity.data_digest import data_digest
+from tipchain.parity.data_digest import WHERE, data_digest
 from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
 from tipchain.parity.record import flatten, load_record, save_record
 from tipchain.parity.recorder import Needs
@@ -114,7 +115,9 @@ class _Work:
         self.inputs: dict[str, Path] = {}
         self.weights: dict[str, WeightFiles] = {}
         self.failures: dict[str, str] = {}
-        self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError] = {}
+        self._made: dict[
+            tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError
+        ] = {}
 
     def prepare(self, stage: str) -> None:
         """Prepare what ``stage`` uses."""
@@ -124,10 +127,10 @@ class _Work:
             if key not in self._made:
                 try:
                     self._made[key] = self._make(name, case)
-                except InputError as error:
+                except (InputError, UsersError) as error:
                     self._made[key] = error
             made = self._made[key]
-            if isinstance(made, InputError):
+            if isinstance(made, InputError | UsersError):
                 reasons.append(str(made))
                 continue
             digests[name] = made[0]
@@ -162,7 +165,7 @@ class _Work:
             )
             return weights.digest, weights
         folder = self.train_data if name == "train_data" else self.eval_data
-        return _folder_digest(folder, case.data.set, self.mode), None
+        return _folder_digest(folder, case.data.set), None
 
 
 def fake_arrays(case: Case) -> dict[str, Any]:
@@ -181,15 +184,12 @@ def dated(case: Case, mode: Mode, stage: str, recorded: Mapping[str, str]) -> li
     return found
 
 
-def _folder_digest(folder: Path, data_set: str, mode: Mode) -> str:
+def _folder_digest(folder: Path, data_set: str) -> str:
     try:
         return data_digest(folder, data_set)
     except DataError as error:
         if not folder.exists():
-            raise DataError(
-                "no such data folder", file=folder, expected=f"the data of {mode.value}",
-                hint=f"bash prepare.sh PARAMS {mode.value}, or --data-path with a folder of your own",
-            ) from error  # fmt: skip
+            raise DataError("no such data folder", file=folder, hint=WHERE) from error
         raise
 
 

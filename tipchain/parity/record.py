@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.json_text import parse_json
 from tipchain.parity.dump_reader import EXPECTED, load_tree
 from tipchain.parity.dump_writer import write_tree
 from tipchain.runs import atomic_write, replacing
@@ -85,7 +86,7 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np
 
 def _load_meta(path: Path) -> Mapping[str, object]:
     try:
-        meta = json.loads(path.read_bytes())
+        meta = parse_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

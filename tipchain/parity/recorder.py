@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from tipchain import __version__
+from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
-from tipchain.parity.builders import blame
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
@@ -154,9 +154,9 @@ def _record_stage(
         save_recording(job, bench, stage, recording, device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
-    except OSError as error:
-        return {"ok": False, "message": f"{stage}: {error}"}
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
+    except BaseException as error:  # noqa: BLE001  (the case's own code may raise anything; Ctrl-C does not reach here)
+        if isinstance(error, OSError) and users_fault(error) is None:  # a full disk
+            return {"ok": False, "message": f"{stage}: {error}"}
         traceback.print_exc()
         return {"ok": False, "message": blame(error)}
     return {"ok": True, "seconds": time.perf_counter() - start}

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tipchain.parity.builders import is_users
+from tipchain.blame import is_users
 
 
 def file_hash(path: Path) -> str:

@@ -25,6 +25,7 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "diff": None
             if verdict.diff is None
             else {name: _encode(value) for name, value in asdict(verdict.diff).items()},
+            **({} if verdict.share is None else {"share": verdict.share}),
         }
         for verdict in verdicts
     ]
@@ -39,6 +40,7 @@ def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
             reason=item["reason"],
             diff=None if item["diff"] is None else _parse_diff(item["diff"]),
             finite=item.get("finite", True),
+            share=item.get("share"),
         )
         for item in documents
     ]

@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 import tipchain
+from tipchain.blame import UsersError, serving, users_fault
 from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
+from tipchain.outcome import ExitCode
 from tipchain.parity import initialization
-from tipchain.parity.builders import blame
-from tipchain.parity.case import SIDES, Case, load_case, resolve
+from tipchain.parity.builders import open_builder
+from tipchain.parity.case import SIDES, Case, load_case
 from tipchain.parity.data_digest import data_digest
 from tipchain.parity.sources import file_hash, imported_sources
 from tipchain.runs import atomic_write, replacing_path
@@ -79,6 +81,7 @@ def prepare_weights(
 
     Raises:
         WeightsError: they cannot be made or converted; nothing half-made stays.
+        UsersError: a builder of the case raised, or made something that cannot be used.
         MissingFrameworkError: a framework that is needed to make them is absent.
     """
     from filelock import FileLock
@@ -213,6 +216,8 @@ def _make(
         _, mark, message = f"\n{done.stderr.strip()}".rpartition("\nerror: ")
         lines = message.splitlines() if mark else message.splitlines()[-12:]
         message = "\n".join(lines) or f"exit code {done.returncode}"
+        if mark and done.returncode == ExitCode.FAILED:
+            raise UsersError(message)
         if message.startswith(tuple(f"{side} cannot be imported" for side in SIDES)):
             raise MissingFrameworkError(message)
         raise WeightsError("the weights could not be made", file=folder, found=message)
@@ -262,7 +267,7 @@ def _torch_model(case: Case) -> Any:
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
-    return framework.build(resolve(case.sides["torch"].model, case.root), case.model_args)
+    return framework.build(open_builder(case, "torch", "model"), case.model_args)
 
 
 def _save_torch(model: Any, path: Path) -> None:
@@ -289,7 +294,7 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
     from tipchain.parity.frameworks import load_framework
 
     paddle = load_framework("paddle")
-    port = paddle.build(resolve(case.sides["paddle"].model, case.root), case.model_args)
+    port = paddle.build(open_builder(case, "paddle", "model"), case.model_args)
     return dict(
         convert_file(
             torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore
@@ -316,13 +321,12 @@ def main(argv: list[str]) -> int:
 
     def work() -> int:
         try:
-            make(job)
-        except TipchainError:
-            raise
+            with serving(stage="making the weights"):
+                make(job)
         except OSError as error:
+            if users_fault(error) is not None:
+                raise
             raise TipchainError(f"{job.folder}: {error}") from error
-        except Exception as error:  # the case's own code may raise anything
-            raise TipchainError(blame(error)) from error
         return 0
 
     return guarded(work)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from tipchain.errors import DataError, UsageError
 from tipchain.modes import DIGITS, data_folder
 from tipchain.prepare.archive import archive_of, check_archive, pack, read_archive
 from tipchain.prepare.sets import KINDS, Recipe, recipe_of, way_out
+from tipchain.progress import Pace, Progress
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -216,11 +216,9 @@ def _write(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files; long work shows a bar on a terminal."""
-    if total < 200 or not os.isatty(2):
-        yield from files
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(files, description=title, total=total, console=Console(stderr=True))
+    """Yield the files, and say how many there are yet."""
+    with Progress() as progress:
+        pace = Pace(progress=progress)
+        for number, file in enumerate(files):
+            pace.tell(f"making {title}", number, total)
+            yield file

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.chain.result_json import number_json, parse_result, result_json
 from tipchain.errors import RecordError
+from tipchain.json_text import parse_json
+from tipchain.parity.findings import diagnosis_json, read_diagnosis
 from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:
@@ -44,11 +46,15 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, An
         "versions": dict(report.versions),
         # Left out where it is not known: the history tells reports apart by this document.
         **({"where": dict(report.where)} if report.where else {}),
+        **({"models": dict(report.models)} if report.models else {}),
+        **({"page": report.page} if report.page else {}),
         "exit_code": int(report.exit_code if exit_code is None else exit_code),
         "interrupted": report.interrupted,
         "notes": list(report.notes),
         "results": [result_json(result) for result in report.results],
         "verdicts": _verdicts_json(report.verdicts),
+        **({"diagnoses": [diagnosis_json(one) for one in report.diagnoses]} if report.diagnoses else {}),
+        **({"undiagnosed": report.undiagnosed} if report.undiagnosed else {}),
     }
 
 
@@ -60,7 +66,7 @@ def load_report(path: Path) -> RunReport:
     """
     file = _report_file(path) if path.is_dir() else path
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(file.read_bytes())
     except OSError as error:
         raise RecordError(
             f"cannot be read: {error.strerror}", file=file, expected="a run's report"
@@ -111,8 +117,12 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
         seconds=float(data["seconds"]),
         versions={str(name): str(version) for name, version in data["versions"].items()},
         where={str(name): value for name, value in data.get("where", {}).items()},
+        models={str(side): str(name) for side, name in data.get("models", {}).items()},
+        page=str(data.get("page", "")),
         results=tuple(parse_result(item) for item in data["results"]),
         verdicts=_parse_verdicts(data["verdicts"]),
+        diagnoses=tuple(read_diagnosis(item) for item in data.get("diagnoses", ())),
+        undiagnosed=str(data.get("undiagnosed", "")),
         notes=tuple(str(note) for note in data["notes"]),
         interrupted=bool(data["interrupted"]),
     )

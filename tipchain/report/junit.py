@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.result import Result
 from tipchain.outcome import Outcome
 from tipchain.report.model import RunReport
+
+if TYPE_CHECKING:
+    from tipchain.parity.findings import Diagnosis, SourceLine
+    from tipchain.parity.judge import Verdict
+
+BAD = (Outcome.FAIL, Outcome.ERROR)
 
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skipped"}
 # XML 1.0 cannot hold these, not even escaped.
@@ -23,13 +30,23 @@ def junit_xml(report: RunReport) -> str:
     name = f"{report.title} {report.mode}".strip()
     suite = add_suite(root, name, {"timestamp": report.started, **counts}, report.versions)
     for result in report.results:
-        _add_result(suite, result)
+        _add_result(suite, result, report)
+    causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}
     for verdict in report.verdicts:
-        stage, _, key = verdict.subject.rpartition("/")
-        add_case(
-            suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, verdict.reason, verdict.reason
-        )
+        _add_verdict(suite, verdict, causes.get(verdict.subject))
     return document(root)
+
+
+def _add_verdict(suite: ET.Element, verdict: Verdict, cause: Diagnosis | None) -> None:
+    """Add a verdict; the first that fails for a cause tells it, the others refer to that one."""
+    stage, _, key = verdict.subject.rpartition("/")
+    message = detail = verdict.reason
+    if cause is not None:
+        first = cause.explains[0]
+        message = cause.summary if verdict.subject == first else f"follows from {first}: {cause.message}"
+        detail = "\n".join(filter(None, (message, verdict.reason, cause.evidence)))
+    place = cause.place if cause else None
+    add_case(suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, message, detail, place=place)
 
 
 def document(root: ET.Element) -> str:
@@ -61,10 +78,14 @@ def add_suite(
     return suite
 
 
-def _add_result(suite: ET.Element, result: Result) -> None:
-    command = result.command
-    detail = "\n".join([result.reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
-    add_case(suite, command.step, command.id, result.seconds, result.outcome, result.reason, detail)
+def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
+    command, reason = result.command, result.reason
+    cause = next(iter(report.diagnoses), None) if command.step == "align" and result.outcome in BAD else None
+    if cause is not None:
+        reason = f"{cause.summary} ({reason})"
+    detail = "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
+    add_case(suite, command.step, command.id, result.seconds, result.outcome, reason, detail,
+             place=cause.place if cause else None)  # fmt: skip
 
 
 def add_case(
@@ -76,6 +97,7 @@ def add_case(
     reason: str,
     detail: str,
     file: str = "",
+    place: SourceLine | None = None,
 ) -> None:
     """Add a case to a suite.
 
@@ -88,10 +110,13 @@ def add_case(
         reason: one line; of a case that did not pass.
         detail: what is shown of one that failed.
         file: its source below the project's folder; "" if it has none.
+        place: the line that it fails for, instead.
     """
     attributes = {"classname": group, "name": name, "time": f"{seconds:.3f}"}
-    if file:
-        attributes["file"] = file
+    if place or file:
+        attributes["file"] = place.file if place else file
+    if place:
+        attributes["line"] = str(place.line)
     case = ET.SubElement(suite, "testcase", attributes)
     if outcome in ELEMENTS:
         element = ET.SubElement(case, ELEMENTS[outcome], {"message": reason})

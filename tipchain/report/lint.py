@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.lint import Found, Linted
+from tipchain.foreign_text import clean
 from tipchain.modes import Mode
 from tipchain.report.github import workflow_command
-from tipchain.report.terminal import clean
 
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
@@ -79,9 +78,9 @@ def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = F
     return "\n".join([*lines, *([""] if lines else []), summary_line(files, strict=strict)])
 
 
-def render_json(files: Sequence[Linted]) -> str:
-    """Return a JSON list with one object for each file."""
-    return json.dumps([_as_json(one) for one in files], indent=2, ensure_ascii=False)
+def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
+    """Return a list for JSON with one object for each file."""
+    return [_as_json(one) for one in files]
 
 
 def render_github(files: Sequence[Linted]) -> str:
@@ -113,6 +112,8 @@ def _of(one: Linted) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
+    if len(text) <= width and text.isascii() and text.isprintable():
+        return [text.rstrip()]  # most rows of a long file: textwrap takes many times as long to say so
     return textwrap.wrap(
         clean(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]

@@ -10,6 +10,7 @@ from tipchain.chain.result import Result
 from tipchain.outcome import ExitCode, Outcome, exit_code
 
 if TYPE_CHECKING:
+    from tipchain.parity.findings import Diagnosis
     from tipchain.parity.judge import Verdict
 
 
@@ -26,10 +27,14 @@ class RunReport:
         versions: name to version of what the run rests on.
         where: machine, processor, GPUs, commit by name, as `tipchain.nightly.fingerprint.origin` has them; empty in
             reports of earlier tipchains.
+        models: what ran: ``reference`` and ``port``, or ``model``, each with what builds it; empty where that is not known.
         results: how the commands ended.
         verdicts: judgements about tensors.
+        diagnoses: what makes verdicts fail, in the order of the stages, each with the verdicts that follow from it.
+        undiagnosed: why nothing, or not all, was looked for where verdicts failed; "" where all was.
         notes: what was left out and why.
         interrupted: whether the user interrupted the run.
+        page: its page as shown to the user; "" where none was written.
     """
 
     title: str
@@ -39,10 +44,14 @@ class RunReport:
     seconds: float
     versions: Mapping[str, str] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    diagnoses: tuple[Diagnosis, ...] = ()
+    undiagnosed: str = ""
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    page: str = ""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

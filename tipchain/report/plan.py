@@ -13,8 +13,8 @@ from posixpath import dirname, normpath
 
 from tipchain.chain.finds import SUFFIXES
 from tipchain.chain.plan import Command, Find, Plan
+from tipchain.foreign_text import clean
 from tipchain.modes import DataFolders, data_folders
-from tipchain.report.terminal import clean
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 STEP_INDENT = 2

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tipchain import __version__
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.result import Result
+from tipchain.foreign_text import clean
 from tipchain.outcome import Outcome
-from tipchain.report.terminal import clean
 
 if TYPE_CHECKING:
     from tipchain.chain.execute import Place

@@ -7,46 +7,54 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TextIO
 
 from tipchain.chain.result import Result
+from tipchain.foreign_text import clean
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.model import RunReport
 
-if TYPE_CHECKING:
-    from tipchain.parity.judge import Verdict
-
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MEANINGS = {
     ExitCode.PASSED: "all passed",
     ExitCode.FAILED: "a check or a command failed or errored",
     ExitCode.NOTHING_CHECKED: "nothing was checked",
     ExitCode.INTERRUPTED: "interrupted",
 }
+COLOR_VARIABLE = "TIPCHAIN_COLOR"
+"""``always`` or ``never``: what ``--color`` says, for this process and its children."""
 TAIL_LINES = 10
 TAIL_ROWS = 4
 
 
+@contextmanager
+def coloring(when: str) -> Iterator[None]:
+    """Let text be colored ``always``, ``never``, or (``auto``) as the environment says, in child processes too."""
+    before = os.environ.get(COLOR_VARIABLE)
+    if when != "auto":
+        os.environ[COLOR_VARIABLE] = when
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(COLOR_VARIABLE, None)
+        else:
+            os.environ[COLOR_VARIABLE] = before
+
+
 def use_color(stream: TextIO) -> bool:
-    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR."""
+    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR; `coloring` has the last word."""
+    chosen = os.environ.get(COLOR_VARIABLE)
+    if chosen in ("always", "never"):
+        return chosen == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width() -> int:
     """Return the terminal's width, at least 60."""
     return max(shutil.get_terminal_size().columns, 60)
-
-
-def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Return the size of the terminal that ``stream`` is; of one that does not know it (0x0), 80 columns and 24 lines."""
-    try:
-        size = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):  # no terminal of the system's, as in tests
-        return shutil.get_terminal_size()
-    return size if size.columns and size.lines else os.terminal_size((80, 24))
 
 
 def fold(text: str, width: int) -> str:
@@ -64,7 +72,7 @@ def fold(text: str, width: int) -> str:
 
 
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
-    """Return ``report`` as text: a table, what did not pass, and the summary."""
+    """Return every command and every check of ``report``, with what did not pass at length."""
     lines: list[str] = []
     if report.results:
         lines += ["", f"{'outcome':<7}  {'seconds':>7}  command and log" + (" in" if report.run else "")]
@@ -73,19 +81,24 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
             lines += _result_rows(result, color, width)
     if report.verdicts:
         lines += ["", f"{'outcome':<7}  subject: reason"]
-        for outcome, text in _verdict_rows(report.verdicts):
-            lines += _hanging(mark(outcome, color), text, width)
+        for verdict in report.verdicts:
+            reason = f": {clean(verdict.reason)}" if verdict.reason else ""
+            lines += _hanging(mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
     for result in report.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR):
             lines += ["", *_details(result, report.run, color, width)]
     if report.notes:
         lines += ["", *(line for note in report.notes for line in _hanging("note:  ", clean(note), width))]
-    return "\n".join([*lines, "", *summary_lines(report)])
+    return "\n".join(lines)
 
 
 def mark(outcome: Outcome, color: bool) -> str:
     """Return an outcome as a cell of a table."""
-    text = f"{outcome.value:<7}"
+    return paint(f"{outcome.value:<7}", outcome, color)
+
+
+def paint(text: str, outcome: Outcome, color: bool) -> str:
+    """Return a text in the color of an outcome."""
     return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m" if color else text
 
 
@@ -124,19 +137,6 @@ def figures_text(figures: Mapping[str, float]) -> str:
     return " ".join(f"{clean(name)}={value:.6g}" for name, value in figures.items())
 
 
-def _verdict_rows(verdicts: Sequence[Verdict]) -> Iterator[tuple[Outcome, str]]:
-    """Yield a row for each verdict; the passes of one stage share a row."""
-    for stage, group in groupby(verdicts, key=lambda verdict: clean(verdict.subject).partition("/")[0]):
-        ones = list(group)
-        passed = [verdict for verdict in ones if verdict.outcome is Outcome.PASS]
-        if len(passed) > 1:
-            yield Outcome.PASS, f"{stage}: {len(passed)} of {len(ones)} checks"
-        for verdict in ones:
-            if verdict.outcome is not Outcome.PASS or len(passed) == 1:
-                reason = f": {clean(verdict.reason)}" if verdict.reason else ""
-                yield verdict.outcome, clean(verdict.subject) + reason
-
-
 def _hanging(head: str, text: str, width: int) -> list[str]:
     # A reason's own lines (found, expected, hint) stay lines.
     room = max(width - 9, 20)
@@ -172,28 +172,3 @@ def _below(run: str, text: str) -> str:
 def _wrapped(line: str, width: int) -> list[str]:
     """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
     return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=TAIL_ROWS, placeholder=" ...") or [""]
-
-
-def summary_lines(report: RunReport) -> list[str]:
-    """Return the count of outcomes with the time, and the exit code with its meaning."""
-    outcomes = report.outcomes
-    errors = outcomes.count(Outcome.ERROR)
-    counts = [
-        f"{outcomes.count(Outcome.PASS)} passed",
-        f"{outcomes.count(Outcome.FAIL)} failed",
-        f"{errors} error" + ("" if errors == 1 else "s"),
-        f"{outcomes.count(Outcome.SKIP)} skipped",
-    ]
-    code = report.exit_code
-    meaning = MEANINGS.get(code, code.name.lower())
-    if code is ExitCode.PASSED and Outcome.SKIP in outcomes:
-        meaning = "all that ran passed"
-    return [
-        f"{', '.join(counts)} in {report.seconds:.1f} s",
-        f"exit code {int(code)}: {meaning}",
-    ]
-
-
-def clean(text: str) -> str:
-    """Return ``text`` without escapes and control characters, which could rewrite the terminal."""
-    return CONTROL.sub("", text)

@@ -19,6 +19,7 @@ class Live:
         self.sides = TorchSide(), PaddleSide()
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle
         self.stores: list[Any] = []
+        self.room = 2**26
 
     def equal(self, reference: Any, port: Any) -> tuple[Any, Any]:
         """Give both models the same random weights, BatchNorm's statistics too, and switch them to eval mode."""
@@ -37,7 +38,7 @@ class Live:
     def store(self, limit: int = 2**29) -> Any:
         from tipchain.parity.locate.store import Store
 
-        self.stores.append(Store(limit))
+        self.stores.append(Store(limit, self.room))
         return self.stores[-1]
 
     def locate(self, reference: Any, port: Any, inputs: Any, *, equal: bool = True, **options: Any) -> Any:

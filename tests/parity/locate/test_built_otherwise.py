@@ -247,3 +247,38 @@ def test_a_convolution_whose_weights_hold_the_norm_is_both(live, epsilon):
     assert report.unmatched == {"reference": [], "port": []}
     assert {one.port_path for one in report.layers if one.at_fault} == (set() if epsilon == 1e-5 else {"0"})
     assert all(one.own < 1e-3 or one.at_fault for one in report.layers)
+
+
+@pytest.mark.parametrize(("start", "fault"), [(1, False), (0, True)])
+def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault):
+    torch, paddle = live.torch, live.paddle
+
+    class Same(torch.nn.Conv2d):
+        def forward(self, x):
+            return super().forward(torch.nn.functional.pad(x, (0, 1, 0, 1)))
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.gate = Same(3, 4, 3, stride=2), torch.nn.Hardsigmoid()
+            self.last = torch.nn.Conv2d(4, 2, 3)
+
+        def forward(self, x):
+            return self.last(self.conv(self.gate(x) * x))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.gate = paddle.nn.Conv2D(3, 4, 3, stride=2, padding=2), paddle.nn.Hardsigmoid()
+            self.last = paddle.nn.Conv2D(4, 2, 3)
+
+        def forward(self, x):
+            y = self.conv(self.gate(x) * x)
+            return self.last(y[:, :, 1:, 1:] if start else y[:, :, :-1, :-1])
+
+    found = live.locate(Reference(), Port(), random(2, 3, 16, 16))
+    assert max(found.outputs) > 1e-9, "the gate's slope is a float32 number"
+    assert {one.port_path for one in found.verdicts if one.at_fault} == ({"conv"} if fault else set())
+    if not fault:
+        (told,) = (one for one in found.verdicts if one.port_path == "conv" and one.direction == "forward")
+        assert "what is made of them is the same" in told.reason

@@ -38,7 +38,9 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
         def forward(self, tokens):
             hidden = self.emb(tokens) * 3
             return self.norm(
-                self.fc(paddle.matmul(hidden, paddle.eye(6, dtype="float32")) if single else hidden)
+                self.fc(
+                    paddle.matmul(hidden, paddle.to_tensor(np.eye(6, dtype=np.float32))) if single else hidden
+                )
             )
 
     found = live.locate(Reference(), Port(), np.random.default_rng(0).integers(0, 20, (3, 5)))

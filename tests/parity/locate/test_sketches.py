@@ -14,6 +14,12 @@ LARGE_BATCH = (4, 3, 50, 50)
 """The convolutions' outputs of this have 73,728 elements."""
 
 
+@pytest.fixture(autouse=True)
+def _no_room(live, monkeypatch):
+    """Hold outlines of all large tensors, as of a large model's."""
+    monkeypatch.setattr(live, "room", 0)
+
+
 def random(*shape, seed=0, dtype=np.float32):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
@@ -46,7 +52,7 @@ def test_what_is_not_finite_is_infinitely_far_away(odd):
 
 
 def test_of_a_large_array_the_first_sample_is_held():
-    store, array = Store(), random(4, LARGE // 2, dtype=np.float64)
+    store, array = Store(room=0), random(4, LARGE // 2, dtype=np.float64)
     store.samples = 4
     stored = store.put(array)
     assert store.cut
@@ -61,7 +67,7 @@ def test_of_a_large_array_the_first_sample_is_held():
     ("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)]
 )
 def test_other_arrays_are_held_whole(shape, samples):
-    store, array = Store(), random(*shape, dtype=np.float64)
+    store, array = Store(room=0), random(*shape, dtype=np.float64)
     store.samples = samples
     stored, before = store.put(array), array.copy()
     array[0, 0] += 1
@@ -75,7 +81,7 @@ def test_other_arrays_are_held_whole(shape, samples):
     ids=["one sample", "one sample without an axis", "heads folded into the axis"],
 )
 def test_the_first_sample_is_what_belongs_to_it(shape, samples, part):
-    store, array = Store(), random(*shape, dtype=np.float64)
+    store, array = Store(room=0), random(*shape, dtype=np.float64)
     store.samples = samples
     stored = store.put(array)
     assert store.cut
@@ -182,6 +188,31 @@ def test_a_fault_of_a_later_sample_is_looked_for_on_all(live):
     assert found.first is not None
     assert found.first.port_path == "1"
     assert found.port.trace.calls[0].inputs[0].shape[0] == 8
+
+
+def test_a_small_model_that_differs_is_run_once(live, nets, monkeypatch):
+    monkeypatch.setattr(live, "room", 2**28)
+    reference, port = nets.torch.residual(1), nets.paddle.residual("no shortcut")
+    found = live.locate(reference, port, random(*LARGE_BATCH))
+    assert live.stores[-1].samples == 4, "it was not run again"
+    assert not live.stores[-1].cut
+    assert found.first.port_path == "1"
+    assert found.port.trace.calls[0].inputs[0].shape[0] == 4
+
+
+def test_tensors_that_are_small_beside_the_parameters_are_held_whole(live):
+    reference, port = live.torch.nn.Linear(16, LARGE), live.paddle.nn.Linear(16, LARGE)
+    live.locate(reference, port, random(2, 16))
+    assert live.stores[-1].room == 4 * 17 * LARGE, "half of what the parameters of both take"
+    assert not live.stores[-1].cut
+
+
+@pytest.mark.parametrize("mode", ["", "no shortcut"])
+def test_where_the_room_ends_whole_tensors_are_compared_with_outlines(live, nets, monkeypatch, mode):
+    monkeypatch.setattr(live, "room", 4 * 73728 * 8)
+    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    assert (found.first and found.first.port_path) == ("2" if mode else None)
+    assert mode or live.stores[-1].cut
 
 
 def test_a_model_in_train_mode_is_run_again_on_the_whole_batch(live, nets):

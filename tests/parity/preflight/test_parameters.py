@@ -140,7 +140,7 @@ def test_weights_that_were_never_copied_are_one_finding(live):
     for layer in theirs:
         put(layer.bias, np.arange(8))
     (found,) = findings(ours, theirs)
-    assert (found.code, found.reference_path, found.port_path) == ("values", "", "")
+    assert (found.code, found.reference_path, found.port_path) == ("weights-not-copied", "", "")
     assert "8 of 8" in found.message
     assert "copy_weights" in found.fix
 

@@ -272,7 +272,11 @@ def first_changed(fault: Any) -> str | None:
     """Return the first layer of the faulty port that gives something else than the sound one of the same inputs."""
     from zoo.third.faults import planted
 
-    sound, faulty = pair(fault.family, double=True, **fault.how), planted(fault, double=True)
+    return first_apart(pair(fault.family, double=True, **fault.how), planted(fault, double=True))
+
+
+def first_apart(sound: ThirdPair, faulty: ThirdPair) -> str | None:
+    """Return the first layer of one pair's port that gives something else than the other's of the same inputs."""
     calls: dict[str, list[Any]] = {}
     for path, given, gave in _calls(sound.port, sound.inputs):
         calls.setdefault(path, []).append((given, gave))

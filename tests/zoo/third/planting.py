@@ -64,10 +64,10 @@ def edited(source: str, edits: Edits) -> str:
     return source
 
 
-def load(name: str, edits: Edits = ()) -> ModuleType:
-    """Import a file of `nets` with the edits made."""
-    source = edited((NETS / f"{name}.py").read_text(encoding="utf-8"), edits)
-    title = f"third_{name}_{hashlib.sha256(source.encode()).hexdigest()[:10]}"
+def load(name: str, edits: Edits = (), nets: Path = NETS) -> ModuleType:
+    """Import a file of a folder of nets with the edits made."""
+    source = edited((nets / f"{name}.py").read_text(encoding="utf-8"), edits)
+    title = f"{nets.parent.name}_{name}_{hashlib.sha256(source.encode()).hexdigest()[:10]}"
     if title in sys.modules:
         return sys.modules[title]
     path = _folder() / f"{title}.py"
@@ -91,6 +91,19 @@ def stir(model: torch.nn.Module, seed: int = 7) -> None:
                 buffer.copy_(0.2 * torch.randn(buffer.shape, generator=draw))
             elif name.endswith("running_var"):
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=draw))
+
+
+def to_double(port: Any) -> None:
+    """Let a port hold float64; its integers stay, and the state of a recurrent layer's dropout, which Paddle cannot cast."""
+    held = [
+        (layer, name, layer._buffers.pop(name))
+        for layer in port.sublayers(include_self=True)
+        for name, one in list(layer._buffers.items())
+        if one is not None and "float" not in str(one.dtype)
+    ]
+    port.to(dtype="float64")
+    for layer, name, one in held:
+        layer._buffers[name] = one
 
 
 def fill(port: Any, values: Mapping[str, np.ndarray], *, strict: bool = True) -> None:
@@ -118,11 +131,12 @@ def pair(
     metrics: bool = False,
     double: bool = False,
     strict: bool = True,
+    nets: Path = NETS,
 ) -> ThirdPair:
     """Make a pair of a family.
 
     Args:
-        family: one of `FAMILIES`.
+        family: the family's name, one of `FAMILIES` here.
         reference_edits: what reads otherwise in the reference's file.
         port_edits: what reads otherwise in the port's.
         training: whether it is compared in train mode.
@@ -132,15 +146,17 @@ def pair(
         metrics: whether both metrics go along.
         double: whether the models hold float64.
         strict: whether the port must hold all that was converted.
+        nets: where the files of the family are.
     """
-    theirs, ours = load(f"{family}_torch", reference_edits), load(f"{family}_paddle", port_edits)
+    theirs = load(f"{family}_torch", reference_edits, nets)
+    ours = load(f"{family}_paddle", port_edits, nets)
     torch.manual_seed(11)
     reference = theirs.build()
     stir(reference)
     port = ours.build()
     if double:
         reference.double()
-        port.to(dtype="float64")
+        to_double(port)
     fill(
         port,
         ours.convert({name: value.numpy().copy() for name, value in reference.state_dict().items()}),

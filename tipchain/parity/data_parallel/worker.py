@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tipchain.blame import blame
 from tipchain.devices import parse_device
 from tipchain.errors import TipchainError
-from tipchain.parity.builders import blame
 from tipchain.parity.case import load_case
 from tipchain.parity.data_parallel.lifeline import end_with_parent
 from tipchain.parity.data_parallel.steps import digests, state, train

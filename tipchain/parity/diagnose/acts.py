@@ -103,3 +103,59 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
         return original(turned, *args[1:], **kwargs) if args else original(**{**kwargs, name: turned})
 
     return act
+
+
+def with_tensor(args: Sequence[Any], old: int, new: Any) -> Act:
+    """Return a call with another tensor in the places of one, also in lists among the arguments.
+
+    Args:
+        args: the arguments as they were.
+        old: the identity of the tensor there.
+        new: what stands in its place.
+    """
+    return with_tensors(args, {old: new})
+
+
+def with_tensors(args: Sequence[Any], changes: Mapping[int, Any]) -> Act:
+    """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
+    places = [
+        (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
+        for number, one in enumerate(args)
+        for place, each in enumerate(one if isinstance(one, list | tuple) else [one])
+        if id(each) in changes
+    ]
+
+    def act(original: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = list(given)
+        for number, place, new in places:
+            if place is None:
+                changed[number] = new
+            else:
+                changed[number] = [*changed[number][:place], new, *changed[number][place + 1 :]]
+        return original(*changed, **kwargs)
+
+    return act
+
+
+def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given.
+
+    Args:
+        taker: the number of the call that is given the tensor.
+        place: which of its arguments it is.
+        maker: the number of the call that makes the result.
+    """
+    seen: list[Any] = []
+
+    def take(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        seen[:] = [args[place]]
+        return original(*args, **kwargs)
+
+    def give(result: Any) -> Any:
+        kept = seen[0].reshape(result.shape)
+        return kept + (result - kept).detach()
+
+    def both(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return give(take(original, args, kwargs))
+
+    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tipchain.parity.diagnose.acts import in_order as reordered
 from tipchain.parity.diagnose.acts import instead, on_input, then, then_first, with_argument
-from tipchain.parity.diagnose.asking import first_tensor, is_tensor
+from tipchain.parity.diagnose.asking import first_tensor, is_tensor, paddle_of
 from tipchain.parity.diagnose.functions import called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, known_numbers
 from tipchain.parity.diagnose.piece import Piece
@@ -34,6 +34,25 @@ def by_counted(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             message=f"it does `{op.name}` {op.args[1]}{place_of(op, piece)}, the reference {number}",
             fix=f"write {number} for {op.args[1]}{place_of(op, piece)}: `{op.line}`",
         )  # fmt: skip
+
+
+def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield casts to whole numbers of what was rounded otherwise before."""
+    given = first_tensor(op, piece)
+    if op.name != "astype" or given is None:
+        return
+    paddle, where = paddle_of(piece), place_of(op, piece)
+    ways = {"round": paddle.round, "floor": paddle.floor, "ceil": paddle.ceil, "floor(x + 0.5)": _rounded_up}
+    for told, function in ways.items():
+        yield Hypothesis(
+            code="rounding", acts={op.number: on_input(function)},
+            message=f"it cuts off the fraction by `astype`{where}, the reference has another rounding there: {told}",
+            fix=f"apply {told} in front of `astype`{where}: `{op.line}`",
+        )  # fmt: skip
+
+
+def _rounded_up(tensor: Any) -> Any:
+    return (tensor + 0.5).floor()
 
 
 def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothesis]:

@@ -7,9 +7,7 @@ from typing import Any
 
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import Op, floats_of
-
-HIDING = -1e4
-"""What is added to scores to hide them is at most this: half precision, whose least number is -65504, must hold it."""
+from tipchain.parity.locate.differences import HIDING
 
 
 def is_tensor(piece: Piece) -> Callable[[Any], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,12 @@ def _build(
     ]
     backward = verdict.direction == "backward"
     judged, reference_judged = _judged(located, pair)
+    idle = _idle(located, pair)
     return Piece(
         sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
-        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, reference_judged=reference_judged, paths=(calls[0].path, calls[1].path),
+        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, reference_judged=reference_judged | set(idle.values()),
+        cleared=_cleared(located, pair, store), idle=idle, partners=_partners(located, pair), paths=(calls[0].path, calls[1].path),
         ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links), double=double,
         mended=tuple(
@@ -127,6 +130,66 @@ def _judged(located: Located, around: CallPair) -> tuple[frozenset[str], frozens
         frozenset(_within(pair.port, around.port) for pair in inside),
         frozenset(_within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)),
     )  # fmt: skip
+
+
+def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
+    """Return the port's containers inside a call whose results are right, or that are given something else already."""
+    compare = Comparer(store)
+
+    def right(one: CallPair) -> bool:
+        given, made = (
+            compare.apart(ours, theirs, links)
+            for ours, theirs, links in (
+                (one.reference.inputs, one.port.inputs, compare.inputs(one)),
+                (one.reference.outputs, one.port.outputs, compare.outputs(one)),
+            )
+        )
+        return made <= SAME or (isfinite(given) and given > SAME)
+
+    inside: dict[str, bool] = {}
+    for one in located.matching.containers:
+        if _below(one.port, around.port):
+            path = _within(one.port, around.port)
+            inside[path] = inside.get(path, True) and right(one)
+    return frozenset(path for path, known in inside.items() if known)
+
+
+def _partners(located: Located, around: CallPair) -> dict[str, str]:
+    """Return the reference's path within a call by the port's, of the calls inside that belong together."""
+    pairs = [one for one in located.matching.pairs if not one.whole and _below(one.port, around.port)]
+    return {
+        _within(one.port, around.port): _within(one.reference, around.reference)
+        for one in pairs if _below(one.reference, around.reference)
+    }  # fmt: skip
+
+
+def _idle(located: Located, around: CallPair) -> dict[str, str]:
+    """Return the port's layers within a call that are never called, with the reference's that are: the outermost.
+
+    A container of layers none of which is called stands for all of them, where the reference has such a container, too.
+    """
+    traces = located.reference.trace, located.port.trace
+    called = [{call.path for call in trace.calls} for trace in traces]
+    found: dict[str, str] = {}
+    for pair in located.layers:
+        ours, theirs = pair.reference, pair.port
+        if theirs in called[1] or ours not in called[0]:
+            continue
+        while (
+            "." in theirs and "." in ours
+            and theirs.rpartition(".")[2] == ours.rpartition(".")[2]
+            and theirs.rpartition(".")[0] not in called[1]
+            and ours.rpartition(".")[0] in called[0]
+        ):  # fmt: skip
+            ours, theirs = ours.rpartition(".")[0], theirs.rpartition(".")[0]
+        inside = [
+            path.removeprefix(f"{call.path}.") if call.path else path
+            for path, call in ((ours, around.reference), (theirs, around.port))
+            if not call.path or path.startswith(f"{call.path}.")
+        ]
+        if len(inside) == 2:
+            found[inside[1]] = inside[0]
+    return found
 
 
 def _below(call: Call, around: Call) -> bool:

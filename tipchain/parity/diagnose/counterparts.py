@@ -6,24 +6,35 @@ import inspect
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from tipchain.parity.diagnose.acts import called_as, with_argument, with_arguments
+from tipchain.parity.diagnose.acts import (
+    called_as,
+    constant,
+    passed_through,
+    with_argument,
+    with_arguments,
+    with_tensor,
+)
 from tipchain.parity.diagnose.arguments import kind_of
 from tipchain.parity.diagnose.arrangements import layout_code
-from tipchain.parity.diagnose.asking import HIDING, is_tensor, paddle_of
+from tipchain.parity.diagnose.asking import is_tensor, paddle_of
 from tipchain.parity.diagnose.function_arguments import ARGUMENTS, MOST_EPSILON, has_axis
 from tipchain.parity.diagnose.functions import ACTIVATIONS, called, place_of
-from tipchain.parity.diagnose.hypotheses import Hypothesis
+from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, holder_of
 from tipchain.parity.diagnose.operations import FUSED, LIKES
 from tipchain.parity.diagnose.piece import Piece
-from tipchain.parity.diagnose.program import LAYER, Op, numpy_of
+from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of
 from tipchain.parity.diagnose.reference import Step, is_plain
+from tipchain.parity.diagnose.terms import own_tensors
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.parity.diagnose.wrong_values import rotary_base
+from tipchain.parity.locate.differences import HIDING
 
 NAMES = {
     "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
@@ -34,6 +45,8 @@ ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings that say where a result is kept, not what it is."""
+FEW = 8
+"""Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
 GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -59,6 +72,13 @@ NUMBERED = {
 """Slugs of functions of a tensor and a number."""
 
 
+BY = {
+    "multiply": "multiplies by", "divide": "divides by", "add": "adds", "subtract": "subtracts", "pow": "takes the power", "rsub": "subtracts from",
+    "rdiv": "divides", "maximum": "takes at least", "minimum": "takes at most",
+}  # fmt: skip
+"""What functions of a tensor and a number do with the number."""
+
+
 def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port's calls as the reference makes them where the two programs part: settings, functions, operands."""
     if walk.leaves:
@@ -67,7 +87,39 @@ def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _settings(group, piece, walk)
         yield from _other_function(group, piece, walk)
         yield from _operands(group, piece, walk)
+        yield from _given_otherwise(group, piece, walk)
+        yield from _given_less(group, piece, walk)
         yield from _missing_step(group, piece, walk)
+
+
+def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield tensors whose gradient goes on to another one as if they were that, as the reference has it.
+
+    It writes ``x + (q - x).detach()``, which is ``q`` and has the gradient of ``x``.
+    """
+    for step in walk.steps:
+        if step.name != "add" or len(step.given) != 2:
+            continue
+        for kept, apart in (step.given, step.given[::-1]):
+            less = walk.makers.get(apart)
+            if less is None or less.name != "subtract" or less.given[1:] != (kept,):
+                continue
+            keys = walk.key_of(less.given[0]), walk.key_of(kept)
+            maker = None if keys[0] is None else walk.makers_of.get(keys[0])
+            taker = (
+                None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
+            )
+            if maker is None or taker is None or keys[1] is None or taker.number > maker.number:
+                continue
+            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), None)
+            if place is None:
+                continue
+            told, where = walk.told(keys[1]), place_of(maker, piece)
+            yield Hypothesis(
+                code="straight-through", acts=passed_through(taker.number, place, maker.number), confirmed=True,
+                message=f"the gradient of what {called(maker)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
+                fix=f"use `x + (q - x).detach()` for q, the result of {called(maker)}{where}, and x, {told}",
+            )  # fmt: skip
 
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
@@ -85,6 +137,7 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     name = next(
         (name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), ""
     )
+    name = _argument(piece, name) if name else ""
     what = f"`{name}`" if name else walk.told(key)
     told = f"it is given another {what} than the reference" if name else f"it keeps another tensor than the reference: {what}"  # fmt: skip
     code = "wrong-input" if name else "wrong-buffer"
@@ -115,10 +168,11 @@ def _argument(piece: Piece, name: str) -> str:
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
-    """Return the partings, those of one line and function together."""
-    found: dict[tuple[str, str, str], list[Parting]] = {}
+    """Return the partings, those of one line and function of both programs together."""
+    found: dict[tuple[str, ...], list[Parting]] = {}
     for one in partings:
-        found.setdefault((one.op.place, one.op.name, one.op.path), []).append(one)
+        where = (one.op.place, one.op.name, one.op.path, one.step.place, one.step.said)
+        found.setdefault(where, []).append(one)
     return list(found.values())
 
 
@@ -184,19 +238,21 @@ def _with_settings(
         what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
         message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
     elif name == "item":
-        message = (
-            f"it takes index [{shown(present)}] in `{op.name}`{where}, the reference [{shown(value)}]{count}"
-        )
+        message = f"it takes {'slice' if ':' in shown(present) else 'index'} [{shown(present)}] in `{op.name}`{where}, the reference [{shown(value)}]{count}"
         listed = f"[{shown(value)}]"
+    elif name == "y" and op.name in BY:
+        message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
+        listed = f"{value:.10g}"
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}"
             for _, each, was, one in chosen
         )
         message += count
+    written = name == "item" or (name == "y" and op.name in BY)
     return Hypothesis(
         code=code, message=message, confirmed=True, changes=len(chosen), acts={number: with_arguments(values) for number in numbers},
-        fix=f"{'write' if name == 'item' else 'pass'} {listed} {'in' if name == 'item' else 'to'} `{op.name}`{where}: `{op.line}`",
+        fix=f"{'write' if written else 'pass'} {listed} {'in' if written else 'to'} `{op.name}`{where}: `{op.line}`",
     )  # fmt: skip
 
 
@@ -429,12 +485,104 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 continue  # then a call too many is made, which is what is told
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
-            told = walk.told(key)
+            told, name = walk.told(key), argument_name(op, number)
             yield Hypothesis(
                 code="residual" if op.name == "add" else "wrong-input", confirmed=True, acts={op.number: with_argument(number, tensor)},
-                message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {told}",
+                message=f"it gives {called(op)}{where} another tensor{name} than the reference, which gives it {told}",
                 fix=f"give {called(op)}{where} {told} as argument {number}: `{op.line}`",
             )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A call that is given one tensor of the port's, and another one that the reference gives in its place."""
+
+    op: Op
+    old: Key
+    new: Key
+
+    def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
+        """Return the slug, what is said, and what the call should be given."""
+        names = [walk.told(one) for one in (self.old, self.new)]
+        wanted = f"{names[1]} of another turn" if names[0] == names[1] else names[1]
+        after_that = ", which the port makes only after it: the order is another one" if late else ""
+        code = "order" if late else "residual" if self.op.name == "add" else "wrong-input"
+        where = place_of(self.op, piece)
+        what = f"it gives {called(self.op)}{where} another argument than the reference: {names[0]} in place of {wanted}{after_that}"
+        return code, what, wanted
+
+
+def _exchange(
+    parting: Parting, walk: Walk, *, healed: bool = False
+) -> tuple[_Exchange, dict[int, Act]] | None:
+    """Return the one tensor that a stretch of calls is given otherwise, and the calls with the reference's; else None."""
+    taken, wanted = walk.stretch(parting)
+    wrong = [key for key in taken if not wanted.intersection(walk.matched[key])]
+    missing = [number for number in wanted if not any(number in walk.matched[key] for key in taken)]
+    new = walk.key_of(missing[0], healed=healed) if len(missing) == len(wrong) == 1 else None
+    if new is None:
+        return None
+    tensor, old = walk.right(new), wrong[0]
+    if list(tensor.shape) == list(walk.tensor_of(old).shape):
+        acts = {op.number: with_tensor(op.args, old[0], tensor) for op in taken[old]}
+        return _Exchange(taken[old][0], old, new), acts
+    sizes = [list(tensor.shape)]
+    fitting = [op for op in parting.ops if [list(each.shape) for each in walk.made(op).values()] == sizes]
+    if not fitting or set(walk.given(fitting[0])) != {old}:
+        return None
+    return _Exchange(parting.op, next(iter(walk.made(fitting[0]))), new), {fitting[0].number: constant(tensor)}  # fmt: skip
+
+
+def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call."""
+    found = [one for one in (_exchange(each, walk) for each in group) if one is not None]
+    if len(found) < len(group):
+        return
+    # Of several turns one tells best that what it is given is made of what it should be given.
+    late = [one for one, _ in found if walk.rests(one.new, one.old)]
+    told = (late or [found[0][0]])[0]
+    acts = {number: act for _, several in found for number, act in several.items()}
+    code, what, wanted = told.words(piece, walk, late=bool(late))
+    yield Hypothesis(
+        code=code, message=what, confirmed=True, acts=acts, changes=len(acts),
+        fix=f"give {called(told.op)}{place_of(told.op, piece)} {wanted}: `{told.op.line}`",
+    )  # fmt: skip
+
+
+def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call with a tensor that the reference gives to the same function, and the port does not."""
+    op, step = group[0].op, group[0].step
+    if op.name != step.name or op.name == LAYER or op.written is not None:
+        return
+    try:
+        parameters = list(inspect.signature(op.function).parameters)
+    except (TypeError, ValueError):
+        return
+    telling, where = is_tensor(piece), place_of(op, piece)
+    for name, number in step.named.items():
+        given, value = NAMES.get(name, name), walk.values[number].array
+        place = parameters.index(given) if given in parameters else -1
+        present = op.kwargs.get(given, op.args[place] if 0 <= place < len(op.args) else None)
+        if place < 0 or value is None or telling(present):
+            continue
+        tensor = piece.sides[1].tensor(value, gradient=False)
+        shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
+        yield Hypothesis(
+            code=f"missing-{given.replace('_', '-')}", confirmed=True, acts={one.op.number: with_argument(place, tensor, given) for one in group},
+            message=f"it does not pass `{given}` to `{op.name}`{where}, the reference passes{shown_value}",
+            fix=f"pass `{given}` as the reference does to `{op.name}`{where}: `{op.line}`",
+        )  # fmt: skip
+
+
+def argument_name(op: Op, number: int) -> str:
+    """Return in words which argument of a layer's forward one is, where it has several."""
+    if op.layer is None or len(op.args) < 2:
+        return ""
+    try:
+        names = list(inspect.signature(type(op.layer).forward).parameters)[1:]
+    except (TypeError, ValueError):
+        return ""
+    return f" as `{names[number]}`" if number < len(names) else ""
 
 
 def _made_of(tensor: Any, op: Op, walk: Walk) -> set[Key]:
@@ -467,7 +615,13 @@ def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     step, where = extra[0], place_of(op, piece)
     numbers = [value for value in step.settings.values() if isinstance(value, int | float) and not isinstance(value, bool)]  # fmt: skip
     scaled = step.name in ("multiply", "divide") and len(step.given) == 1 and numbers
-    by = f" by {numbers[0]:.6g}" if scaled else ""
+    by = (
+        f" by {numbers[0]:.6g}"
+        if scaled
+        else f" to the power of {numbers[0]:g}"
+        if step.name == "pow" and numbers
+        else ""
+    )
     code = (
         "scale-factor" if scaled else "missing-activation" if step.name in ACTIVATIONS else "missing-residual" if step.name == "add" and len(step.given) == 2
         else _one_sided(next((code for code, known in GROUPS if step.name in known), ""), "missing")
@@ -525,6 +679,10 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     where = place_of(op, piece)
     wholes = [walk.expression(first), walk.reference_expression(first)]
     code = _difference(piece, walk, ours, theirs)
+    told = _left_unused(piece, walk, theirs) or _turned_round(walk)
+    if told is None and code not in NAMED:
+        told = _exchanged(first, piece, walk)
+    code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
     if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > 1e-3:
@@ -533,18 +691,102 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(
         code=code, confirmed=False, changes=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
-        message=f"it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
+        message=f"{told[1] if told else ''}it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
+        place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )  # fmt: skip
+
+
+def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
+    """Return the slug and words where the same function is given one other tensor, or one too few."""
+    op = parting.op
+    if op.name != parting.step.name:
+        return None
+    found = _exchange(parting, walk, healed=True)
+    if found is not None:
+        one = found[0]
+        names = walk.told(one.old), walk.told(one.new)
+        others = (
+            each
+            for each in map(partial(_exchange, walk=walk, healed=True), walk.partings)
+            if each is not None
+        )
+        if any((walk.told(each.new), walk.told(each.old)) == names for each, _ in others):
+            return "swapped-inputs", f"{names[0]} and {names[1]} are exchanged{place_of(op, piece)}: "
+        code, what, _ = one.words(piece, walk, late=False)
+        return code, f"{what}: "
+    taken, wanted = walk.stretch(parting)
+    missing = [number for number in wanted if not any(number in walk.matched[key] for key in taken)]
+    new = walk.key_of(missing[0], healed=True) if len(missing) == 1 and len(parting.ops) == 1 else None
+    if new is None or not all(wanted.intersection(walk.matched[key]) for key in taken):
+        return None
+    return (
+        "missing-input",
+        f"it does not give {called(op)}{place_of(op, piece)} {walk.told(new)}, the reference does: ",
+    )
+
+
+def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[Step]) -> tuple[str, str] | None:
+    """Return the slug and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
+    for path, partner in piece.idle.items():
+        step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
+        if step is not None:
+            return "missing-layer", f"it never calls `{path}`, the reference does{_at(step)}: "
+    used = {key[0] for op in walk.ops for key in walk.given(op)}
+    given = {number for one in theirs for number in one.given}
+    for name, tensor in own_tensors(piece):
+        if (
+            id(tensor) not in used
+            and given & set(walk.find(numpy_of(tensor)))
+            and "float" in str(tensor.dtype)
+        ):
+            return "missing-term", f"its `{name}` is not used, the reference's is: "
+    return None
+
+
+def _at(step: Step) -> str:
+    return f" at {step.place} (`{step.line}`)" if step.place else ""
+
+
+def _turned_round(walk: Walk) -> tuple[str, str] | None:
+    """Return the slug and words of two layers that are called one after the other, in the reference the other way round."""
+    calls = [(op, step) for op in walk.ops if (step := walk.partner(op)) is not None]
+    ours = {op.number: {one.number for one in after(op, walk)} for op, _ in calls}
+    theirs = {step.number: walk.resting_on(step) for _, step in calls}
+    for one, step in calls:
+        for other, another in calls:
+            if other.number in ours[one.number] and step.number in theirs[another.number]:
+                blocks = _parted(one.path, other.path)
+                if any(op.path in blocks and "Norm" in kind_of(op.layer) for op in (one, other)):
+                    continue  # a norm in front of its branch or behind it has a name of its own
+                return (
+                    "layer-order",
+                    f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ",
+                )
+    return None
+
+
+def _parted(one: str, other: str) -> tuple[str, str]:
+    """Return two paths up to where they part."""
+    shared = common_path([one, other])
+    depth = len(shared.split(".")) if shared else 0
+    first, second = (".".join(path.split(".")[: depth + 1]) for path in (one, other))
+    return first, second
 
 
 WORDS = {
     "rotate-half": ": one rotates halves (rotate_half), the other neighbours (interleaved)",
     "norm-order": ": the norm stands elsewhere, in front of the branch or behind the sum",
+    "sign": ": the minus sign stands at another tensor",
+    "missing-rotation": ": rotary positions (rotate_half) are not applied here",
     "axis-order": ": the axes are divided or transposed in another order (reshape, transpose, permute, shuffle)",
 }
 """What is added to a message, by its slug."""
+
+
+NAMED = frozenset(("norm-order", "missing-norm", "rotate-half", "missing-rotation"))
+"""Slugs that say more than which tensor a call is given."""
 
 
 def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[Step]) -> str:
@@ -564,24 +806,36 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[S
         total = sum(one.name == LAYER and "Norm" in kind_of(one.layer) for one in walk.ops)
         behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
         return "norm-order" if total >= behind else "missing-norm"
-    every = [op.name for one in walk.partings for op in walk.layout_before(one.ops)]
-    each_step = [step.name for one in walk.partings for step in walk.layout_steps_before(one.steps)]
-    angled = any(one.name in ("cos", "sin") for one in walk.ops)
-    turned = _rotates(every) and _rotates(each_step) and "neg" in {*every, *each_step}
-    if turned or (angled and {"repeat_interleave", "concat"} <= {*every, *each_step}):
-        return "rotate-half"
+    turned = _rotation(walk, mine, others)
+    if turned:
+        return turned
     counts = _count([(op.name, len(walk.given(op))) for op in mine]), _count([(one.name, len(one.given)) for one in others])  # fmt: skip
     extra, missing = {*(counts[0] - counts[1])} - LAYOUT, {*(counts[1] - counts[0])} - LAYOUT
     only = extra | missing
     arranged = ({*counts[0], *counts[1]} & LAYOUT) - CASTING
+    if not only and "neg" in counts[0] and not arranged:
+        return "sign"
     if not only and (arranged or not counts[0]):
-        return "axis-order"
+        return "axis-order" if arranged else "wrong-input"
     for names in (only, {*counts[0], *counts[1]} - LAYOUT):
         for code, known in GROUPS:
             if names & known:
                 return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")  # fmt: skip
     shuffled = any("shuffle" in name for name in (*counts[0], *counts[1]))
     return "axis-order" if shuffled or not names else "other-code"
+
+
+def _rotation(walk: Walk, mine: Sequence[Op], others: Sequence[Step]) -> str:
+    """Return the slug where both programs rotate pairs of channels otherwise, or the reference alone; empty where not."""
+    every = [op.name for one in walk.partings for op in walk.layout_before(one.ops)]
+    each_step = [step.name for one in walk.partings for step in walk.layout_steps_before(one.steps)]
+    angled = any(one.name in ("cos", "sin") for one in walk.ops)
+    turned = _rotates(every) and _rotates(each_step) and "neg" in {*every, *each_step}
+    if turned or (angled and {"repeat_interleave", "concat"} <= {*every, *each_step}):
+        return "rotate-half"
+    names = [one.name for one in others]
+    alone = "neg" in names and all(op.name != "neg" for op in mine)
+    return "missing-rotation" if alone and _rotates(names) else ""
 
 
 def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.paddle_weights import view_of
 from tipchain.parity.diagnose.arguments import by_arguments, by_geometry
 from tipchain.parity.diagnose.arrangements import by_orders
 from tipchain.parity.diagnose.backward import told_by_gradients
 from tipchain.parity.diagnose.build import pieces
-from tipchain.parity.diagnose.counterparts import by_counterparts, by_substitution, only_in_one
+from tipchain.parity.diagnose.counterparts import (
+    alike,
+    by_counterparts,
+    by_substitution,
+    only_in_one,
+    straight_through,
+)
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.function_arguments import by_function_arguments
 from tipchain.parity.diagnose.functions import by_activation, by_dropout
@@ -38,7 +46,7 @@ from tipchain.parity.diagnose.several import (
     norms,
     output_order,
 )
-from tipchain.parity.diagnose.steps import arrangements, by_step, exchanged
+from tipchain.parity.diagnose.steps import arrangements, by_kept, by_step, exchanged, in_helpers
 from tipchain.parity.diagnose.tensors import by_tensors, by_unsaved
 from tipchain.parity.diagnose.terms import (
     by_named_functions,
@@ -50,10 +58,11 @@ from tipchain.parity.diagnose.terms import (
 from tipchain.parity.diagnose.walk import Walk
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.locate import Located
+from tipchain.parity.locate.matching import hands_on
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pace import Pace
+from tipchain.progress import Pace
 
 Array = npt.NDArray[Any]
 MOST_RUNS, LEAST_RUNS = 1200, 60
@@ -62,6 +71,8 @@ WORK = 400_000_000
 """Elements that all runs together may make, unless `LEAST_RUNS` need more."""
 SHARPENED = 240
 """How often a piece is run at most where the place is known, to say more of it: a fifth of `MOST_RUNS`."""
+BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
+"""How sentences quote a line that is not known: layers that are called by a container stand on no line of the user's."""
 TOLD = 3
 """Causes that are named at most: one, and in its evidence those that would explain as much."""
 
@@ -97,10 +108,21 @@ def diagnose(
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
         if found is not None:
-            return found
+            return _at_idle(found, located, verdict)
     return _unknown(
         verdict, "its calls could not be found in both models, or show no error by themselves", None
     )
+
+
+def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
+    """Return a cause; of code around a layer that only hands on what it is given, it is that layer's."""
+    path = verdict.port_path
+    calls = [one for one in located.port.trace.calls if one.path == path and one.turn == verdict.turn]
+    idle = any(hands_on(one) and not one.children for one in calls)
+    if not idle or not (path.startswith(f"{cause.port_path}.") or not cause.port_path):
+        return cause
+    shown = f"`{cause.port_path}`" if cause.port_path else "the model itself"
+    return replace(cause, port_path=path, message=cause.message.replace(f"{shown}:", f"`{path}`:", 1))
 
 
 def _diagnose(
@@ -126,7 +148,66 @@ def _diagnose(
         found = trials.found()
         if not found and trials.pace.over:
             return unsearched(verdict)
-        return _told(found, trials, verdict) if found else _untold(verdict, piece, trials)
+        return _told(found, trials) if found else _untold(verdict, piece, trials)
+
+
+def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
+    """Return what explains that the code of two losses differs; None if nothing does.
+
+    What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
+    tensors of the reference's that stand in for the port's there have no gradients.
+
+    Args:
+        build: returns both losses as a piece, with gradients or without.
+        most: how often the port's is run at most.
+    """
+    piece = build(True)
+    with piece.open():
+        trials = Trials(piece, most)
+        if trials.before[0] <= FLOOR:
+            return None
+        ops = trials.base.ops
+        trials.run(gradients(piece, ops))
+        if not trials.settled():
+            walk = Walk(piece, ops, trials.before[0])
+            walk.run()
+            trials.run(straight_through(piece, walk))
+            trials.run(by_counterparts(piece, walk))
+            near = walk.around()
+            for group in _searched(piece, trials, [one for one in in_order(ops, piece) if one.number in near or not near]):  # fmt: skip
+                if trials.settled() or trials.left <= 0:
+                    break
+                trials.run(group)
+        found = trials.found()
+        if found:
+            return _told(found, trials)
+    piece = build(False)
+    with piece.open():
+        trials = Trials(piece, most)
+        walk = Walk(piece, trials.base.ops, trials.before[0])
+        if trials.before[0] > FLOOR:
+            walk.run()
+            trials.run(needed(piece, walk, trials))
+        found = trials.found()
+        return _told(found, trials) if found else None
+
+
+def needed(piece: Piece, walk: Walk, trials: Trials) -> list[Hypothesis]:
+    """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
+
+    Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
+    places are given up first: what stands behind a wrong one can make up for it.
+    """
+    whole = list(by_substitution(piece, walk))
+    if not whole or not trials.explains(whole[0]):
+        return []
+    groups = alike(walk.partings)
+    for group in reversed(groups if len(groups) > 1 else ()):
+        kept = walk.partings
+        walk.partings = [one for one in kept if one not in group]
+        if not walk.partings or not all(trials.explains(one) for one in by_substitution(piece, walk)):
+            walk.partings = kept
+    return list(by_substitution(piece, walk))
 
 
 def unsearched(verdict: LayerVerdict) -> Diagnosis:
@@ -200,7 +281,10 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     ops = trials.base.ops
     if piece.backward:
         yield gradients(piece, ops)
-    states = _state(models[0]), {name: one.numpy() for name, one in models[1].state_dict().items()}
+        forward = Walk(piece, ops, 0.0)
+        forward.run()
+        yield straight_through(piece, forward)
+    states = _state(models[0]), {name: view_of(one) for name, one in models[1].state_dict().items()}
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
     layers = [op for op in ops if op.name == LAYER]
@@ -214,7 +298,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     if not piece.backward and len(ops) > 1:
         walk.run()
         yield by_counterparts(piece, walk)
-    trials.reserve = [one for one in by_substitution(piece, walk) if trials.explains(one)]
+    trials.reserve = needed(piece, walk, trials)
     if (
         trials.reserve
     ):  # nothing else can be wrong: with the reference's tensors at these places the rest is right
@@ -233,13 +317,15 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
     yield rolls(piece, ops)
     inside = sorted(order, key=lambda op: op.number)
     for op in inside:  # few, and seldom by chance
-        yield by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor))
+        yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor)), op, ops)
     for op in inside:
         yield exchanged(op, piece, ops)
         yield counted(op, piece, ops)
+        yield by_kept(op, piece)
         yield by_wrong_masks(op, piece)
         yield by_masks(op, piece, ops)
         yield by_layer(op, piece, ops, called_too=False)
+    yield in_helpers(piece, ops)
     for start in range(0, len(order), 2):
         for op in order[start : start + 2]:
             yield everywhere(_quick(op, piece), op, ops)
@@ -250,8 +336,9 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
             yield by_named_functions(op, piece, ops)
         if not start:
             yield moves(piece, ops)
-            yield at_input(piece)
-            yield at_output(piece, trials.base.outputs)
+            if not piece.loss:  # any number is another one times a factor
+                yield at_input(piece)
+                yield at_output(piece, trials.base.outputs)
             yield arrangements(order, ops, piece)
     yield by_own_forward(piece)
 
@@ -285,13 +372,13 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
         if reference is None or layer is None:
             continue
         path = theirs or "the model"
-        told += [one for one in by_arguments(layer, reference, path) if one.confirmed]
+        found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
         for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
             made = floats_of(op.result, piece.sides[1].is_tensor)
             paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
-            told += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
-            told += [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"] if made else []  # fmt: skip
-    told = [replace(one, evidence=CONSTRUCTED) for one in told]
+            found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
+            found += [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"] if made else []  # fmt: skip
+        told += [replace(one, evidence=CONSTRUCTED, place=inside[1]) for one in found]
     yield from told
     if len(told) > 1:
         yield replace(together(told), evidence=CONSTRUCTED)
@@ -306,8 +393,9 @@ def below(path: str, around: str) -> str | None:
 
 def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
-    yield from by_arguments(op.layer, reference, path)
-    yield from by_geometry(op, reference, piece.sides[1].framework.paddle, path)  # type: ignore[attr-defined]
+    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
+        yield replace(one, place=op.path)
 
 
 def _state(model: Any) -> Mapping[str, Array]:
@@ -318,22 +406,23 @@ def _state(model: Any) -> Mapping[str, Array]:
     }
 
 
-def _told(found: Sequence[Trial], trials: Trials, verdict: LayerVerdict) -> Diagnosis:
+def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     trial, piece = found[0], trials.piece
     one = trial.hypothesis
     before = trials.before[0 if trial.end else 1]
     numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
     others = ", ".join(dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code))  # fmt: skip
     beside = f"{others} would explain as much" if others else ""
+    place = ".".join(part for part in (piece.paths[1], one.placed(trials.base.ops, piece)) if part)
     return Diagnosis(
-        code=one.code, port_path=verdict.port_path, message=f"{piece.shown}: {one.message}",
-        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part), explained=min(trial.explained, 1.0), fix=_fix(one, piece),
+        code=one.code, port_path=place, message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
+        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part), explained=min(trial.explained, 1.0), fix=BLANK.sub("", _fix(one, piece)),
     )  # fmt: skip
 
 
 def _fix(one: Hypothesis, piece: Piece) -> str:
     """Return the line to change, with the place of the layer's forward where no other is told."""
-    if ".py:" in one.fix or piece.atomic & {""}:
+    if ".py:" in one.fix or piece.atomic & {""} or piece.loss:
         return one.fix
     place = forward_place(piece.port)
     return f"{one.fix} (forward at {place})" if place else one.fix

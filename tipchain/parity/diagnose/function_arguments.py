@@ -64,6 +64,8 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "interpolate": _RESIZE, "upsample": _RESIZE,
     "pad": (Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
             Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0))),
+    "smooth_l1_loss": (Argument(code="huber", name="is_huber", place=4, usual=_FLAGS),
+                       Argument(code="beta", name="delta", place=3, usual=(1.0,))),
     "dropout": (Argument(code="dropout-p", name="p", place=1, usual=RATES),
                 Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
                 Argument(code="dropout-in-eval", name="training", place=3, usual=_FLAGS)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,22 +82,21 @@ RARE: Mapping[str, frozenset[str]] = {
 """Functions that are tried only where the reference calls something of the kind, by torch's names."""
 
 
-def activations(paddle: Any, *, rank: int, everything: bool = True) -> Iterator[tuple[str, str, Unary]]:
+def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str, Unary]]:
     """Yield activations: torch's name, how Paddle's code writes it, and the function; the usual ones first."""
     f = paddle.nn.functional
+    axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
     yield "relu", "F.relu", f.relu
     yield "gelu", "F.gelu", f.gelu
     yield "silu", "F.silu", f.silu
     yield "relu6", "F.relu6", f.relu6
     yield "sigmoid", "F.sigmoid", f.sigmoid
     yield "tanh", "paddle.tanh", f.tanh
-    for axis in dict.fromkeys((-1, *range(rank - 1))):
+    for axis in axes:
         yield "softmax", f"F.softmax(axis={axis})", partial(f.softmax, axis=axis)
     yield "leaky_relu", "F.leaky_relu", f.leaky_relu
     yield "hardswish", "F.hardswish", f.hardswish
     yield "hardsigmoid", "F.hardsigmoid", f.hardsigmoid
-    if not everything:
-        return
     yield "elu", "F.elu", f.elu
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
     yield "mish", "F.mish", f.mish
@@ -108,7 +107,7 @@ def activations(paddle: Any, *, rank: int, everything: bool = True) -> Iterator[
             f"F.leaky_relu(negative_slope={slope})",
             partial(f.leaky_relu, negative_slope=slope),
         )
-    for axis in dict.fromkeys((-1, *range(rank - 1))):
+    for axis in axes:
         yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
     yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
     yield "selu", "F.selu", f.selu
@@ -120,7 +119,7 @@ def activations(paddle: Any, *, rank: int, everything: bool = True) -> Iterator[
     yield "exp", "paddle.exp", paddle.exp
     yield "abs", "paddle.abs", paddle.abs
     yield "square", "paddle.square", paddle.square
-    if rank:  # Paddle's norm reads beyond a number without axes
+    if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
 
 
@@ -142,7 +141,7 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             code="extra-activation", acts={op.number: skip}, message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
         )  # fmt: skip
-    for name, written, function in activations(paddle, rank=len(first.shape)):
+    for name, written, function in activations(paddle, shape=first.shape):
         rare = name in RARE
         if rare and not RARE[name] & set(piece.truth.names):
             continue
@@ -159,12 +158,14 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code=code, acts={op.number: replace}, confirmed=confirmed,
                 message=f"it applies `{kind}`{where}, the reference `{written}`", fix=f"write `{written}` for `{kind}`{where}",
+                place=op.path if op.name == LAYER else None,
             )  # fmt: skip
         append = then(function)
         yield Hypothesis(
             code="missing-activation", acts={op.number: append}, confirmed=confirmed,
             message=f"it lacks `{written}` after {called(op)}{where}",
             fix=f"apply `{written}` after {called(op)}{where}",
+            place=op.path if op.layer is not None and op.result is op.args[0] else None,
         )  # fmt: skip
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import Slot, assemble, divide
+from tipchain.conversion.layouts import Slot, divide, stack
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.errors import WeightsError
+from tipchain.paddle_weights import view_of
 from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.locate.differences import equal
 
 Array = npt.NDArray[Any]
 
@@ -42,7 +44,7 @@ class Held:
     @property
     def differs(self) -> bool:
         """Whether a value differs by more than a rounding to float32."""
-        if self.ours.shape != self.theirs.shape:
+        if self.ours.shape != self.theirs.shape or equal(self.ours, self.theirs):
             return False
         scale = float(np.abs(self.ours).max(initial=0.0))
         return not np.allclose(self.ours, self.theirs, rtol=0, atol=1e-7 * scale, equal_nan=True)
@@ -54,23 +56,28 @@ def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]
     if not slots:
         return [], {}, {}
     state = {
-        name: tensor.detach().double().numpy()
+        name: piece.sides[0].view(tensor)
         for name, tensor in piece.reference.state_dict().items()
         if tensor.is_floating_point()
     }
-    both = [
-        Held(
-            name=name, ours=array, slot=slots[name],
-            theirs=assemble([np.asarray(part.tensor.numpy(), np.float64) for part in slots[name].parts], slots[name]),
-        )
-        for name, array in state.items() if name in slots
-    ]  # fmt: skip
+    both = [_held(slots[name], array) for name, array in state.items() if name in slots]
     names = {one.name for one in both}
     return (
         both,
-        {name: one for name, one in state.items() if name not in names},
+        {name: one.astype(np.float64) for name, one in state.items() if name not in names},
         {name: one for name, one in slots.items() if name not in names},
     )
+
+
+def _held(slot: Slot, ours: Array) -> Held:
+    """Return a tensor of both layers; values that differ in float64, those that do not as they are, not copied."""
+    pieces = [view_of(part.tensor) for part in slot.parts]
+    theirs = stack(
+        [one.T if part.transpose else one for part, one in zip(slot.parts, pieces, strict=True)], slot
+    )
+    if not equal(ours, theirs):
+        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    return Held(name=slot.name, ours=ours, theirs=theirs, slot=slot)
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import inf, isfinite, sqrt
 from typing import Any
 
 from tipchain.parity.diagnose.outcomes import Outcome
 from tipchain.parity.diagnose.piece import Edit, Piece
-from tipchain.parity.diagnose.program import Act
-from tipchain.parity.pace import Pace
+from tipchain.parity.diagnose.program import Act, Op
+from tipchain.progress import Pace
 
 EXPLAINED = 0.99
 """Fraction of the error that a cause must explain."""
@@ -35,6 +36,7 @@ class Hypothesis:
         confirmed: the reference has just this, as its construction or its code tells.
         changes: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
+        place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
     """
 
     code: str
@@ -46,6 +48,35 @@ class Hypothesis:
     confirmed: bool = False
     changes: int = 1
     evidence: str = ""
+    place: str | None = None
+
+    def placed(self, ops: Sequence[Op], piece: Piece) -> str:
+        """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""
+        if self.place is not None:
+            return self.place
+        return holder_of([op for op in ops if op.number in self.acts], piece)
+
+
+def holder_of(ops: Iterable[Op], piece: Piece) -> str:
+    """Return the path within a piece of the innermost layer whose code, or code inside, makes some calls.
+
+    What stands in a layer that is known to be right belongs to the code around it; a list of layers has no code.
+    """
+    place = common_path(op.holder for op in ops)
+    right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
+    place = min(right, key=len).rpartition(".")[0] if right else place
+    layers = dict(piece.sides[1].layers(piece.port))
+    base = piece.sides[1].framework.paddle.nn.Layer  # type: ignore[attr-defined]
+    while place and type(layers[place]).forward is base.forward:
+        place = place.rpartition(".")[0]
+    return place
+
+
+def common_path(paths: Iterable[str]) -> str:
+    """Return the path of the innermost layer that some layers are inside of, or are."""
+    parts = [one.split(".") if one else [] for one in paths]
+    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    return ".".join(each[0] for each in shared)
 
 
 def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
@@ -63,6 +94,7 @@ def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
         code=hypotheses[0].code, message="; ".join(one.message for one in hypotheses), fix="; ".join(one.fix for one in hypotheses),
         acts={number: act for one in hypotheses for number, act in one.acts.items()}, within=every if within else None,
         confirmed=all(one.confirmed for one in hypotheses), changes=len(hypotheses),
+        place=common_path(one.place or "" for one in hypotheses),
     )  # fmt: skip
 
 

@@ -50,9 +50,13 @@ class Piece:
         links: numbers of inputs that belong together.
         ends: which output of the reference's is which of the port's; None: they come in one order.
         mended: links whose tensors differ in the models' runs: the piece is given the reference's.
+        partners: the reference's path within its piece by the port's, of layers inside that belong together.
+        idle: likewise, of the port's layers inside that are never called though the reference calls theirs.
+        cleared: paths of the port's containers inside that return what the reference's do, or are given something else.
         judged: paths of the port's layers inside that were found to do what the reference's do.
         reference_judged: the paths of these in the reference's.
         double: whether both run in float64; in float32 where code between layers does not run so.
+        loss: whether it is a loss, whose value counts beside its gradients.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -67,9 +71,13 @@ class Piece:
     links: tuple[tuple[int, int], ...] = ()
     mended: tuple[tuple[int, int], ...] = ()
     ends: tuple[tuple[int, int], ...] | None = None
+    partners: Mapping[str, str] = field(default_factory=dict)
+    idle: Mapping[str, str] = field(default_factory=dict)
+    cleared: frozenset[str] = frozenset()
     judged: frozenset[str] = frozenset()
     reference_judged: frozenset[str] = frozenset()
     double: bool = True
+    loss: bool = False
     runs: int = 0
     truth: Truth = field(init=False)
     _tap: Tap | None = None
@@ -198,12 +206,14 @@ class Piece:
 
     def error(self, outcome: Outcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
-        if self.backward:
-            return _gradients_apart(self.truth.gradients, outcome.gradients), inf
+        gradients = _gradients_apart(self.truth.gradients, outcome.gradients) if self.backward else 0.0
+        if self.backward and not self.loss:
+            return gradients, inf
         ours, theirs = self.truth.outputs, outcome.outputs
         end = sqrt(sum(_apart(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
         if len(ours) > len(theirs) or not ours:
             end = inf
+        end = sqrt(end**2 + gradients**2)
         wanted = self.truth.consumed
         apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
         if outcome.ops:  # the piece as it is

@@ -23,7 +23,7 @@ Original = Callable[..., Any]
 Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"
-_OWN, _HERE = Path(__file__).parent, Path(__file__).parents[2]
+_OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,6 +41,8 @@ class Op:
         scope: the user's function that it stands in.
         layer: the layer that was called.
         path: its path within the piece.
+        holder: the path within the piece of the layer whose own code made the call.
+        helpers: the functions of the user's inside which it was made, the innermost first, each with where it was called.
         function: what was called.
         written: the tensor that the call wrote to; its first argument is then a copy of what that was.
     """
@@ -55,6 +57,8 @@ class Op:
     scope: str = ""
     layer: Any = None
     path: str = ""
+    holder: str = ""
+    helpers: tuple[tuple[str, str], ...] = ()
     function: Any = None
     written: Any = None
 
@@ -76,6 +80,7 @@ class Recorder:
         hopeless: tells from what that layer is given whether it does.
         writes: whether a function wrote to its argument.
         entered: the tensors that layers were given, by path.
+        inside: the paths of the layers whose own code is running, the innermost last.
     """
 
     acts: Mapping[int, Act]
@@ -90,6 +95,7 @@ class Recorder:
     stop: int = -1
     hopeless: Callable[[Sequence[Any]], bool] = bool
     entered: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+    inside: list[str] = field(default_factory=list)
 
     def _has_tensor(self, values: Iterable[Any]) -> bool:
         """Tell whether there is a tensor among some values, or in a list or tuple of them."""
@@ -129,7 +135,7 @@ class Recorder:
             place, line, scope = caller()
             self.ops.append(
                 Op(number=number, name=name, args=before, kwargs=kwargs, result=made, place=place, line=line, scope=scope,
-                   layer=layer, path=path, function=original, written=written)
+                   layer=layer, path=path, holder=self.inside[-1] if self.inside else "", helpers=helpers(), function=original, written=written)
             )  # fmt: skip
         return result
 
@@ -161,8 +167,8 @@ class Tap:
                 self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
             self._wrap_held(layers.values())
             for path, layer in layers.items():
-                if atomic(path):
-                    self._wrap_layer(layer, path)
+                wrap = self._wrap_layer if atomic(path) else self._wrap_code
+                wrap(layer, path)
             yield self
         finally:
             for holder, name, original in reversed(self._undo):
@@ -229,13 +235,35 @@ class Tap:
         object.__setattr__(layer, "forward", forward)
         self._undo.append((layer, "forward", None))
 
+    def _wrap_code(self, layer: Any, path: str) -> None:
+        """Note while the own code of a layer runs, so that calls can be told by where they stand."""
+        original = layer.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            recorder.inside.append(path)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                recorder.inside.pop()
+
+        vars(forward)["__wrapped__"] = original  # what inspect.signature follows
+        object.__setattr__(layer, "forward", forward)
+        self._undo.append((layer, "forward", None))
+
 
 def caller(framework: str = "paddle") -> tuple[str, str, str]:
     """Return ``file:line``, the line and the function of the innermost code that is not the framework's."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         file = frame.f_code.co_filename
-        if Path(file).parent == _OWN or f"{os.sep}{framework}{os.sep}" in file:
+        if (
+            Path(file).parent == _OWN
+            or f"{os.sep}{framework}{os.sep}" in file
+            or Path(file).parent == _PYTHON
+        ):
             frame = frame.f_back
         elif Path(file).is_relative_to(_HERE):
             break
@@ -243,6 +271,26 @@ def caller(framework: str = "paddle") -> tuple[str, str, str]:
             line = linecache.getline(file, frame.f_lineno).strip()
             return f"{Path(file).name}:{frame.f_lineno}", line, frame.f_code.co_name
     return "", "", ""
+
+
+def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
+    """Return the user's functions that are running inside of a layer's forward, each with ``file:line`` of its call."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    found: list[tuple[str, str]] = []
+    inner: str | None = None
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        own = Path(file).is_relative_to(_HERE)
+        if not own and f"{os.sep}{framework}{os.sep}" not in file:
+            if inner is not None:
+                found.append((inner, f"{Path(file).name}:{frame.f_lineno}"))
+            if name == "forward":
+                break
+            inner = name
+        elif own and Path(file).parent != _OWN:
+            break
+        frame = frame.f_back
+    return tuple(found)
 
 
 def tensors_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:

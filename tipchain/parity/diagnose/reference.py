@@ -36,6 +36,7 @@ class Step:
         said: what torch calls it; a module's path.
         settings: its arguments that are no tensors, by name, or by number where torch does not tell names.
         given: numbers of the values that it was given.
+        named: those of them that have a name, by it.
         made: numbers of the values that it returned.
         place: ``file:line`` of the user's code.
         line: that line.
@@ -51,6 +52,7 @@ class Step:
     place: str
     line: str
     scope: str
+    named: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,7 +127,7 @@ class Watch:
         self._depth -= 1
         if self._live and not self._depth:
             self._live = False
-            self._note(LAYER, path, {}, (args, kwargs), take_out(output, self.torch.is_tensor)[1])
+            self._note(LAYER, path, kwargs, (args, kwargs), take_out(output, self.torch.is_tensor)[1])
             self._live = True
 
     def end(self) -> None:
@@ -168,13 +170,15 @@ class Watch:
             elif self._depth:
                 self.sketches += [Sketch(_array(one)) for one in tensors if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS]  # fmt: skip
             elif tensors:
-                self._note(OF_TORCH.get(name, name), name, self._settings(function, args, kwargs), (args, kwargs), tensors)  # fmt: skip
+                self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)  # fmt: skip
         finally:
             self._live = True
 
     def _note(
-        self, name: str, said: str, settings: Mapping[str, Any], given: tuple[Any, Any], tensors: Sequence[Any]
+        self, name: str, said: str, arguments: Mapping[str, Any], given: tuple[Any, Any], tensors: Sequence[Any]
     ) -> None:  # fmt: skip
+        settings = {key: one for key, one in arguments.items() if is_plain(one)}
+        named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
         place, line, scope = caller("torch")
         known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
         made = tuple(self._hold(one) for one in tensors)
@@ -188,6 +192,7 @@ class Watch:
                 Step(
                     number=len(self.steps), name=name, said=said, settings=settings, given=tuple(one for one in known if one is not None),
                     made=tuple(one for one in made if one >= 0), place=place, line=line, scope=scope,
+                    named=named,
                 )
             )  # fmt: skip
 
@@ -203,15 +208,15 @@ class Watch:
             self._numbers[id(tensor)] = len(self.values) - 1
         return len(self.values) - 1
 
-    def _settings(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments that are no tensors, those left out too where torch tells its defaults."""
-        try:
-            bound = inspect.signature(function).bind(*args, **kwargs)
-            bound.apply_defaults()
-            named = dict(bound.arguments)
-        except (TypeError, ValueError):  # functions written in C++ tell no names
-            named = {**{str(number): one for number, one in enumerate(args)}, **kwargs}
-        return {name: one for name, one in named.items() if is_plain(one)}
+
+def _bound(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments by name, those left out too where torch tells its defaults, else by number."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    except (TypeError, ValueError):  # functions written in C++ tell no names
+        return {**{str(number): one for number, one in enumerate(args)}, **kwargs}
 
 
 def is_plain(value: Any) -> bool:

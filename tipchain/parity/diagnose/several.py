@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import MethodType
 from typing import Any
 
-from tipchain.parity.diagnose.acts import argument, then, then_first
+from tipchain.parity.diagnose.acts import argument, instead, then, then_first
 from tipchain.parity.diagnose.functions import ACTIVATIONS, LAYER_ACTIVATIONS, called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, name_number
 from tipchain.parity.diagnose.piece import INPUT, OUTPUT, Piece
@@ -20,7 +20,7 @@ MOST_MOVES = 60
 SAME = 1e-9
 """Relative difference in float64 up to which two tensors are the same."""
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
-EVERYWHERE = frozenset({"head-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
+EVERYWHERE = frozenset({"head-order", "concat-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
                         "negative-slope", "epsilon", "missing-activation", "interpolation-mode", "align-corners", "align-mode",
                         "padding-mode", "pooling", "reduction", "softmax-axis", "causal-mask", "mask-inverted", "extra-activation",
                         "extra-step", "sign", "other-operation", "shift", "split-order", "slope", "alpha", "norm-p"})  # fmt: skip
@@ -47,6 +47,11 @@ def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> It
             continue
         if idle and any(path.startswith(f"{one}.") for one in used):
             continue
+        if idle and op.layer is not None and type(op.layer) is type(layer):
+            yield Hypothesis(
+                code="wrong-layer", acts={op.number: instead(layer)}, message=f"it calls {called(op)}{place_of(op, piece)} in the place of `{path}`, which is never called",
+                fix=f"call `{path}` for {called(op)}{place_of(op, piece)}: `{op.line}`",
+            )  # fmt: skip
         act = then(layer)
         code = "norm-order" if norm and not idle else "missing-layer"
         yield Hypothesis(
@@ -150,11 +155,12 @@ def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
 
 @contextmanager
 def _with_forward(layer: Any, base: Any) -> Iterator[None]:
+    held = vars(layer).get("forward")
     object.__setattr__(layer, "forward", MethodType(base.forward, layer))
     try:
         yield
     finally:
-        object.__delattr__(layer, "forward")
+        object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
 
 
 def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -318,6 +324,12 @@ def _detached(tensor: Any) -> Any:
     return tensor.detach()
 
 
+def _listed(numbers: Collection[int], ops: Sequence[Op], piece: Piece) -> str:
+    """Return where some calls stand, each line once."""
+    told = (f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in numbers)
+    return ", ".join(list(dict.fromkeys(told))[:3])
+
+
 def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
     side: Any = piece.sides[1]
@@ -349,6 +361,6 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 )  # fmt: skip
     if len(cut) > 1:
         yield Hypothesis(
-            code="stop-gradient", acts=cut, message=f"{len(cut)} of its calls stop the gradient",
+            code="stop-gradient", acts=cut, message=f"{len(cut)} of its calls stop the gradient: {_listed(cut, ops, piece)}",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
         )  # fmt: skip

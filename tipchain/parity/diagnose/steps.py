@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from tipchain.parity.diagnose.acts import (
@@ -14,12 +15,14 @@ from tipchain.parity.diagnose.acts import (
     of_both,
     then_first,
     with_argument,
+    with_tensors,
 )
 from tipchain.parity.diagnose.acts import exchanged as exchanged_arguments
 from tipchain.parity.diagnose.arrangements import (
     MOST_TENSORS,
     by_axes,
     by_counted,
+    by_rounding,
     by_scales,
 )
 from tipchain.parity.diagnose.asking import first_tensor, is_mask, is_tensor, paddle_of
@@ -52,6 +55,7 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Itera
     results = floats_of(op.result, is_tensor(piece))
     if not results:
         yield from by_counted(op, piece)
+        yield from by_rounding(op, piece)
         return
     first = results[0]
     yield from _left_out(op, piece, first)
@@ -92,7 +96,7 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
                 code = "extra-mask" if is_mask(other, piece) else code
                 yield Hypothesis(
                     code=code, acts={op.number: keep},
-                    message=f"its `{op.name}`{where} is not in the reference", fix=f"remove `{op.name}`{where}: `{op.line}`",
+                    message=f"its `{op.name}`{'' if telling(other) else f' by {other!r}'}{where} is not in the reference", fix=f"remove `{op.name}`{where}: `{op.line}`",
                 )  # fmt: skip
 
 
@@ -186,6 +190,22 @@ def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     yield from _other_pool(op, piece)
 
 
+def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a mean over those elements alone that are not zero: what is ignored, or masked, is."""
+    where = place_of(op, piece)
+    if op.name == "mean":
+        yield Hypothesis(
+            code="reduction", acts={op.number: called_as(_mean_of_kept)},
+            message=f"it takes the mean over all elements{where}, the reference over those that are not zero: those that are ignored or masked do not count",
+            fix=f"divide the sum by the number of elements that are not masked{where}: `{op.line}`",
+        )  # fmt: skip
+
+
+def _mean_of_kept(tensor: Any, axis: Any = None, keepdim: bool = False) -> Any:
+    count = (tensor != 0).astype(tensor.dtype).sum(axis=axis, keepdim=keepdim)
+    return tensor.sum(axis=axis, keepdim=keepdim) / count.clip(min=1)
+
+
 def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     paddle, where = paddle_of(piece), place_of(op, piece)
     functional = paddle.nn.functional
@@ -265,3 +285,34 @@ def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             message=f"the results of {called(op)} and {called(other)} stand in each other's place",
             fix=f"exchange the results of {called(op)}{place_of(op, piece)} and {called(other)}{place_of(other, piece)}",
         )  # fmt: skip
+
+
+def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield two tensors exchanged in all that one of the user's functions does with them: its arguments stand in the wrong order."""
+    calls: dict[tuple[tuple[str, str], ...], list[Op]] = {}
+    for op in ops:
+        for depth in range(len(op.helpers)):
+            calls.setdefault(op.helpers[depth:], []).append(op)
+    telling = is_tensor(piece)
+    for (helper, *_), inside in calls.items():
+        made = {id(one) for op in inside for one in tensors_of(op.result, telling)}
+        given: dict[int, Any] = {}
+        for op in inside:
+            given |= {
+                id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made
+            }
+        tensors = list(given.values())[:MOST_TENSORS]
+        for one, other in combinations(tensors, 2):
+            if list(one.shape) != list(other.shape):
+                continue
+            changes = {id(one): other, id(other): one}
+            name, place = helper
+            yield Hypothesis(
+                code="swapped-inputs", acts={op.number: with_tensors(op.args, changes) for op in inside if _takes(op, changes, telling)},
+                message=f"two arguments of `{name}`, called at {place}, are exchanged",
+                fix=f"exchange the arguments of `{name}` at {place} that are tensors of shape {list(one.shape)}",
+            )  # fmt: skip
+
+
+def _takes(op: Op, changes: Mapping[int, Any], telling: Callable[[Any], bool]) -> bool:
+    return any(id(one) in changes for one in tensors_of(op.args, telling))

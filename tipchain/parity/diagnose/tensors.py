@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot
 from tipchain.parity.diagnose.held import STATISTICS, Held, held_by, replaced, unsaved
-from tipchain.parity.diagnose.hypotheses import Hypothesis
+from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path
 from tipchain.parity.diagnose.piece import OUTPUT, Piece
 from tipchain.parity.diagnose.wrong_values import describe, rotary_base
 
@@ -59,14 +59,14 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
         yield Hypothesis(
             code=code, message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
             fix=f"fill `{one.name}` of {piece.shown} as the reference does", within=partial(replaced, [one]),
-            confirmed=True, evidence=f"with the reference's {one.name} the error is gone",
+            confirmed=True, evidence=f"with the reference's {one.name} the error is gone", place=_place(piece, [one]),
         )  # fmt: skip
     if len(wrong) > 1:
         names = ", ".join(f"`{one.name}`" for one in wrong)
         yield Hypothesis(
             code="wrong-buffer", message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
             fix=f"fill {names} of {piece.shown} as the reference does", within=partial(replaced, wrong),
-            confirmed=True, changes=len(wrong),
+            confirmed=True, changes=len(wrong), place=_place(piece, wrong),
         )  # fmt: skip
 
 
@@ -80,9 +80,16 @@ def _given(piece: Piece, held: Sequence[Held], told: tuple[str, str, str]) -> Hy
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
     return Hypothesis(
         code=code, message=message, fix=fix.format(path=piece.paths[1] or "the model", name=held[0].name),
-        within=partial(replaced, held), confirmed=True, changes=len(held),
+        within=partial(replaced, held), confirmed=True, changes=len(held), place=_place(piece, held),
         evidence=f"with the reference's {', '.join(one.name for one in held[:6])} the error is gone",
     )  # fmt: skip
+
+
+def _place(piece: Piece, held: Sequence[Held]) -> str:
+    """Return the path within the piece of the layer that holds some tensors."""
+    known = {path for path, _ in piece.sides[1].layers(piece.port)}
+    paths = [one.name.rpartition(".")[0] for one in held]
+    return common_path(one if one in known else "" for one in paths)
 
 
 def _along_channels(side: Any, array: Array, rank: int, axis: int) -> Any:

@@ -116,8 +116,15 @@ def placed_otherwise(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
 
 def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield rolls by the opposite, and the rolls of the code undone behind each later call."""
+    """Yield the code without rolls that the reference lacks, rolls by the opposite, and rolls undone behind later calls."""
     found = [op for op in ops if op.name == "roll"]
+    if len(found) > piece.truth.names.count("roll"):
+        for several in [[op] for op in found] + [found] * (len(found) > 1):
+            op = several[0]
+            yield Hypothesis(
+                code="extra-roll", acts={one.number: argument(0) for one in several},
+                message=f"it rolls{place_of(op, piece)}, the reference does not", fix=f"leave out the roll{place_of(op, piece)}: `{op.line}`",
+            )  # fmt: skip
     for op in found:
         shifts = op.kwargs.get("shifts", op.args[1] if len(op.args) > 1 else None)
         axis = op.kwargs.get("axis", op.args[2] if len(op.args) > 2 else None)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from tipchain.parity.diagnose.asking import is_tensor
 from tipchain.parity.diagnose.piece import Piece
-from tipchain.parity.diagnose.program import Act, Op, numpy_of, tensors_of
+from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.parity.diagnose.reference import Step
-from tipchain.parity.locate.differences import MOST_AXES, Sketch, relative
+from tipchain.parity.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 
 Array = npt.NDArray[Any]
 Key = tuple[int, int]
@@ -67,6 +67,9 @@ class Walk:
         for number, one in enumerate(self.values):
             if one.array is not None:
                 self.sizes.setdefault(one.array.size, []).append(number)
+        arrays = [(number, one.array) for number, one in enumerate(self.values) if one.array is not None]
+        self.masks = [number for number, one in arrays if hidden_by(one) is not None]
+        self.hiding = {number for number, one in arrays if one.dtype.kind == "f" and (one <= HIDING).any()}
         self.writes: dict[int, list[Op]] = {}
         for op in ops:
             if op.written is not None:
@@ -79,6 +82,10 @@ class Walk:
         self.makers_of: dict[Key, Op] = {}
         self.partings: list[Parting] = []
         self.leaves: dict[Key, tuple[Any, Any]] = {}
+        self.called: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if step.name == LAYER:
+                self.called.setdefault(step.said, []).append(step)
 
     def run(self) -> list[Parting]:
         """Return where the programs part, in the order of the port's calls."""
@@ -159,19 +166,30 @@ class Walk:
         self.shared.update(self.matched[key])
 
     def find(self, array: Array) -> tuple[int, ...]:
-        """Return the reference's tensors that hold the same, in whatever layout."""
-        if not array.size or array.size not in self.sizes:
+        """Return the reference's tensors that hold the same, in whatever layout; of masks those that hide the same."""
+        if not array.size:
             return ()
-        sketch = Sketch(array)
-        return tuple(
-            number for number in self.sizes[array.size]
-            if self.values[number].sketch.close(sketch, max(self.tolerance, ALIKE))
+        sketch, hides = Sketch(array), array.dtype.kind == "f" and bool((array <= HIDING).any())
+        found = [
+            number for number in self.sizes.get(array.size, ())
+            if (number in self.hiding if hides else self.values[number].sketch.close(sketch, max(self.tolerance, ALIKE)))
             and self._same(self.values[number].array, array)
-        )  # fmt: skip
+        ]  # fmt: skip
+        masked = self.masks if hides or array.dtype.kind == "b" else ()
+        return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
+
+    def _hides_same(self, number: int, array: Array) -> bool:
+        ours = self.values[number].array
+        return ours is not None and bool(same_mask(ours, array))
 
     def _same(self, ours: Array | None, theirs: Array) -> bool:
         assert ours is not None
         if ours.shape == theirs.shape:
+            if ours.dtype.kind == theirs.dtype.kind == "f" and (ours <= HIDING).any():
+                hidden = ours <= HIDING  # how far what is hidden is pushed down says nothing
+                if not np.array_equal(hidden, theirs <= HIDING):
+                    return False
+                ours, theirs = ours[~hidden], theirs[~hidden]
             return relative(ours, theirs) <= self.tolerance
         if relative(ours.reshape(-1), theirs.reshape(-1)) <= self.tolerance:
             return True
@@ -205,9 +223,60 @@ class Walk:
             self.shared.add(number)
             step = self.makers[number]
             chain = tuple(self._chain(step))
-            self.partings.append(
+            self.partings += self._elements(op, step) or [
                 Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
-            )
+            ]
+
+    def _elements(self, op: Op, step: Step) -> list[Parting]:
+        """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
+        parts = op.args[0] if op.name in ("stack", "concat") and op.args else None
+        if op.name != step.name or not isinstance(parts, list | tuple) or len(parts) != len(step.given):
+            return []
+        keys = [next(key for key in self.given(op) if key[0] == id(one)) for one in parts]
+        if all(set(self.matched[key]) & set(step.given) for key in keys):  # they stand in another order
+            return []
+        found = []
+        for key, old, number in zip(keys, parts, step.given, strict=True):
+            if number in self.matched[key]:
+                continue
+            maker, made, value = self.makers_of.get(key), self.makers.get(number), self.values[number].array
+            elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
+            if maker is None or made is None or value is None or value.size != old.size or elsewhere:
+                return []
+            new = self.piece.sides[1].tensor(np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False)  # fmt: skip
+            found.append(
+                Parting(op=maker, old=old, new=new, key=key, ops=self.open.get(key) or self._behind(maker, set(step.given)), step=made, steps=tuple(self._chain(made)))
+            )  # fmt: skip
+        return found
+
+    def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
+        """Return a call with those before it whose results are nothing of the reference's but one of some others."""
+        found, left = {op.number: op}, [op]
+        while left:
+            for key in self.given(left.pop()):
+                maker = self.makers_of.get(key)
+                known = set(self.matched[key])
+                if (
+                    maker is not None
+                    and maker.number not in found
+                    and (known <= others or maker.name in LAYOUT)
+                ):
+                    found[maker.number] = maker
+                    left.append(maker)
+        return tuple(found[number] for number in sorted(found))
+
+    def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
+        """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
+        inside = self.layout_before(parting.ops)
+        made = {key for op in inside for key in self.made(op)}
+        taken: dict[Key, list[Op]] = {}
+        for op in inside:
+            for key in self.given(op):
+                if key not in made:
+                    taken.setdefault(key, []).append(op)
+        steps = self.layout_steps_before(parting.steps)
+        own = {number for step in steps for number in step.made}
+        return taken, {number for step in steps for number in step.given if number not in own}
 
     def redone(self, op: Op, more: Mapping[Key, Any] | None = None) -> list[Any] | None:
         """Return what a call gives if it is given what was put right; None if it cannot be done so."""
@@ -229,16 +298,75 @@ class Walk:
         self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False
     ) -> tuple[int, Any] | None:
         """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
-        for number in self.sizes.get(array.size, ()):
+        known = self._of_partner(op, key)
+        masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
+        if masked is not None:
+            return masked
+        sized = sorted(self.sizes.get(array.size, ()), key=lambda one: (one in self.makers) is leaf)
+        for number in known if known is not None else sized:
             ours = self.values[number].array
-            if number in self.shared or (number not in self.makers) is not leaf or ours is None:
+            if number in self.shared or (number not in self.makers and not leaf) or ours is None:
+                continue
+            if leaf and number in self.makers and not self._is_constant(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
                 tensor = self.piece.sides[1].tensor(np.ascontiguousarray(one), gradient=False)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
-                if self._makes_right(key, tensor, op.number - leaf, number):
+                if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
         return None
+
+    def _is_constant(self, number: int) -> bool:
+        """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
+        left, seen = [number], {number}
+        while left:
+            one = left.pop()
+            step, array = self.makers.get(one), self.values[one].array
+            if (step is not None and step.name == LAYER) or array is None:
+                return False
+            if step is None and any(
+                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.inputs[0]
+            ):
+                return False
+            new = set(step.given if step is not None else ()) - seen
+            seen |= new
+            left += new
+        return True
+
+    def _mask_for(self, key: Key, old: Any, array: Array, since: int) -> tuple[int, Any] | None:
+        """Return the mask of the reference's that makes what comes after right, in the form that the port's has."""
+        ours = hidden_by(array)
+        for number in self.masks if ours is not None else ():
+            mask = self.values[number].array
+            hidden = None if number in self.shared or mask is None else hidden_by(mask)
+            if hidden is None or ours is None:
+                continue
+            try:
+                hidden, like = np.broadcast_arrays(hidden, ours)
+            except ValueError:
+                continue
+            hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
+            form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
+            tensor = self.piece.sides[1].tensor(np.ascontiguousarray(form), gradient=False)
+            tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
+            if self._makes_right(key, tensor, since, number):
+                return number, tensor
+        return None
+
+    def partner(self, op: Op) -> Step | None:
+        """Return the reference's call of the layer that is the counterpart of a layer of the port's, of the same turn."""
+        path = self.piece.partners.get(op.path) if op.name == LAYER else None
+        turn = sum(one.name == LAYER and one.path == op.path and one.number < op.number for one in self.ops)
+        called = [] if path is None else self.called.get(path, [])
+        return called[turn] if turn < len(called) else None
+
+    def _of_partner(self, op: Op, key: Key) -> list[int] | None:
+        """Return the reference's tensor that a layer's counterpart returned in the same place; None: not known."""
+        step = self.partner(op)
+        made = list(self.made(op))
+        if step is None or key not in made or len(made) != len(step.made):
+            return None
+        return [step.made[made.index(key)]]
 
     def _makes_right(self, key: Key, new: Any, since: int, number: int) -> bool:
         """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
@@ -277,9 +405,38 @@ class Walk:
             ]
         return [found[number] for number in sorted(found)]
 
-    def key_of(self, number: int) -> Key | None:
-        """Return the port's tensor that is one of the reference's, None if it has none."""
-        return next((key for key, found in self.matched.items() if number in found), None)
+    def rests(self, key: Key, other: Key) -> bool:
+        """Tell whether one of the port's tensors was made of another."""
+        left, seen = [key], {key}
+        while left:
+            maker = self.makers_of.get(left.pop())
+            for one in self.given(maker) if maker is not None else ():
+                if one == other:
+                    return True
+                if one not in seen:
+                    seen.add(one)
+                    left.append(one)
+        return False
+
+    def resting_on(self, step: Step) -> set[int]:
+        """Return the numbers of the reference's calls that rest on one."""
+        values, found = set(step.made), set()
+        for one in self.steps[step.number + 1 :]:
+            if values.intersection(one.given):
+                found.add(one.number)
+                values.update(one.made)
+        return found
+
+    def key_of(self, number: int, *, healed: bool = False) -> Key | None:
+        """Return the port's tensor that is one of the reference's, or is as soon as what came before is ``healed``; else None."""
+        known = next((key for key, found in self.matched.items() if number in found), None)
+        if known is not None or not healed:
+            return known
+        return next((key for key, one in self.healed.items() if number in self.find(numpy_of(one))), None)
+
+    def right(self, key: Key) -> Any:
+        """Return a tensor as it is with what came before it put right."""
+        return self.healed[key] if key in self.healed else self.tensor_of(key)
 
     def tensor_of(self, wanted: Key) -> Any:
         """Return a tensor as it was when it was first made or given."""

@@ -107,8 +107,13 @@ class Framework(Protocol):
                 scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> Trainer:  # fmt: skip
         """Build the optimizer and its schedule."""
 
-    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield trainable and frozen parameters under torch's names and in torch's layout."""
+    def parameters(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield trainable and frozen parameters under torch's names and in torch's layout.
+
+        ``shared``: they may be the framework's own memory, not to be written to.
+        """
 
     def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield the gradients that exist, named as the parameters are."""

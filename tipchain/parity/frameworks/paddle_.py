@@ -18,10 +18,28 @@ from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
 from tipchain.imports import kept_import
 from tipchain.paddle_loading import load_batches
+from tipchain.paddle_weights import view_of
+from tipchain.parity.builders import check_batch
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.paddle_randomness import drawing
 from tipchain.parity.frameworks.randomness import Draws, switched_off
 from tipchain.parity.optimizers import make_optimizer
+
+TYPED = (
+    "cast",
+    "cast_",
+    "full",
+    "full_",
+    "full_like",
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "empty",
+    "empty_like",
+    "sum",
+)
+"""Operators that are told the precision of their result."""
 
 
 class PaddleTrainer:
@@ -58,7 +76,7 @@ class PaddleFramework:
         except ImportError as error:
             raise MissingFrameworkError(
                 f"paddle cannot be imported: {error}\n  install it (README, 'Frameworks'), "
-                "or give its dumps with --paddle-dump"
+                "or give its dumps with --port"
             ) from error
         logging.getLogger("paddle").setLevel(logging.WARNING)
         self.paddle: Any = paddle
@@ -128,6 +146,29 @@ class PaddleFramework:
         finally:
             self.paddle.set_default_dtype(usual)
 
+    @contextmanager
+    def widening(self) -> Iterator[None]:
+        """Let what asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
+        operators, single, double = self.paddle._C_ops, self.paddle.float32, self.paddle.float64  # noqa: SLF001
+        originals = {name: getattr(operators, name) for name in TYPED if hasattr(operators, name)}
+
+        def wider(original: Callable[..., Any]) -> Callable[..., Any]:
+            def replacement(*args: Any, **kwargs: Any) -> Any:
+                args = tuple(
+                    double if isinstance(one, type(single)) and one == single else one for one in args
+                )
+                return original(*args, **kwargs)
+
+            return replacement
+
+        for name, original in originals.items():
+            setattr(operators, name, wider(original))
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(operators, name, original)
+
     def widened(self, value: Any) -> Any:
         """Return a layer or a tensor of floats in float64."""
         if isinstance(value, self.paddle.nn.Layer):
@@ -168,12 +209,7 @@ class PaddleFramework:
 
     def view(self, tensor: Any) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
-        tensor = tensor.detach()
-        kinds = self.paddle.float32, self.paddle.float64, self.paddle.int64, self.paddle.int32
-        if tensor.place.is_cpu_place() and tensor.dtype in kinds:
-            values: Array = np.from_dlpack(tensor)
-            return values
-        return self.array(tensor)
+        return self.array(tensor) if tensor.dtype == self.paddle.bfloat16 else view_of(tensor)
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a Paddle tensor."""
@@ -190,10 +226,12 @@ class PaddleFramework:
         rate = learning_rate if schedule is None else schedule
         return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
 
-    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield every parameter under torch's name and in torch's layout."""
+    def parameters(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
         for slot in self._slots(model, names, "parameter"):
-            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
+            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
     def gradients(
         self, model: Any, names: Mapping[str, str], *, shared: bool = False
@@ -202,7 +240,6 @@ class PaddleFramework:
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
         """
-        read = self.view if shared else self.array
         for slot in self._slots(model, names, "parameter"):
             found = [self.gradient(part.tensor) for part in slot.parts]
             if any(one is not None for one in found):
@@ -215,7 +252,7 @@ class PaddleFramework:
                             zeros(part.tensor) if one is None else one
                             for part, one in zip(slot.parts, found, strict=True)
                         ],
-                        read,
+                        shared=shared,
                     ),
                 )
 
@@ -249,15 +286,20 @@ class PaddleFramework:
             def __len__(self) -> int:
                 return len(indices)
 
-        for image, label, files in load_batches(dataset, Fixed()):
+        for batch in load_batches(dataset, Fixed()):
+            image, label, files = check_batch(batch, dataset)
             yield image, label, [str(file) for file in files]
 
-    def _whole(self, slot: Slot, tensors: Sequence[Any], read: Callable[[Any], Array] | None = None) -> Array:
-        """Return torch's array of a slot, given what Paddle keeps in its parts."""
+    def _whole(self, slot: Slot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
+        """Return torch's array of a slot, given what Paddle keeps in its parts; ``shared``: perhaps their own memory."""
+        if shared:
+            views = [self.view(one) for one in tensors]
+            return stack(
+                [one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot
+            )
         # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
-        read = read or self.array
         pieces = [
-            read(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
+            self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
             for part, tensor in zip(slot.parts, tensors, strict=True)
         ]
         return stack(pieces, slot)

@@ -15,6 +15,7 @@ from tipchain.conversion.layouts import only_in_torch
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.imports import kept_import
+from tipchain.parity.builders import check_batch
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.randomness import Draws, switched_off
 from tipchain.parity.frameworks.torch_randomness import drawing
@@ -56,7 +57,7 @@ class TorchFramework:
         except ImportError as error:
             raise MissingFrameworkError(
                 f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'), "
-                "or give its dumps with --torch-dump"
+                "or give its dumps with --reference"
             ) from error
         self.torch: Any = torch
         self.device: Any = torch.device("cpu")
@@ -178,11 +179,15 @@ class TorchFramework:
         shown = next(plain, 0)
         return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
 
-    def parameters(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield every parameter that the port has too."""
+    def parameters(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
-                yield name, self.array(parameter)
+                cpu = shared and parameter.device.type == "cpu"
+                own = cpu and parameter.dtype in (self.torch.float32, self.torch.float64)
+                yield name, parameter.detach().numpy() if own else self.array(parameter)
 
     def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too."""
@@ -216,5 +221,5 @@ class TorchFramework:
     def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader."""
         loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
-        for image, label, files in loader:
+        for image, label, files in (check_batch(one, dataset) for one in loader):
             yield image.to(self.device), label.to(self.device), [str(file) for file in files]

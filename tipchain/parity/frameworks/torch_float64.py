@@ -7,6 +7,8 @@ are the case's own, widened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +50,29 @@ class TorchFloat64(TorchFramework):
         """Load the given samples with torch's DataLoader, floats in float64."""
         for image, label, files in super().batches(dataset, indices):
             yield self.widened(image), self.widened(label), files
+
+
+@contextmanager
+def widening(torch: Any) -> Iterator[None]:
+    """Let what asks torch for float32 get float64 for a while: a cast to float32 does nothing to a model in float32.
+
+    Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
+    """
+    with _mode(torch)():
+        yield
+
+
+@cache
+def _mode(torch: Any) -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    wider = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+    class Widening(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked = wider.get(kwargs.get("dtype")) if kwargs else None
+            if asked is None or torch._C._current_autograd_node() is not None:  # noqa: SLF001
+                return func(*args, **(kwargs or {}))
+            return func(*args, **{**kwargs, "dtype": asked})
+
+    return Widening

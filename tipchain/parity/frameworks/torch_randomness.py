@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -41,6 +42,11 @@ def _mode(torch: Any) -> Any:
         def __init__(self, draws: Draws) -> None:
             super().__init__()
             self.draws = draws
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Tell torch.compile's machinery to leave this alone only where it is loaded: importing it takes over a second."""
+            return "torch._dynamo" in sys.modules
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001

@@ -70,7 +70,10 @@ class _Hint:
         known = "the first gradients and the learning rates agree: look at the optimizer"
         if number == 1:
             return f"{known}'s arguments (momentum, Nesterov, weight decay, clipping)"
-        return f"{known}'s state (momentum, Nesterov) and whether gradients are cleared before the next iteration"
+        return (
+            f"{known}'s state (momentum, Nesterov) and whether gradients are cleared before the next iteration; "
+            "`backward: {dtype: float64}` tells whether it is rounding"
+        )
 
     def _about_updates(self, key: str) -> str:  # noqa: ARG002
         if _failed(self.judged, "gradient/") or _failed(self.judged, "lr_"):

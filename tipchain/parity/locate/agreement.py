@@ -104,7 +104,7 @@ def holds_norm(pair: CallPair, number: int, after: Call, sides: tuple[LiveSide, 
 
 def _weight(side: LiveSide, call: Call) -> Array | None:
     try:
-        return dict(side.framework.parameters(call.layer, {})).get("weight")
+        return dict(side.framework.parameters(call.layer, {}, shared=True)).get("weight")
     except WeightsError:
         return None
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
+from functools import partial
+from math import inf, prod
+from typing import Any
+
+import numpy.typing as npt
 
 from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.differences import same_mask
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
-from tipchain.parity.locate.gradient_glue import first_changed
+from tipchain.parity.locate.gradient_glue import Steered, first_changed
 from tipchain.parity.locate.gradient_measures import cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
@@ -21,6 +26,7 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 
+Array = npt.NDArray[Any]
 GRADIENTS_AGREE = 1e-6
 """Relative difference of gradients in two float64 runs whose layers and outputs agree."""
 GROWTH = 1000.0
@@ -64,11 +70,7 @@ class CodeAtFault:
 
     def before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
-        worst = max(
-            links, default=None, key=lambda link: self.compare.between(
-                pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout
-            ),
-        )  # fmt: skip
+        worst = max(links, default=None, key=partial(self._apart, pair))
         calls = self._block_at_fault(pair) or self._glue().giving(
             pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
         )
@@ -108,14 +110,56 @@ class CodeAtFault:
         inputs = self.compare.inputs(pair)
         outputs = self.compare.outputs(pair)
         given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
+        given = given and self._masked_otherwise(pair, inputs) is None
         return given, bool(outputs) and self.compare.apart(
             pair.reference.outputs, pair.port.outputs, outputs
         ) <= self.noise.limit
 
-    def _glue(self) -> Glue:
-        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching)
+    def _apart(self, pair: CallPair, link: Link) -> float:
+        return self.compare.between(
+            pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout
+        )
 
-    def changed_gradient(self, forward: float) -> list[LayerVerdict]:
+    def _differing(self, pair: CallPair) -> tuple[int, int] | None:
+        """Return which tensors differ most of those that two calls are given, if some do."""
+        links, sizes = (
+            self.compare.inputs(pair),
+            [[prod(one.shape) for one in call.inputs] for call in (pair.reference, pair.port)],
+        )
+        if not links and all(sizes) and not set(sizes[0]) & set(sizes[1]):
+            return 0, 0
+        worst = max(links, default=None, key=partial(self._apart, pair))
+        if worst is None or self._apart(pair, worst) <= self.noise.limit:
+            return self._masked_otherwise(pair, links)
+        return worst.ours, worst.theirs
+
+    def _masked_otherwise(self, pair: CallPair, links: Sequence[Link]) -> tuple[int, int] | None:
+        """Return the masks of another form that two calls are given, if these do not hide the same."""
+        ours, theirs = pair.reference.inputs, pair.port.inputs
+        free = (
+            [number for number in range(len(ours)) if number not in {link.ours for link in links}],
+            [number for number in range(len(theirs)) if number not in {link.theirs for link in links}],
+        )
+        for one in free[0]:
+            alike = {n: same_mask(*map(self._array, (ours[one], theirs[n]))) for n in free[1]}
+            if False in alike.values() and True not in alike.values():
+                return one, next(n for n, same in alike.items() if same is False)
+        return None
+
+    def _array(self, value: Value) -> Array:
+        return self.store.get(value.stored)
+
+    def _glue(self) -> Glue:
+        agrees = lambda pair: self._alike(pair)[1]  # noqa: E731
+        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching, self._differing, agrees)
+
+    def steered(self) -> Steered:
+        """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
+        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        root = self.runs[1].trace.calls[0]
+        return Steered(self.models[1], root, self._agreeing(), ends, self.store, self.seed)
+
+    def changed_gradient(self, forward: float, steered: Steered) -> list[LayerVerdict]:
         """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
         values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
         scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
@@ -129,12 +173,20 @@ class CodeAtFault:
                 return max(size, self.compare.gradient_size(other)) / max(size, FAINT * scale)
             return self.compare.gradients_apart(one, other, layout) * size / max(size, FAINT * scale)
 
+        def by_itself(one: Value, other: Value) -> float:
+            size, own = self.compare.gradient_size(one), steered.apart(other)
+            return apart(one, other) if own is None else own * size / max(size, FAINT * scale)
+
         tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
-        outputs = [
-            (self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs
-        ]
+        ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
         traces = self.runs[0].trace, self.runs[1].trace
-        found = first_changed(traces, self._agreeing(), outputs, apart, tolerance)
+        agreeing = [
+            (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
+            for pair, link in self._agreeing()
+        ]
+        found = first_changed(traces, agreeing, ends, apart, tolerance)
+        if found is not None and self.exact:
+            found = first_changed(traces, agreeing, ends, by_itself, tolerance)
         if found is None:
             return []
         what = f"hands another gradient to {found.pair.port.path or 'the model'}"
@@ -170,7 +222,7 @@ class CodeAtFault:
                 if around.children == [pair.port.number]:
                     yield CallPair(reference=pair.reference, port=around)
 
-    def _agreeing(self) -> Iterator[tuple[CallPair, Value, Value]]:
+    def _agreeing(self) -> Iterator[tuple[CallPair, Link]]:
         """Yield the outputs of pairs that are the same tensor in both models, the last first."""
         for pair in reversed(self.matching.pairs):
             for link in self.compare.outputs(pair):
@@ -179,7 +231,7 @@ class CodeAtFault:
                     ours.dtype.kind == "f"
                     and self.compare.between(ours, theirs, link.layout) <= self.noise.limit
                 ):
-                    yield pair, ours, theirs
+                    yield pair, link
 
     def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
         ours, theirs = calls

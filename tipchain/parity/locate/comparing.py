@@ -66,7 +66,8 @@ class Comparer:
 
         What only one side has is in no link.
         """
-        left, free, found = _once(ours), _once(theirs), []
+        left, free = self._told_apart(ours, theirs)
+        found: list[Link] = []
 
         def link(one: int, other: int) -> None:
             layout = self.layout(ours[one], theirs[other])
@@ -90,6 +91,12 @@ class Comparer:
                 link(one, other)
                 break
         return sorted(found, key=lambda each: each.ours)
+
+    def _told_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> tuple[list[int], list[int]]:
+        """Return the numbers of the tensors to be linked: all where they fit one by one, else one that is given twice once."""
+        if len(ours) == len(theirs) and all(map(self.layout, ours, theirs)):
+            return list(range(len(ours))), list(range(len(theirs)))
+        return _once(ours), _once(theirs)
 
     def _aligned(
         self, ours: Sequence[Value], theirs: Sequence[Value], left: Sequence[int], free: Sequence[int]
@@ -154,8 +161,8 @@ class Comparer:
         if layout.plain:
             if other.twin is one:
                 return other.apart
-            if one.outline is not None and other.outline is not None:
-                return one.outline.projected.relative(other.outline.projected) + other.apart
+            if one.outline is not None or other.outline is not None:
+                return self._store.projected(one).relative(self._store.projected(other)) + other.apart
         ours, theirs = self._store.get(one), self._store.get(other)
         if gradient:
             return relative(layout.shared(ours), layout.back_shared(theirs)) + other.apart
@@ -166,7 +173,7 @@ class Comparer:
         held = stored.twin or stored
         if id(held) not in self._sizes:
             self._sizes[id(held)] = (
-                rms(self._store.get(held)) if held.outline is None else held.outline.projected.rms
+                rms(self._store.get(held)) if held.outline is None else self._store.projected(held).rms
             )
         return self._sizes[id(held)]
 

@@ -16,6 +16,8 @@ Axes = tuple[int, ...]
 MOST_AXES = 6
 BLOCK = 2**13
 """Elements that are read at a time."""
+TILE = 64
+"""Rows and columns of a matrix that are read at a time where another one's elements lie the other way round: both are in a cache."""
 
 
 def rms(array: Array) -> float:
@@ -33,17 +35,27 @@ def distance(expected: Array, actual: Array) -> float:
     if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
         return rms(expected != actual)
     total, room = 0.0, np.empty(BLOCK)
+    across = _lie_across(expected, actual) and "c" not in (expected.dtype.kind, actual.dtype.kind)
     with np.errstate(invalid="ignore", over="ignore"):
-        for ours, theirs in _blocks(expected, actual):
-            apart = np.subtract(theirs, ours, out=room[: ours.size])
+        for ours, theirs in _tiles(expected, actual) if across else _blocks(expected, actual):
+            apart = room[: ours.size]
+            np.subtract(theirs, ours, out=apart.reshape(ours.shape), dtype=np.float64, casting="unsafe")
             square = float(apart.dot(apart))
             if not isfinite(square):
                 odd = ~np.isfinite(apart)
-                if not np.array_equal(ours[odd], theirs[odd], equal_nan=True):
+                if not np.array_equal(ours.reshape(-1)[odd], theirs.reshape(-1)[odd], equal_nan=True):
                     return inf
                 square = float(apart[~odd].dot(apart[~odd]))
             total += square
     return _root(total, expected.size)
+
+
+def equal(expected: Array, actual: Array, *, equal_nan: bool = False) -> bool:
+    """Tell whether two arrays have one shape and equal elements, however they lie in memory."""
+    if expected.shape != actual.shape:
+        return False
+    pairs = _tiles(expected, actual) if _lie_across(expected, actual) else ((expected, actual),)
+    return all(np.array_equal(one, other, equal_nan=equal_nan) for one, other in pairs)
 
 
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -57,6 +69,24 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     )  # fmt: skip
     for found in buffered:
         yield found if len(arrays) > 1 else (cast(Array, found),)
+
+
+def _lie_across(one: Array, other: Array) -> bool:
+    """Tell whether one of two matrices is kept by rows and the other by columns."""
+    flags = one.flags, other.flags
+    return one.ndim == 2 and (
+        (flags[0].c_contiguous and flags[1].f_contiguous and not flags[1].c_contiguous)
+        or (flags[0].f_contiguous and flags[1].c_contiguous and not flags[0].c_contiguous)
+    )
+
+
+def _tiles(one: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield two matrices of one shape tile by tile."""
+    rows, columns = one.shape
+    for row in range(0, rows, TILE):
+        for column in range(0, columns, TILE):
+            place = slice(row, row + TILE), slice(column, column + TILE)
+            yield one[place], other[place]
 
 
 def _parts(array: Array) -> Array:
@@ -277,6 +307,33 @@ def laid_out(expected: Array, actual: Array) -> Layout | None:
         return next((one for one in found if not distance(one.apply(expected), actual)), None)
     apart, best = min(((distance(one.apply(ours), theirs), one) for one in found), key=lambda each: each[0])
     return best if apart <= ALIKE * scale else None
+
+
+HIDING = -1e4
+"""What is added to scores to hide them is at most this: half precision, whose least number is -65504, must hold it."""
+
+
+def hidden_by(array: Array) -> Array | None:
+    """Return what a mask hides: flags as they are, or where scores are pushed down by what is added; None of what is no mask."""
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind != "f" or not array.size:
+        return None
+    hidden = array <= HIDING
+    return hidden if hidden.any() and not array[~hidden].any() else None
+
+
+def same_mask(one: Array, other: Array) -> bool | None:
+    """Tell whether two masks hide the same, whatever their form and shape; flags may show what they hide. None: no masks."""
+    hidden, others = hidden_by(one), hidden_by(other)
+    if hidden is None or others is None:
+        return None
+    try:
+        ours, theirs = np.broadcast_arrays(hidden, others)
+    except ValueError:
+        return None
+    flags = "b" in (one.dtype.kind, other.dtype.kind)
+    return bool((ours == theirs).all() or (flags and (ours != theirs).all()))
 
 
 class Sketch:

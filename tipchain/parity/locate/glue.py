@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
@@ -18,13 +18,31 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call, Trace, Value
 
 Calls = tuple[Call, Call]
+Given = Callable[[CallPair], tuple[int, int] | None]
+"""Returns the numbers of the tensors that two calls are given and that differ most; None where they are given the same."""
+Agrees = Callable[[CallPair], bool]
+"""Tells whether two calls return the same."""
 
 
 class Glue:
-    """Finds the code between the layers of both models, layers of which each is known to do what its pair does."""
+    """Finds the code between the layers of both models, layers of which each is known to do what its pair does.
 
-    def __init__(self, reference: Trace, port: Trace, matching: Matching) -> None:
-        self._traces = reference, port
+    Args:
+        reference: torch's trace.
+        port: Paddle's.
+        matching: which call is which.
+        given: tells which of the tensors differ that two calls are given.
+        agrees: tells whether two calls return the same.
+    """
+
+    def __init__(
+        self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees
+    ) -> None:
+        self._traces, self._given, self._agrees = (reference, port), given, agrees
+        self._holders = (
+            {pair.reference.number: pair for pair in matching.containers},
+            {pair.port.number: pair for pair in matching.containers},
+        )
         self._paired = (
             {pair.reference.number for pair in matching.pairs},
             {pair.port.number for pair in matching.pairs},
@@ -40,6 +58,24 @@ class Glue:
             ours: the number of the tensor among the reference's inputs.
             theirs: the number among the port's.
         """
+        found = self._giving(pair, ours, theirs)
+        seen = {pair.port.number}
+        around = self._holder(found[1])
+        while around is not None and around.port.number not in seen:
+            differs = self._given(around)
+            if differs is None:
+                break
+            seen.add(around.port.number)  # it is given something else: that is made before it
+            found = self._giving(around, *differs)
+            around = self._holder(found[1])
+        return found
+
+    def _holder(self, call: Call) -> CallPair | None:
+        """Return the innermost pair of calls with others inside that holds a call of the port's, or is it."""
+        numbers = (one.number for one in (call, *self._around(1, call)))
+        return next((self._holders[1][one] for one in numbers if one in self._holders[1]), None)
+
+    def _giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
         calls = pair.reference, pair.port
         numbers = min(ours, len(pair.reference.inputs) - 1), min(theirs, len(pair.port.inputs) - 1)
         if min(numbers) < 0:
@@ -74,6 +110,9 @@ class Glue:
 
     def _maker(self, side: int, value: Value, around: Call) -> Call:
         if value.made_by is None or value.made_by in self._paired[side]:
+            return around
+        holder = self._holders[side].get(value.made_by)
+        if holder is not None and self._agrees(holder):
             return around
         return self._traces[side].calls[value.made_by]
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
+from tipchain.parity.locate.comparing import Link
+from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.pair_replays import Models
+from tipchain.parity.locate.replay import drawn_again
+from tipchain.parity.locate.runs import as_float
+from tipchain.parity.locate.store import NotHeld, Store
+from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call, Trace, Value
 
 Apart = Callable[[Value, Value], float]
@@ -65,3 +75,109 @@ def _outside(trace: Trace, call: Call, value: Value) -> Call:
         if value not in call.outputs:
             break
     return call
+
+
+class Steered:
+    """What the port's layers and the code between them make of the reference's gradients, where they are given its tensors.
+
+    In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
+    where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
+    runs once more, in float64. What its layers give, and the gradients of that, are replaced by the reference's.
+
+    Args:
+        models: the port's copies.
+        root: the port's call of the whole model.
+        given: pairs whose outputs agree, with the link of each.
+        ends: the reference's outputs, each with its link.
+        store: where tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(
+        self, models: Models, root: Call, given: Iterable[tuple[CallPair, Link]], ends: Sequence[tuple[Value, Link]],
+        store: Store, seed: int,
+    ) -> None:  # fmt: skip
+        self._models, self._side, self._root, self._ends = models, models.side, root, ends
+        self._store, self._seed = store, seed
+        self._given: dict[tuple[str, int], list[tuple[CallPair, Link]]] = {}
+        for pair, link in given:
+            self._given.setdefault((pair.port.path, pair.port.turn), []).append((pair, link))
+        self._found: dict[int, float] = {}
+
+    def apart(self, value: Value) -> float | None:
+        """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
+        return self._errors.get(id(value))
+
+    @property
+    def ran(self) -> bool:
+        """Whether the port ran so; then its parameters have the gradients of that run."""
+        return bool(self._errors)
+
+    @cached_property
+    def _errors(self) -> Mapping[int, float]:
+        side, layers = self._side, self._models.double or self._models.single
+        model = layers[""]
+        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+
+        def after(layer: Any, result: Any) -> Any:
+            path = paths[id(layer)]
+            turns[path] += 1
+            return self._steered(self._given.get((path, turns[path] - 1), ()), result)
+
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(side.precision(double=self._models.double is not None))
+                stack.enter_context(side.randomness(drawn_again(self._root, self._seed)))
+                stack.enter_context(side.recording(gradient=True))
+                for _, layer in side.layers(model):
+                    stack.callback(side.watch(layer, lambda *_: None, after))
+                side.seed(self._seed)
+                side.clear_gradients(model)
+                given = [self._tensor(self._store.get(value.stored)) for value in self._root.inputs]
+                args, kwargs = put_back(self._root.arguments, given)
+                made = take_out(model(*args, **kwargs), side.is_tensor)[1]
+                parts = [
+                    (
+                        made[link.theirs],
+                        self._tensor(link.layout.apply_gradient(self._store.get(one.gradient))),
+                    )
+                    for one, link in self._ends
+                    if one.gradient is not None and side.takes_gradient(made[link.theirs])
+                ]
+                if parts:
+                    side.products(*zip(*parts, strict=True))
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
+            self._found.clear()
+        return self._found
+
+    def _steered(self, given: Iterable[tuple[CallPair, Link]], result: Any) -> Any:
+        """Return a layer's result with the reference's values in it; None to leave it as it is."""
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if not given or not plain:
+            return None
+        for pair, link in given:
+            ours, theirs, one = (
+                pair.reference.outputs[link.ours],
+                pair.port.outputs[link.theirs],
+                made[link.theirs],
+            )
+            wanted = link.layout.apply(self._store.get(ours.stored))
+            one = one + self._tensor(wanted - self._side.view(one))
+            if self._side.takes_gradient(one) and ours.gradient is not None:
+                one.register_hook(partial(self._take, ours, theirs, link))
+            made[link.theirs] = one
+        return put_back(structure, made)
+
+    def _take(self, ours: Value, theirs: Value, link: Link, gradient: Any) -> Any:
+        """Note how far a gradient is off, and hand on the reference's in its place."""
+        assert ours.gradient is not None
+        expected = self._store.get(ours.gradient)
+        actual = link.layout.back_shared(self._side.view(gradient))
+        self._found[id(theirs)] = relative(link.layout.shared(expected), actual)
+        return self._tensor(link.layout.apply_gradient(expected))
+
+    def _tensor(self, array: Any) -> Any:
+        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)

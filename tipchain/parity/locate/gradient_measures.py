@@ -14,7 +14,7 @@ from tipchain.parity.locate.differences import relative, rms, squeezed_as
 from tipchain.parity.locate.pair_replays import PairReplays
 from tipchain.parity.locate.replay import Replayed
 from tipchain.parity.locate.shared_parameters import Laid
-from tipchain.parity.locate.verdicts import EXACT, NOTHING, Measured, measure, only
+from tipchain.parity.locate.verdicts import EXACT, NOTHING, Closeness, Measured, classify, measure, only
 
 Array = npt.NDArray[Any]
 ALONE = 1e-2
@@ -33,7 +33,9 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
     for link in fed.inputs:
         truth = fed.gradient(link.ours)
         own = None if slow is None else slow.inputs[link.ours]
-        if truth is None or (own is not None and not relative(truth, own) <= ALONE):
+        alone = replays.reference64 if known is None and (truth is None or slow is None) else None
+        made = own if alone is None else alone.inputs[link.ours]
+        if truth is None or (made is not None and not relative(truth, made) <= ALONE):
             truth = None  # other code takes the tensor too, and adds to its gradient
         if truth is None and known is None:
             again = replays.reference64
@@ -89,11 +91,19 @@ def parameter_gradients(
             if arranged <= EXACT < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
-        yield measure(
-            f"gradient of {name}", truth, None if slow is None else (slow.parameters or {}).get(name), port,
-            known if port64 is None else port64, None if moved is None else (moved.parameters or {}).get(name), least,
-            replays.terms(truth),
+
+        found = measure(
+            f"gradient of {name}", truth, _of(slow, name), port, known if port64 is None else port64, _of(moved, name),
+            least, replays.terms(truth),
         )  # fmt: skip
+        if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
+            # A sum that is zero but for rounding is as coarse as its terms are many.
+            found = measure(found.what, truth, _of(slow, name), port, found.exact, _of(replays.moved, name), least, replays.terms(truth))  # fmt: skip
+        yield found
+
+
+def _of(replayed: Replayed | None, name: str) -> Array | None:
+    return None if replayed is None else (replayed.parameters or {}).get(name)
 
 
 def _gradient(

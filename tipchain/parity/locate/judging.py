@@ -14,9 +14,10 @@ from tipchain.parity.locate.agreeing import Agreeing, Found
 from tipchain.parity.locate.agreement import continued, of_one_size, settled
 from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
 from tipchain.parity.locate.comparing import Comparer, Link
-from tipchain.parity.locate.differences import relative
+from tipchain.parity.locate.differences import relative, squeezed_as
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import CodeRounding
+from tipchain.parity.locate.gradient_glue import Steered
 from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
@@ -39,7 +40,7 @@ from tipchain.parity.locate.verdicts import (
     ratio,
     reason_of,
 )
-from tipchain.parity.pace import LATE, Pace
+from tipchain.progress import LATE, Pace
 
 Array = npt.NDArray[Any]
 STATE = (
@@ -60,6 +61,25 @@ SINGLE_SAME = 1e-6
 """The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
 """How much a later layer may enlarge what an earlier one of the same function was off in float64."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Done:
+    """What was judged so far.
+
+    Attributes:
+        forward: verdicts, in the order of the port's calls.
+        backward: likewise.
+        loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
+        reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
+        clean: nothing before differs.
+    """
+
+    forward: list[LayerVerdict] = field(default_factory=list)
+    backward: list[LayerVerdict] = field(default_factory=list)
+    loose: dict[int, float] = field(default_factory=dict)
+    reshaped: list[int] = field(default_factory=list)
+    clean: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,53 +148,62 @@ class PairJudge:
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
-        forward: list[LayerVerdict] = []
-        backward: list[LayerVerdict] = []
-        loose: dict[int, float] = {}
-        clean = same_numbers(self.runs)
+        done = _Done(clean=same_numbers(self.runs))
         for number, pair in enumerate(self.matching.pairs):
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
             if self.pace.over:
                 self.late += 1
-                forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
+                done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
                 continue
-            inputs, outputs = (
-                self.compare.inputs(pair),
-                self.compare.outputs(pair),
-            )
+            inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             # Tensors of other shapes show no difference where what is made of them is the same.
-            other = inputs or not self._agree(pair, outputs)
-            if clean and other and inherited > self.noise.limit and not self._code.made_up_for(pair):
-                if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
-                    self.noise.limit = SPREAD * inherited
-                else:
-                    forward.append(self._code.before(pair, inputs, inherited))
-                    loose[id(forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
-                    clean = False
+            if done.clean and (inputs or not self._agree(pair, outputs)):
+                self._judge_given(done, pair, inputs, inherited)
             judged = [
-                self._weighed(pair, one, (*forward, *backward))
+                self._weighed(pair, one, (*done.forward, *done.backward))
                 for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
-            if pair.whole or not outputs or self._alive(pair):
-                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
-                loose |= {id(one): far for one in judged}
-            forward.append(judged[0])
-            backward += judged[1:]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
-            clean = clean and (self._agree(pair, outputs) or not judged[0].at_fault)
-        if clean and not self.late:
-            at_end, changed = self._judge_ends(forward, backward)
-            forward += at_end
-            backward += changed
-            loose |= {id(one): inf for one in changed}
-        verdicts = (*forward, *reversed(backward))
+            if pair.whole or not outputs or self._alive(pair):
+                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
+                done.loose |= {id(one): far for one in judged}
+            done.forward.append(judged[0])
+            done.backward += judged[1:]
+            if done.clean and not outputs and judged[0].at_fault:
+                done.reshaped.append(len(done.forward) - 1)
+            elif not self._agree(pair, outputs) and judged[0].at_fault:
+                done.clean = False
+        return self._concluded(done)
+
+    def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[Link], inherited: float) -> None:
+        """Judge the code that gives a pair its inputs, all layers before having agreed."""
+        if inherited <= self.noise.limit or self._code.made_up_for(pair):
+            return
+        if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
+            self.noise.limit = SPREAD * inherited
+            return
+        done.clean = False
+        if not done.reshaped:
+            done.forward.append(self._code.before(pair, inputs, inherited))
+            done.loose[id(done.forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+
+    def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts with those about the models' ends, less what the models as a whole refute."""
+        if done.clean and not self.late:
+            at_end, changed = self._judge_ends(done.forward, done.backward)
+            for number in done.reshaped if not at_end else ():
+                done.forward[number] = _made_up_for(done.forward[number])
+            done.forward += [] if done.reshaped else at_end
+            done.backward += changed
+            done.loose |= {id(one): inf for one in changed}
+        verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs[0].values, self.outputs_apart()
         if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
-        return settled(verdicts, loose, actual, gradients=self.alike_inside)
+        return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
 
     def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
         """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
@@ -211,11 +240,26 @@ class PairJudge:
             return [self._code.at_end(apart, self.outputs)], []
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
-        changed = self._code.changed_gradient(far)
-        changed = changed or self._code.used_elsewhere(
-            forward, [] if self.alike_inside else self._shared.beyond(COARSELY)
-        )
-        return [], changed or self._code.gives_own(self._own)
+        steered = self._code.steered()
+        changed = self._code.changed_gradient(far, steered)
+        unlike = [] if self.alike_inside else self._shared.beyond(COARSELY)
+        changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
+        return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
+
+    def _by_themselves(self, unlike: Sequence[Shared], steered: Steered) -> list[Shared]:
+        """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
+        if unlike and steered.ran:
+            return [one for one in unlike if not self._alike_steered(one)]
+        return list(unlike)
+
+    def _alike_steered(self, one: Shared) -> bool:
+        expected = (self._truths(one.pair) or {}).get(one.name)
+        actual = self.models[1].side.parameter_gradients(one.pair.port.layer) or {}
+        laid = self._shared.layouts(one.pair).get(one.name)
+        found = actual.get(one.name) if laid is None else laid.arranged(actual)
+        if expected is None or found is None or found.size != expected.size:
+            return False
+        return relative(expected, squeezed_as(found, expected.shape)) <= COARSELY
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
@@ -535,6 +579,12 @@ def same_numbers(runs: tuple[Run, Run]) -> bool:
     """Tell whether what two runs drew at random is the same."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
+    reason = f"{verdict.reason}; what is made of them is the same"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 def _random(verdict: LayerVerdict) -> LayerVerdict:

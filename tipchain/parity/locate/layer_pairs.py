@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,13 @@ from tipchain.conversion.given_names import expand_names
 from tipchain.conversion.layouts import LayerTensors, Slot, Target, assemble
 from tipchain.conversion.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.conversion.structure import match_by_structure
+from tipchain.paddle_weights import view_of
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]
 Print = tuple[int, int, int]
+BLOCK = 2**14
+"""Elements whose bits are mixed at a time: few enough for a cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,57 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
     every = reference.named_modules(remove_duplicate=False)
     order = {path: number for number, (path, _) in enumerate(every)}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
+
+
+def pair_packed(reference: Any, port: Any, known: Sequence[LayerPair]) -> list[LayerPair]:
+    """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
+
+    Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        known: the layers that are paired one by one.
+    """
+    taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    state = reference.state_dict()
+    left: list[dict[str, Print]] = []
+    for side, layers in enumerate(matchable_layers(reference, port, {})):
+        prints = {}
+        for layer in layers:
+            slots = _parameters(layer)
+            if layer.path not in taken[side] and slots:
+                prints[layer.path] = _sum(_slot_print(slot, None if side else state) for slot in slots)
+        left.append(prints)
+    found: list[LayerPair] = []
+    for side in (0, 1):
+        held = _held_in_containers(left[1 - side], taken[1 - side])
+        for path, print_ in left[side].items():
+            fitting = [container for container, whole in held.items() if whole == print_]
+            alone = sum(one == print_ for one in left[side].values()) == 1
+            if print_[1] and alone and len(fitting) == 1:
+                ours, theirs = (path, fitting[0]) if side == 0 else (fitting[0], path)
+                found.append(LayerPair(reference=ours, port=theirs, evidence="values"))
+    return found
+
+
+def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[str, Print]:
+    """Return the prints of all parameters in containers that hold several layers, and none that is paired."""
+    inside: dict[str, list[str]] = defaultdict(list)
+    for path in (*prints, *taken):
+        parts = path.split(".")
+        for number in range(1, len(parts)):
+            inside[".".join(parts[:number])].append(path)
+    return {
+        container: _sum(prints[path] for path in paths)
+        for container, paths in inside.items()
+        if len(paths) > 1 and not taken.intersection(paths)
+    }
+
+
+def _sum(prints: Iterable[Print]) -> Print:
+    several = list(prints)
+    return sum(one[0] for one in several), sum(one[1] for one in several) % 2**64, sum(one[2] for one in several) % 2**64  # fmt: skip
 
 
 def _without_tensors(
@@ -139,7 +193,7 @@ def _parameters(layer: LayerTensors) -> list[Slot]:
 
 def _whole(slot: Slot) -> Array:
     """Return the values of a slot of Paddle's that has one part, in torch's layout."""
-    return assemble([part.tensor.numpy() for part in slot.parts], slot)
+    return assemble([view_of(part.tensor) for part in slot.parts], slot)
 
 
 def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -162,14 +216,9 @@ def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 def _slot_print(slot: Slot, state: Mapping[str, Any] | None = None) -> Print:
     arrays = (
-        [array_of(state[slot.name])] if state is not None else [part.tensor.numpy() for part in slot.parts]
+        [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     )
-    prints = [print_of(array) for array in arrays]
-    return (
-        sum(one[0] for one in prints),
-        sum(one[1] for one in prints) % 2**64,
-        sum(one[2] for one in prints) % 2**64,
-    )
+    return _sum(map(print_of, arrays))
 
 
 def print_of(array: Array) -> Print:
@@ -177,13 +226,21 @@ def print_of(array: Array) -> Print:
 
     An array whose elements are all equal (a bias of zeros) says nothing: its sums are 0.
     """
-    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = np.ascontiguousarray(array if array.flags.c_contiguous else array.T).reshape(-1)
     if not flat.size or (flat == flat[0]).all():
         return flat.size, 0, 0
-    bits = flat.view(f"u{flat.dtype.itemsize}").astype(np.uint64)
-    mixed = bits * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    return flat.size, int(bits.sum(dtype=np.uint64)), int(mixed.sum(dtype=np.uint64))
+    bits, plain, mixed = flat.view(f"u{flat.dtype.itemsize}"), 0, 0
+    room, shifted = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    for start in range(0, bits.size, BLOCK):
+        some = bits[start : start + BLOCK]
+        words, low = room[: some.size], shifted[: some.size]
+        np.copyto(words, some)
+        plain += int(words.sum())
+        words *= np.uint64(0x9E3779B97F4A7C15)
+        np.right_shift(words, np.uint64(29), out=low)
+        words ^= low
+        mixed += int(words.sum())
+    return flat.size, plain % 2**64, mixed % 2**64
 
 
 def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
-from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
+from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers, pair_packed
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Doubles, Models
 from tipchain.parity.locate.runs import Inputs, Loss, Run, Start, random_start, run_model
@@ -30,13 +30,15 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Trace, Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
-from tipchain.parity.pace import OutOfTime, Pace
+from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
 Losses = tuple[Loss | None, Loss | None]
 ALIKE = 1e-6
 """How close sketches of tensors must be for them to be taken for one when calls are matched."""
+BESIDE = 0.5
+"""Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
 FEW = 2
 """Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
@@ -59,6 +61,7 @@ class Located:
         doubles: whether each ran in float64.
         learns: whether the reference has parameters that take gradients.
         late: pairs of calls for which there was no time.
+        layers: which layers with parameters belong together, whether they were called or not.
     """
 
     matching: Matching
@@ -74,6 +77,7 @@ class Located:
     doubles: tuple[bool, bool]
     learns: bool
     late: int = 0
+    layers: tuple[LayerPair, ...] = ()
 
     @property
     def one_sided(self) -> tuple[list[str], list[str]]:
@@ -147,11 +151,15 @@ class Locator:
             OutOfTime: the time is up before any layer was compared.
             Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
-        asked = (reference, port), losses, pair_layers(reference, port, names) if pairs is None else pairs
+        known = pair_layers(reference, port, names) if pairs is None else pairs
+        layers = [*known, *pair_packed(reference, port, known)]
+        asked = (reference, port), losses, layers
         self.store.samples = samples_of(inputs)
+        self.store.room = max(self.store.room, int(BESIDE * sum(map(_bytes_of, (reference, port)))))
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             self.store.samples = None
+            self.store.forget()
             gc.collect()  # the copies of both models
             self._hurry(whole)
             few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
@@ -161,7 +169,7 @@ class Locator:
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
             found = _located(judge, judge.judge(), (reference, port))
-        return found
+        return replace(found, layers=tuple(layers))
 
     def _hurry(self, whole: Whole | None) -> None:
         """Give up before the models are run again if the time is up.
@@ -298,18 +306,20 @@ class Locator:
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {
             "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
+            "pace": self.pace,
         }  # fmt: skip
-        if double:
+        for widens in (True, False) if double else ():
+            side.widens = widens
             made = side.copied(model, double=True, training=self.training)
             layers = Doubles(side, made, model)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, **options)
                 return Models(side, single, layers), run
-            except (NotHeld, UsageError):
+            except (NotHeld, OutOfTime, UsageError):
                 raise
             except Exception:
                 draws.rewind()
-                if side is self.sides[0] and loss is not None:
+                if not widens and side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)
@@ -321,8 +331,8 @@ class Locator:
             return True
         if prod(ours.shape) != prod(theirs.shape):
             return False
-        if ours.outline is not None and theirs.outline is not None and ours.shape == theirs.shape:
-            return ours.outline.projected.relative(theirs.outline.projected) <= ALIKE
+        if ours.shape == theirs.shape and (ours.outline is not None or theirs.outline is not None):
+            return self.store.projected(ours).relative(self.store.projected(theirs)) <= ALIKE
         return self._sketch(one).close(self._sketch(other), ALIKE)
 
     def _sketch(self, value: Value) -> Sketch:
@@ -396,6 +406,11 @@ def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | s
     for at, draw in enumerate(run.draws.made):
         found += [*places[at], draw]
     return [*found, *places[len(run.draws.made)]]
+
+
+def _bytes_of(model: Any) -> int:
+    """Return how many bytes a model's parameters take."""
+    return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
 
 
 def samples_of(inputs: Inputs) -> int | None:

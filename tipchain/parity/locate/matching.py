@@ -112,13 +112,16 @@ def match_calls(
         folds: tells whether the weights of one side's layer hold the other side's norm after it.
     """
     layers = list(layers)
-    given = _uncrossed(_paired_calls(reference, port, layers), layers, close)
+    given = _uncrossed(_paired_calls(reference, port, layers), layers, (reference, port), close)
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
     taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
     found = list(anchors)
+    partner = {pair.reference: pair.port for pair in layers}, {pair.port: pair.reference for pair in layers}
     for first, second in _segments(ours, theirs, anchors, taken):
-        found += _align(first, second, close)
+        # A layer whose counterpart is known is that of no other, however often it is called.
+        ours_left = [one for one in first if one.path not in partner[0]]
+        found += _align(ours_left, [one for one in second if one.path not in partner[1]], close)
     matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
     if folds is not None:
         found = [_folded(pair, (ours, theirs), matched, folds) for pair in found]
@@ -167,7 +170,9 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) ->
     ]
 
 
-def _uncrossed(pairs: list[CallPair], layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
+def _uncrossed(
+    pairs: list[CallPair], layers: Iterable[LayerPair], traces: tuple[Trace, Trace], close: Close
+) -> list[CallPair]:
     """Return the pairs, those that only their parameters' values tell put right where their inputs tell otherwise.
 
     Two layers that hold each other's parameters run where the other one runs in the reference.
@@ -184,12 +189,25 @@ def _uncrossed(pairs: list[CallPair], layers: Iterable[LayerPair], close: Close)
                 one.reference.number < other.reference.number
                 and one.port.number > other.port.number
                 and one.port.type == other.port.type
+                and not _in_other_modules(one, other, traces)
                 and _alike(one.reference.inputs, other.port.inputs, close)
                 and not _alike(one.reference.inputs, one.port.inputs, close)
             ):
                 found[first] = replace(one, port=other.port)
                 found[second] = replace(other, port=one.port)
     return found
+
+
+def _in_other_modules(one: CallPair, other: CallPair, traces: tuple[Trace, Trace]) -> bool:
+    """Tell whether two calls stand in modules of different types: then the modules run in another order, no values are crossed."""
+    holders = [
+        [None if call.parent is None else trace.calls[call.parent] for call in calls]
+        for trace, calls in zip(traces, ((one.reference, other.reference), (one.port, other.port)), strict=True)
+    ]  # fmt: skip
+    return all(
+        first is not None and second is not None and first is not second and first.type != second.type
+        for first, second in holders
+    )
 
 
 def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, Call]:

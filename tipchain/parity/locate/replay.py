@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import class_and_line
@@ -74,6 +75,7 @@ def _replayed(
         side.recording(gradient=backward),
     ):
         leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
+        leaves = [leaves[number] for number in _first_given(call, inputs)]
         # A layer may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
         args, kwargs = put_back(call.arguments, given)
@@ -98,6 +100,18 @@ def _replayed(
             inputs=tuple(None if one is None else side.view(one) for one in gradients),
             parameters=side.parameter_gradients(layer),
         )
+
+
+def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
+    """Return for each input the number of the first that is the same tensor: its gradients add up."""
+    values, same = call.inputs, len(call.inputs) == len(inputs)
+    return [
+        next(
+            (one for one in range(number) if same and values[one] is values[number] and np.array_equal(inputs[one], array)),
+            number,
+        )
+        for number, array in enumerate(inputs)
+    ]  # fmt: skip
 
 
 def drawn_again(call: Call, seed: int) -> Draws:

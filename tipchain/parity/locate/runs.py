@@ -18,6 +18,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Known, Trace, Tracer, Value
+from tipchain.progress import Pace
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
@@ -127,7 +128,7 @@ class Run:
 
 def run_model(
     side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
-    draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None,
+    draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None, pace: Pace | None = None,
 ) -> Run:  # fmt: skip
     """Run a model forward and backward, and record every call.
 
@@ -143,12 +144,17 @@ def run_model(
         backward: whether to run backward.
         known: what the other model's run holds, if that was before.
         start: what backward starts from without a loss; random numbers of unit variance for every output if None.
+        pace: how long it may take.
+
+    Raises:
+        OutOfTime: the time was up before the last layer began.
+        Exception: whatever the user's model or loss raises.
     """
     bound = bind(model, inputs)
     side.seed(seed)
     held = buffers_of(side, model)
     with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
-        tracer = Tracer(side, model, store, known, draws)
+        tracer = Tracer(side, model, store, known, draws, pace)
         with tracer.watching():
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)

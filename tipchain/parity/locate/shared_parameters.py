@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.parity.locate.all_parameters import alike, parameters_of
-from tipchain.parity.locate.differences import Layout, distance, layouts, plain, rms, squeezed_as
+from tipchain.parity.locate.differences import Layout, distance, equal, layouts, plain, rms, squeezed_as
 from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import Models
 from tipchain.parity.locate.trace import Call
@@ -51,7 +51,7 @@ class Laid:
 
 def _values_of(models: Models, call: Call) -> Mapping[str, Array]:
     try:
-        return dict(models.side.framework.parameters(call.layer, {}))
+        return dict(models.side.framework.parameters(call.layer, {}, shared=True))
     except WeightsError:
         return {}
 
@@ -80,7 +80,7 @@ def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequen
 
 
 def _holds(layout: Layout, expected: Array, actual: Array) -> bool:
-    return expected.size == actual.size and np.array_equal(layout.apply(expected), actual)
+    return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 
 class SharedParameters:
@@ -153,13 +153,17 @@ class SharedParameters:
             one.side.parameter_gradients(call.layer)
             for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
         )
-        if not ours or theirs is None:
+        if ours is None or theirs is None or not (ours or theirs):
             return None
+        calls = pair.reference, pair.port
+        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]  # fmt: skip
+        if not all(trained):  # frozen: the pre-flight tells
+            return None
+        if not ours:  # the reference cuts it off
+            extra = {name: rms(one) for name, one in theirs.items()}
+            self._found += [Shared(pair, name, size, 0.0) for name, size in extra.items()]
+            return inf if any(extra.values()) else 0.0
         sizes = {name: rms(one) for name, one in ours.items()}
-        if not theirs and not self._models[1].side.parameters(
-            pair.port.layer
-        ):  # frozen: the pre-flight tells
-            return None
         if not theirs:  # cut off: as good as zeros
             self._found += [Shared(pair, name, size, size) for name, size in sizes.items()]
             return inf if any(sizes.values()) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,9 +15,12 @@ from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.frameworks.torch_float64 import widening
 from tipchain.parity.locate.trace import After, Before, Side
 
 Array = npt.NDArray[Any]
+LARGE = 2**18
+"""Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 
 
 class LiveSide(Side, Protocol):
@@ -37,8 +40,15 @@ class LiveSide(Side, Protocol):
             Exception: whatever copying the user's model raises.
         """
 
-    def precision(self, *, double: bool) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``."""
+    widens: bool
+    """Whether float32 that a model asks for by name is float64 too where it runs in float64."""
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``.
+
+        Where `widens`, and ``casts`` are not to be left alone, those of which float32 is asked for too: a cast to float32 does nothing to a model in float32, so that in
+        float64 it is no part of what the model computes.
+        """
 
     def tensor(self, array: Array, *, gradient: bool) -> Any:
         """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
@@ -104,6 +114,7 @@ class TorchSide:
     def __init__(self) -> None:
         self.framework = TorchFramework()
         self.torch = self.framework.torch
+        self.widens = True
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every module with its path, the model itself first; one used twice comes once."""
@@ -134,7 +145,7 @@ class TorchSide:
 
     def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
-        made = copy.deepcopy(model)
+        made = copy.deepcopy(model, self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
         for module in made.modules():
@@ -142,9 +153,25 @@ class TorchSide:
                 module.dropout = 0.0
         return made.double() if double else made
 
-    def precision(self, *, double: bool) -> AbstractContextManager[None]:
+    def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a module's large parameters by what they are copies of; see `_copied`."""
+        torch, found = self.torch, dict[int, Any]()
+        for one in model.parameters() if isinstance(model, torch.nn.Module) else ():
+            plain = (
+                type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
+            )
+            if plain and one.device.type == "cpu" and one.numel() >= LARGE:
+                values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
+                found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
+        return found
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
-        return self.framework.double_precision() if double else _nothing()
+        wide = (
+            self.framework.double_precision(),
+            widening(self.torch) if self.widens and not casts else nullcontext(),
+        )
+        return _both(*wide) if double else nullcontext()
 
     def tensor(self, array: Array, *, gradient: bool) -> Any:
         """Return a tensor of the array's values."""
@@ -251,6 +278,7 @@ class PaddleSide:
     def __init__(self) -> None:
         self.framework = PaddleFramework()
         self.paddle = self.framework.paddle
+        self.widens = True
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
@@ -287,7 +315,7 @@ class PaddleSide:
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
         dropout there is no other difference.
         """
-        made = copy.deepcopy(model)
+        made = copy.deepcopy(model, self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
@@ -295,9 +323,32 @@ class PaddleSide:
                 layer.training, layer.dropout = True, 0.0
         return _doubled(made) if double else made
 
-    def precision(self, *, double: bool) -> AbstractContextManager[None]:
+    def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a layer's large parameters by what they are copies of; see `_copied`."""
+        paddle, found = self.paddle, dict[int, Any]()
+        kind = paddle.base.framework.EagerParamBase
+        for one in model.parameters() if isinstance(model, paddle.nn.Layer) else ():
+            plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
+            if plain and one.size >= LARGE and one._is_initialized():  # noqa: SLF001
+                state = copy.deepcopy(one.__dict__, found)
+                made = kind(
+                    one.shape,
+                    one.dtype,
+                    **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")},
+                )
+                values = paddle.from_dlpack(_copied(self.view(one), double=double))
+                made.value().get_tensor()._share_data_nocheck_with(values.value().get_tensor())  # noqa: SLF001  (as `Layer.to` does)
+                made.stop_gradient, made.persistable = one.stop_gradient, one.persistable
+                found[id(one)] = made
+        return found
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
-        return self.framework.double_precision() if double else _nothing()
+        wide = (
+            self.framework.double_precision(),
+            self.framework.widening() if self.widens and not casts else nullcontext(),
+        )
+        return _both(*wide) if double else nullcontext()
 
     def tensor(self, array: Array, *, gradient: bool) -> Any:
         """Return a tensor of the array's values."""
@@ -313,9 +364,8 @@ class PaddleSide:
         return lambda _: None
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
-        """Return ``paddle.set_grad_enabled``."""
-        context: AbstractContextManager[Any] = self.paddle.set_grad_enabled(gradient)
-        return context
+        """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
+        return _recorded(self.paddle, gradient=gradient)
 
     def clear_gradients(self, layer: Any) -> None:
         """Set the parameters' ``grad`` to None."""
@@ -381,6 +431,15 @@ class PaddleSide:
         return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
+def _copied(array: Array, *, double: bool) -> Array:
+    """Return a copy of a large array, in float64 if ``double``.
+
+    numpy asks the system for large pages. Frameworks do not, and one that copies a model and then widens the copy touches
+    three times as much memory: with many parameters that costs more than running the model.
+    """
+    return array.astype(np.float64 if double else array.dtype, copy=True)
+
+
 def name_alike(layer: Any, made: Any) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
@@ -412,5 +471,29 @@ def _removing(*hooks: Any) -> Callable[[], None]:
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
-    yield
+def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+@contextmanager
+def _recorded(paddle: Any, *, gradient: bool) -> Iterator[None]:
+    """Record for backward or not, with a gradient of every image that is sampled where a grid takes one.
+
+    Without one Paddle's kernel writes to no tensor, and the process dies (3.3.1).
+    """
+    operators = paddle._C_ops  # noqa: SLF001
+    original = operators.grid_sample
+
+    def grid_sample(x: Any, grid: Any, *args: Any, **kwargs: Any) -> Any:
+        if x.stop_gradient and not grid.stop_gradient:
+            x = x.detach()
+            x.stop_gradient = False
+        return original(x, grid, *args, **kwargs)
+
+    with paddle.set_grad_enabled(gradient):
+        operators.grid_sample = grid_sample if gradient else original
+        try:
+            yield
+        finally:
+            operators.grid_sample = original

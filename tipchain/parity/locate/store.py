@@ -1,6 +1,7 @@
 """Arrays of a trace: in memory up to a limit, beyond it memory-mapped, in a file without a name.
 
-Of large arrays an outline can do: a sketch, and the first sample in float32. Then the whole ones are nowhere.
+Beyond a smaller limit an outline of large arrays can do: a sketch, and the first sample in float32. Then the whole ones
+are nowhere.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from tipchain.parity.locate.sketches import Projected
 Array = npt.NDArray[Any]
 LIMIT = 2**30
 """Bytes that a store keeps in memory."""
+ROOM = 2**26
+"""Bytes of arrays that are held whole before outlines do: no more than a framework takes by being imported, and enough for a
+small model, which is then never run again."""
 LARGE = 2**16
 """Elements from which on an array is large."""
 
@@ -76,15 +80,16 @@ class Store:
 
     Args:
         limit: bytes that are kept in memory.
+        room: bytes that are held before outlines do.
 
     Attributes:
-        samples: how many samples a batch has. Of large arrays with so many along an axis an outline is held; None: all
-            arrays are held.
+        samples: how many samples a batch has. Of large arrays with so many along an axis an outline is held where there is no
+            room; None: all arrays are held.
         cut: whether there is an array of which only an outline is held.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.limit, self.held, self.written = limit, 0, 0
+    def __init__(self, limit: int = LIMIT, room: int = ROOM) -> None:
+        self.limit, self.room, self.held, self.written = limit, room, 0, 0
         self.samples: int | None = None
         self.cut = False
         self._file: Any = None
@@ -110,7 +115,8 @@ class Store:
             OSError: the disk that holds temporary files is full.
         """
         axis = self._axis(array.shape)
-        if axis is not None and self.cuts(array):
+        large = array.size >= LARGE and array.dtype.kind == "f"
+        if axis is not None and large and self.held + array.nbytes > self.room:
             self.cut = True
             outline = _gradient_of(array) if gradient else _outline_of(self._part(array, axis), array)
             return Stored(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
@@ -124,10 +130,6 @@ class Store:
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
         return Stored(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
-
-    def cuts(self, array: Array) -> bool:
-        """Tell whether only an outline is held of such an array."""
-        return array.size >= LARGE and array.dtype.kind == "f" and self._axis(array.shape) is not None
 
     def _axis(self, shape: tuple[int, ...]) -> int | None:
         """Return the axis of samples; of a shape that has none the first, if heads or windows may be folded into it."""
@@ -154,6 +156,10 @@ class Store:
             return stored.kept
         self._file.flush()
         return np.memmap(self._file, stored.dtype, "r", stored.offset, stored.shape)
+
+    def projected(self, stored: Stored) -> Projected:
+        """Return the projections of an array, held whole or not."""
+        return Projected(self.get(stored)) if stored.outline is None else stored.outline.projected
 
     def first(self, stored: Stored) -> Array:
         """Return the first sample, the axis of samples kept, or the whole array where there is none.
@@ -183,8 +189,12 @@ class Store:
 
 def spread(array: Array) -> Array:
     """Return at most some `SPREAD` elements, evenly spread; all of a smaller array."""
-    flat = array.reshape(-1)
-    return flat if flat.size <= SPREAD else flat[:: flat.size // SPREAD | 1]
+    if array.size <= SPREAD:
+        return array.reshape(-1)
+    step = array.size // SPREAD | 1
+    return (
+        array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]
+    )  # the whole is not copied
 
 
 def _outline_of(part: Array, array: Array) -> Outline:

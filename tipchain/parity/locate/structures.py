@@ -21,21 +21,28 @@ def take_out(structure: Any, is_tensor: Callable[[Any], bool]) -> tuple[Any, lis
     """
     tensors: list[Any] = []
     names: list[str] = []
+    return _walk(structure, "", is_tensor, tensors, names), tensors, names
 
-    def walk(value: Any, path: str) -> Any:
-        if is_tensor(value):
-            tensors.append(value)
-            names.append(path or "0")
-            return Hole(len(tensors) - 1)
-        if isinstance(value, Mapping):
-            return {key: walk(one, _join(path, key)) for key, one in value.items()}
-        if isinstance(value, tuple | list):
-            return _like(value, [walk(one, _join(path, key)) for key, one in _numbered(value)])
-        if is_dataclass(value) and not isinstance(value, type):
-            return {one.name: walk(getattr(value, one.name), _join(path, one.name)) for one in fields(value)}
-        return value
 
-    return walk(structure, ""), tensors, names
+def _walk(
+    value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list[Any], names: list[str]
+) -> Any:
+    # A function inside the other that calls itself would keep the tensors, and all that they were computed from,
+    # until Python next looks for cycles.
+    def walk(one: Any, key: object) -> Any:
+        return _walk(one, f"{path}.{key}" if path else str(key), is_tensor, tensors, names)
+
+    if is_tensor(value):
+        tensors.append(value)
+        names.append(path or "0")
+        return Hole(len(tensors) - 1)
+    if isinstance(value, Mapping):
+        return {key: walk(one, key) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return _like(value, [walk(one, key) for key, one in _numbered(value)])
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: walk(getattr(value, one.name), one.name) for one in fields(value)}
+    return value
 
 
 def put_back(structure: Any, tensors: Sequence[Any]) -> Any:
@@ -52,10 +59,6 @@ def put_back(structure: Any, tensors: Sequence[Any]) -> Any:
 def _numbered(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     names = getattr(values, "_fields", range(len(values)))
     return ((str(name), value) for name, value in zip(names, values, strict=True))
-
-
-def _join(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
 
 
 def _like(sequence: Any, values: list[Any]) -> Any:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.structures import take_out
+from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
@@ -152,12 +153,14 @@ class Tracer:
         store: where values go.
         known: the other model's, if that ran before.
         draws: the random numbers of the run.
+        pace: how long it may take; a layer that begins after that raises `OutOfTime`.
     """
 
     def __init__(
-        self, side: Side, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None
-    ) -> None:
-        self._side, self._store, self._other, self._draws = side, store, known, draws
+        self, side: Side, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None,
+        pace: Pace | None = None,
+    ) -> None:  # fmt: skip
+        self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
         self._calls: list[Call] = []
@@ -181,6 +184,8 @@ class Tracer:
         return Trace(calls=tuple(self._calls))
 
     def _before(self, layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._pace is not None and self._pace.over:
+            raise OutOfTime(None)
         arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)
         parent = self._open[-1] if self._open else None
         turn = self._turns.get(id(layer), 0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -50,16 +48,13 @@ class Twins:
 
     def of(self, array: Array) -> tuple[Value, Stored] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        known = self._found.get((array.shape, array.dtype.kind), ())
-        if self._store.cuts(array):
-            likely: Iterable[Value] = (value for _, value in known)
-        else:
-            probe = _probe(array)
-            likely = islice(
-                (value for looked, value in known if looked is not None and _close(looked, probe)), MOST
-            )
-        given = Given(array)
-        for value in likely:
+        given, probe, compared = Given(array), None, 0
+        for looked, value in self._found.get((array.shape, array.dtype.kind), ()):
+            if looked is not None:
+                probe = _probe(array) if probe is None else probe
+                if compared == MOST or not _close(looked, probe):
+                    continue
+                compared += 1
             found = self._as(value.stored, given, SAME)
             if found is not None:
                 return value, found

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import distance, rms
+from tipchain.parity.locate.differences import distance, equal, rms
 from tipchain.parity.locate.store import spread
 
 Array = npt.NDArray[Any]
@@ -112,6 +112,7 @@ class Measured:
         reference: of the reference in float32; None where it was not run.
         bitwise: both float32 results are the same.
         what: which tensor it is.
+        usual: where the port's float32 result is far off, the median of its elements' relative errors; 0 elsewhere.
     """
 
     exact: float | None
@@ -119,6 +120,7 @@ class Measured:
     reference: float | None
     bitwise: bool
     what: str
+    usual: float = 0.0
 
 
 def only(what: str, exact: float) -> Measured:
@@ -168,7 +170,10 @@ def measure(
     if shaken is not None:
         rounded = max(rounded or 0.0, shaken if terms == 1 else sqrt(terms) * (UNIT + shaken))
     known = exact if isinstance(exact, float) or exact is None else error(exact)
-    return Measured(exact=known, port=error(port), reference=rounded, bitwise=same, what=what)
+    off = error(port)
+    return Measured(
+        exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off)
+    )
 
 
 def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact: float) -> Measured:
@@ -186,13 +191,25 @@ def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact
         return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
     size, errors = rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
     errors = [one / size if size else (inf if one else 0.0) for one in errors]
-    return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what)
+    usual = _usual(truth, spread(port), errors[0])
+    return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what, usual=usual)
+
+
+def _usual(truth: Array, port: Array | None, error: float | None) -> float:
+    """Return the median of the elements' relative errors, if the array as a whole is far off.
+
+    A coarse arithmetic is off everywhere; single elements are where float32 crosses a kink (the zero of a ReLU).
+    """
+    if port is None or error is None or error <= COARSE or port.shape != truth.shape:
+        return 0.0 if error is None or error <= COARSE else inf
+    some = truth != 0
+    return float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if some.any() else inf
 
 
 def _equal(one: Array | None, other: Array | None) -> bool:
     if one is None or other is None or not np.array_equal(spread(one), spread(other), equal_nan=True):
         return False
-    return np.array_equal(one, other) or np.array_equal(one, other, equal_nan=True)
+    return equal(one, other) or equal(one, other, equal_nan=True)
 
 
 def _spread(array: Array | None, shape: tuple[int, ...]) -> Array | None:
@@ -228,8 +245,9 @@ def _class_of(one: Measured) -> Closeness:
         return Closeness.BITWISE
     if one.exact is None:
         return Closeness.DIFFERS if one.port > SINGLE_LIMIT * floor else Closeness.ROUNDING
-    # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses.
-    return Closeness.LOWER_PRECISION if one.port > max(LIMIT * floor, COARSE) else Closeness.ROUNDING
+    # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses, if it does everywhere.
+    coarse = one.port > max(LIMIT * floor, COARSE) and not one.usual <= COARSE
+    return Closeness.LOWER_PRECISION if coarse else Closeness.ROUNDING
 
 
 def effective_bits(error: float) -> float:

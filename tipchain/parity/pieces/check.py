@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tipchain.blame import one_line
+from tipchain.errors import TipchainError
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis
 
@@ -34,6 +36,5 @@ class PieceCheck:
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:
     """Return the ERROR of something that raised."""
-    lines = str(error).strip().splitlines()
-    said = f"{type(error).__name__}: {lines[-1] if lines else ''}".rstrip(": ")
-    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what} raised {said}")
+    raised = "" if isinstance(error, TipchainError) else "raised "
+    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}: {raised}{one_line(error)}")

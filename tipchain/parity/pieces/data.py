@@ -82,7 +82,7 @@ def _take(
         read.append(_read(opened, read))
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except Exception as error:  # noqa: BLE001  (user code)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run(f"the {side}'s data", error)
     return None
 

@@ -65,6 +65,21 @@ class Pair:
             self.theirs[one].fields[other] for one in numbers
         ]
 
+    def raw_arrays(self, numbers: Sequence[int]) -> list[Array] | None:
+        """Return raw samples that are one array of numbers each; None where one is several, such as an image and its mask."""
+        if self.raws is None:
+            return None
+        try:
+            arrays = [np.asarray(self.raws[one]) for one in numbers]
+        except ValueError:  # arrays of different shapes
+            return None
+        several = any(
+            isinstance(self.raws[one], (tuple, list))
+            and any(np.ndim(part) for part in self.raws[one] if isinstance(part, np.ndarray))
+            for one in numbers
+        )
+        return None if several or any(one.dtype.kind not in "biuf" for one in arrays) else arrays
+
 
 def explain(pair: Pair) -> Iterator[Diagnosis]:
     """Yield the causes of every field that differs, images before labels."""
@@ -121,8 +136,8 @@ def _explain_sequence(pair: Pair, name: str, off: Sequence[int]) -> Cause | None
     if tokens is not None:
         return tokens
     es, acts = pair.values(name, off[:RAW])
-    if pair.raws is not None and pair.transforms is not None:
-        raws = [np.asarray(pair.raws[one]) for one in off[:RAW]]
+    raws = pair.raw_arrays(off[:RAW])
+    if raws is not None and pair.transforms is not None:
         found = explain_frames((_runs(pair, 0, name), _runs(pair, 1, pair.fields[name])), raws, es, acts)
         if found is not None:
             return found
@@ -166,8 +181,8 @@ def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause]
     chosen = _uneven(pair, off)
     es, acts = pair.values(name, chosen)
     if pair.raws is not None and pair.transforms is not None:
-        raws = [np.asarray(pair.raws[one]) for one in chosen]
-        if any(one.dtype.kind not in "biuf" for one in raws):
+        raws = pair.raw_arrays(chosen)
+        if raws is None:
             return [], ""
         run = _runs(pair, 0, name)
         found = explain_reruns(run, raws, es, acts)
@@ -190,11 +205,12 @@ def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause]
 
 def _uneven(pair: Pair, off: Sequence[int]) -> list[int]:
     """Return a few samples that differ, of different shapes where raw images have such."""
-    if pair.raws is None:
+    raws = pair.raw_arrays(off)
+    if raws is None:
         return list(off[:RAW])
     shapes: dict[tuple[int, ...], int] = {}
-    for one in off:
-        shapes.setdefault(np.shape(pair.raws[one]), one)
+    for one, raw in zip(off, raws, strict=True):
+        shapes.setdefault(raw.shape, one)
     rest = [one for one in off if one not in shapes.values()]
     return [*shapes.values(), *rest][:RAW]
 

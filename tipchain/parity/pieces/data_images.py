@@ -40,6 +40,10 @@ LEFT = 1 - EXPLAINS
 """A cause holds if at most this share of the difference is left."""
 EXACT = 1e-4
 """A cause that leaves so little of the difference leaves no room for another."""
+MOST_COMPARED = 1 << 24
+"""Differences that are made at most to find an order."""
+MOST_SLICES = 64
+"""Places along an axis up to which their order is looked at: channels, coordinates and features, not pixels."""
 ALIKE = 0.9
 """Correlation from which on two images show the same."""
 Change = Callable[[Array], Array]
@@ -117,7 +121,7 @@ def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Foun
 
 def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[tuple[Cause, ...], float]]:
     """Yield causes with the difference that they leave, simple ones first."""
-    turned = list(_rearranged(expected))
+    turned = list(_rearranged(expected, actual))
     for step in turned:
         yield (step.cause,), apart(step.images, actual)
     for cause, left in value_steps(expected, actual, bound):
@@ -140,7 +144,7 @@ def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
         yield from _moved(step.images, actual, bound, (step.cause,), near=False)
 
 
-def _rearranged(expected: Arrays) -> Iterator[Step]:
+def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[Step]:
     """Yield images with channels in another order, axes exchanged, or mirrored."""
     first = expected[0]
     if any(one.ndim != first.ndim for one in expected):
@@ -169,6 +173,28 @@ def _rearranged(expected: Arrays) -> Iterator[Step]:
     ):
         yield _step(code, words, "remove the flip (or its probability of 1) from the port's transforms",
                     expected, partial(np.flip, axis=axes))  # fmt: skip
+    yield from _permuted(expected, actual)
+
+
+def _permuted(expected: Arrays, actual: Arrays) -> Iterator[Step]:
+    """Yield arrays with what stands along one axis in the order in which the port has it, as the first sample tells."""
+    first, other = expected[0], actual[0]
+    for axis, count in enumerate(first.shape if first.shape == other.shape else ()):
+        if (
+            not 1 < count <= MOST_SLICES
+            or first.size * count > MOST_COMPARED
+            or any(one.shape[axis] != count for one in expected)
+        ):
+            continue
+        ours, theirs = (np.moveaxis(one, axis, 0).reshape(count, -1) for one in (first, other))
+        apart = np.abs(theirs[:, None] - ours[None]).max(axis=2)
+        order = tuple(int(one) for one in apart.argmin(axis=1))
+        near = apart.min(axis=1) <= 1e-5 * max(float(np.abs(ours).max()), 1e-30)
+        if near.all() and sorted(order) == list(range(count)) != list(order):
+            yield _step(
+                "axis-permutation", f"the values along axis {axis} stand in another order: {list(order)} of the reference's",
+                f"put axis {axis} in the reference's order: undo {list(order)}", expected, partial(np.take, indices=order, axis=axis),
+            )  # fmt: skip
 
 
 def _reshaped(expected: Arrays) -> Iterator[Step]:

@@ -22,6 +22,7 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.verdicts import UNIT, Closeness, Measured, classify
 from tipchain.parity.pieces.check import PieceCheck, failed_to_run
 from tipchain.parity.pieces.loss_causes import clamped, ignored_only, loss_causes
+from tipchain.parity.pieces.loss_code import cause_in_code
 from tipchain.parity.pieces.loss_problem import Evaluated, Problem
 
 Array = npt.NDArray[Any]
@@ -32,6 +33,8 @@ SMALL = 1e-9
 """Share of the largest gradient below which another output's gradient counts as zero."""
 
 
+DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
+"""Causes that say by how much losses differ, and not why: their code is looked at then."""
 HELD: Mapping[str, tuple[str, ...]] = {
     "label-smoothing": ("label_smoothing",), "ignore-index": ("ignore_index",), "focal-gamma": ("gamma",), "focal-alpha": ("alpha",),
     "margin": ("margin",), "reduction": ("reduction",), "beta": ("beta", "delta"), "smoothing-constant": ("smooth", "eps"),
@@ -104,6 +107,11 @@ def check_loss(
     problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels,
                       run=lambda number, given, target: _again(run, number, given, target, precise=precise))  # fmt: skip
     found = _judge(problem, floor, precise=precise)
+    if precise and any(one.code in DESCRIBING for one in found.diagnoses):
+        given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
+        links = [(number, place[0]) for number, place in enumerate(theirs.places) if place is not None]
+        in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
+        found = found if in_code is None else replace(found, diagnoses=(in_code,))
     return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
 
 

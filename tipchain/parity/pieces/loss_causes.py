@@ -19,6 +19,8 @@ from tipchain.parity.pieces.loss_terms import factors, functions, terms
 
 Array = npt.NDArray[Any]
 LOSS = "loss"
+SURE = 1 - 1e-5
+"""Share of the difference that leaves nothing for another cause: formulas in float64 come this close."""
 FLOOR = 64.0
 """Paddle's softmax takes logits more than this below the largest for this much below."""
 
@@ -35,7 +37,7 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
         terms(problem),
     ):
         share = problem.explained(guess)
-        if share >= 1 - 1e-5:
+        if share >= SURE:
             return (_told(guess, share),)
         if best is None or share > best[0]:
             best = share, guess

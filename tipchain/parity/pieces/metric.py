@@ -44,7 +44,7 @@ def check_metrics(
         meters = Meter.of(sides[0], metrics[0]), Meter.of(sides[1], metrics[1])
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except Exception as error:  # noqa: BLE001  (a class of the user's)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
     case = _measure(meters, outputs, labels)
     if isinstance(case, PieceCheck):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.blame import placed
 from tipchain.errors import UsageError
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
@@ -163,7 +164,7 @@ class Meter:
                 result = dict(zip(map(str, given), result.values(), strict=True))
         if not result:
             raise UsageError(
-                f"the {self.side.name} metric gave {found!r:.80}\n  expected: a number, or numbers by name"
+                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
             )
         return result
 
@@ -182,7 +183,7 @@ class Meter:
             )
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"the {self.side.name} metric gave {found!r:.80}\n  expected: a number, or numbers by name"
+                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
             ) from error
         if array.size == 1:
             return {"": float(array.reshape(()))}

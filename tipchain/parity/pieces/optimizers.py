@@ -135,7 +135,7 @@ def check_optimizers(
         return attempt(double=False)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except Exception as error:  # noqa: BLE001  (user code)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("building or stepping the optimizers", error)
 
 

@@ -189,6 +189,7 @@ def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape |
     yield from _factors(expected, actual, one)
     yield from _shifts(expected, actual, scaled=False)
     yield from _stretches(expected, actual)
+    yield from _stairs(expected, actual)
     if one is None or one.family != "exponential":
         yield from _shifts(expected, actual, scaled=True)
     if one is not None and other is not None and one.family == other.family == "exponential":
@@ -291,6 +292,19 @@ def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
             yield _Guess(
                 "schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None)
             )
+
+
+def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
+    """Yield curves that stand still for some steps, and then are where the other one is."""
+    for times in range(2, len(expected) // 2 + 1):
+        held = np.arange(len(expected)) // times * times
+        if np.ptp(expected[held]) > 0 and same(expected[held], actual):
+            words = f"the port's schedule is a staircase: it is constant for {times} steps at a time, the reference's moves at every step"
+            fix = f"divide the step by {times} as a float, not as an integer (staircase=False)"
+            yield _Guess("staircase", words, fix, expected[held], slice(None))
+        elif np.ptp(actual[held]) > 0 and same(expected, actual[held]):
+            words = f"the port's schedule moves at every step, the reference's is a staircase: it is constant for {times} steps at a time"
+            yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual, slice(None))
 
 
 def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> tuple[Diagnosis, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.blame import one_line
 from tipchain.errors import TipchainError
 from tipchain.outcome import Outcome
 from tipchain.parity.locate.sides import LiveSide
@@ -80,7 +81,7 @@ def check_schedulers(
         curves = tuple(_walk(*one, count) for one in (ours, theirs))
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except Exception as error:  # noqa: BLE001  (user code)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
     short = next((one for one in curves if one.steps < min(count, iterations)), None)
     if short is not None:
@@ -156,7 +157,7 @@ def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
         try:
             advance(step)
         except Exception as error:  # noqa: BLE001  (user code; OneCycleLR raises at its end)
-            stopped = str(error)
+            stopped = one_line(error)
             break
         rows.append(trained.rates())
         momentum.append(_momentum(trained))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,11 @@ from tipchain.parity.preflight.values import Difference, difference
 
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all."""
-UNCLEAR = frozenset(("permuted-weight", "values"))
+SIGMAS = 6
+"""Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
+VALUES = "values"
+NOT_COPIED = "weights-not-copied"
+UNCLEAR = frozenset(("permuted-weight", VALUES))
 """What may be said better of one tensor among several."""
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """What a parameter is that does nothing, by its torch name in the layer."""
@@ -57,8 +61,6 @@ def check_parameters(
 def compare_tensors(tensors: Tensors) -> list[Finding]:
     """Return what `check_parameters` does, of tensors already matched."""
     found: list[Finding] = []
-    valued: list[Finding] = []
-    compared = 0
     others = _prints(tensors)
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
@@ -68,15 +70,92 @@ def compare_tensors(tensors: Tensors) -> list[Finding]:
         ):
             found.append(_shapes(pair, pair.ours, pair.theirs))
         else:
-            compared += 1
             one = _values(tensors, pair, pair.ours, pair.theirs, others)
-            if one is not None:
-                found.append(one)
-                valued.append(one)
-    plain = [one for one in valued if one.code == "values"]
-    if compared >= MANY and len(plain) >= MOST * compared:
-        found = [_not_copied(len(plain), compared), *(one for one in found if one not in plain)]
+            found += [] if one is None else [one]
+    if any(one.code == VALUES for one in found):
+        strange = two_initializations(tensors)
+        if strange is not None and strange.compared >= MANY:
+            found = [strange.finding, *(one for one in found if one.code != VALUES)]
     return [*found, *_frozen(tensors), *_unmatched(tensors)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strange:
+    """Two models whose parameters are two initializations: the weights of one were never given to the other.
+
+    Attributes:
+        differing: parameters that hold numbers of their own.
+        compared: parameters that could have told.
+    """
+
+    differing: int
+    compared: int
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that stands for all of them."""
+        return Finding(
+            code=NOT_COPIED, kind="parameter", reference_path="", port_path="", reference="its own values",
+            port="other values",
+            message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
+            fix="call `tipchain.copy_weights(reference, port)`",
+        )  # fmt: skip
+
+
+def two_initializations(tensors: Tensors) -> Strange | None:
+    """Return how many parameters hold numbers of their own where nearly all do, else None.
+
+    A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
+    models and counts for nothing; one with torch's numbers in another order or scaled, or another tensor's, was copied,
+    well or not: its values have to do with torch's.
+    The small ones are looked at first: a few that agree settle it.
+    """
+    both = [
+        (pair, pair.ours, pair.theirs)
+        for pair in tensors.pairs
+        if pair.ours is not None and pair.theirs is not None and pair.ours.kind == "parameter"
+        and is_floating(pair.ours) and _elements(pair.ours) == _elements(pair.theirs)
+        and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
+    ]  # fmt: skip
+    others = _prints(tensors)
+    copied = differing = unclear = 0
+    for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
+        expected = tensors.array(ours)
+        one = _values(tensors, pair, ours, theirs, others)
+        if one is not None and one.code == VALUES:
+            related = _are_related(expected, port_array(theirs))
+            differing += related is False
+            copied += related is True
+            unclear += related is None
+        elif one is not None or not is_constant(expected):
+            copied += 1
+        if copied > (1 - MOST) * len(both):
+            return None
+    if not differing or differing < MOST * (copied + differing):
+        return None
+    return Strange(differing=differing + unclear, compared=copied + differing + unclear)
+
+
+def _are_related(expected: Any, actual: Any) -> bool | None:
+    """Tell whether values that differ have to do with each other; None where there are too few to tell.
+
+    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
+    """
+    if is_constant(expected) or is_constant(actual):
+        return False
+    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
+    bound = SIGMAS / np.sqrt(ours.size - 1)
+    if bound >= 1:
+        return None
+    ours, theirs = ours - ours.mean(), theirs - theirs.mean()
+    size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
+    return bool(not np.isfinite(size) or abs(float(ours @ theirs)) > bound * size)
+
+
+def is_constant(array: Any) -> bool:
+    """Tell whether all elements of an array are equal."""
+    flat = array.reshape(-1)
+    return not flat.size or bool((flat == flat[0]).all())
 
 
 def _elements(slot: Slot) -> int:
@@ -206,14 +285,6 @@ def _like_rows(expected: Any, actual: Any) -> Any:
     if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
         actual = actual.T
     return actual.reshape(expected.shape)
-
-
-def _not_copied(differing: int, compared: int) -> Finding:
-    return Finding(
-        code="values", kind="parameter", reference_path="", port_path="", reference="its own values",
-        port="other values", message=f"{differing} of {compared} parameters hold other values: the weights were not copied",
-        fix="call `tipchain.copy_weights(reference, port)`",
-    )  # fmt: skip
 
 
 def _frozen(tensors: Tensors) -> Iterator[Finding]:

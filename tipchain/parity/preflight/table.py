@@ -164,7 +164,7 @@ def plain(value: Any) -> Any:
         return tuple(plain(one) for one in value)
     if isinstance(value, np.generic):
         return value.item()
-    if hasattr(value, "numpy") and hasattr(value, "shape"):  # a tensor, of either framework
+    if hasattr(type(value), "numpy"):  # a tensor, of either framework
         return plain(np.asarray(value.detach().cpu().numpy()).tolist())
     return value
 

@@ -13,12 +13,11 @@ from tipchain.conversion.layouts import LayerTensors, Slot, stack
 from tipchain.conversion.matching import match_models, matchable_layers
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN_KIND
+from tipchain.paddle_weights import view_of
 from tipchain.parity.locate.layer_pairs import LayerPair, print_of
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]
-BLOCK = 128
-"""Rows and columns of a block that fits into the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,22 +208,9 @@ def _without(layers: Iterable[LayerTensors], drop: Callable[[Slot], bool]) -> li
 
 
 def port_array(slot: Slot) -> Array:
-    """Return the values of a tensor of the port's, in torch's layout."""
-    pieces = [
-        _transposed(part.tensor.numpy()) if part.transpose else part.tensor.numpy() for part in slot.parts
-    ]
+    """Return the values of a tensor of the port's, in torch's layout; those of a single part are not copied."""
+    pieces = [view_of(part.tensor).T if part.transpose else view_of(part.tensor) for part in slot.parts]
     return numbers(stack(pieces, slot), slot.dtype)
-
-
-def _transposed(array: Array) -> Array:
-    """Return a matrix transposed, copied block by block: as a whole, large ones miss the cache at every element."""
-    made: Array = np.empty(array.shape[::-1], array.dtype)
-    for row in range(0, array.shape[0], BLOCK):
-        for column in range(0, array.shape[1], BLOCK):
-            made[column : column + BLOCK, row : row + BLOCK] = array[
-                row : row + BLOCK, column : column + BLOCK
-            ].T
-    return made
 
 
 def port_trained(slot: Slot) -> bool:

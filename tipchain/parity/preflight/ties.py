@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.paddle_weights import view_of
 from tipchain.parity.findings import Finding
 from tipchain.parity.locate.layer_pairs import Print, print_of
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]
+Key = tuple[int, float, float]
 
 
 def check_ties(reference: Any, port: Any) -> list[Finding]:
@@ -27,11 +29,12 @@ def check_ties(reference: Any, port: Any) -> list[Finding]:
         port: a ``paddle.nn.Layer``.
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
-    theirs = {name: one.numpy() for name, one in _once(port)}
-    several = {key for arrays in (ours, theirs) for key, count in _counted(arrays).items() if count > 1}
+    theirs = {name: view_of(one) for name, one in _once(port)}
+    keys = _keys(ours), _keys(theirs)
+    several = {key for held in keys for key, count in Counter(held.values()).items() if count > 1}
     if not several:
         return []
-    groups = _groups(ours, several), _groups(theirs, several)
+    groups = _groups(ours, keys[0], several), _groups(theirs, keys[1], several)
     return [
         _finding(names, groups[1][key])
         for key, names in groups[0].items()
@@ -48,25 +51,20 @@ def _once(port: Any) -> Iterator[tuple[str, Any]]:
             yield name, one
 
 
-def _key(array: Array) -> tuple[int, float, float]:
-    return (array.size, float(array.min()), float(array.max())) if array.size else (0, 0.0, 0.0)
+def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
+    """Return what equal parameters have alike: size, least and largest; nothing of constants."""
+    found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
+    return {name: key for name, key in found.items() if key[1] < key[2]}
 
 
-def _counted(arrays: Mapping[str, Array]) -> Mapping[tuple[int, float, float], int]:
-    found: dict[tuple[int, float, float], int] = defaultdict(int)
-    for array in arrays.values():
-        key = _key(array)
-        if key[1] < key[2]:
-            found[key] += 1
-    return found
-
-
-def _groups(arrays: Mapping[str, Array], keys: set[tuple[int, float, float]]) -> Mapping[Print, list[str]]:
+def _groups(
+    arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]
+) -> Mapping[Print, list[str]]:
     """Return the names of parameters by what they hold, of those that may stand several times."""
     found: dict[Print, list[str]] = defaultdict(list)
-    for name, array in arrays.items():
-        if _key(array) in keys:
-            found[print_of(array.astype(np.float32, copy=False))].append(name)
+    for name, key in keys.items():
+        if key in several:
+            found[print_of(arrays[name].astype(np.float32, copy=False))].append(name)
     return found
 
 

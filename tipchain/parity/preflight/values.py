@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.locate.differences import equal
 from tipchain.parity.locate.layer_pairs import Print, print_of
 
 Array = npt.NDArray[Any]
@@ -63,7 +64,7 @@ def difference(
 
 
 def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
-    if np.array_equal(expected, actual):
+    if equal(expected, actual):
         return True
     if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
         return False

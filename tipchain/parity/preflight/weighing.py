@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.layer_types import join
 from tipchain.parity.findings import Finding
 from tipchain.parity.locate.differences import arrange, relative
 from tipchain.parity.locate.locate import Located
@@ -24,6 +25,7 @@ from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 from tipchain.parity.preflight.front import alike
 from tipchain.parity.preflight.layers import place_of
 from tipchain.parity.preflight.table import Pair
+from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
@@ -43,7 +45,7 @@ TOKENS = 4096
 
 def weigh(
     findings: Iterable[Finding], located: Located, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any],
-    store: Store, seed: int = 0,
+    store: Store, seed: int = 0, pace: Pace | None = None,
 ) -> list[Finding]:  # fmt: skip
     """Return the findings with what they do to the results.
 
@@ -57,14 +59,28 @@ def weigh(
         models: the users', which are not changed.
         store: where tensors of the runs are.
         seed: of random numbers.
+        pace: how long it may take: no layer is tried after that, and a finding says so.
     """
-    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(sides[1].layers(models[1]))
+    pace = pace or Pace()
+    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides[1], models[1]))
     told = list(findings)
     unlike = {
         (one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless
     }
-    trial = _Trial(located, sides, layers, store, seed, unlike, _Told.of(located.verdicts))
-    return [trial.weigh(one) for one in told]
+    first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
+    trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace)
+    found = []
+    for number, one in enumerate(told):
+        pace.tell("weighing differences of construction", number, len(told))
+        found.append(trial.weigh(one))
+    return found
+
+
+def _everywhere(side: LiveSide, layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every layer of a model with its path, under all its paths if it is used several times."""
+    yield path, layer
+    for name, one in side.children(layer):
+        yield from _everywhere(side, one, join(path, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +112,29 @@ class _Trial:
     located: Located
     sides: tuple[LiveSide, LiveSide]
     layers: tuple[Mapping[str, Any], Mapping[str, Any]]
+    first: tuple[Mapping[int, str], ...]
     store: Store
     seed: int
     unlike: set[tuple[str, str]]
     told: _Told
+    pace: Pace
     seen: dict[Hashable, str | None] = field(default_factory=dict)
 
     def weigh(self, one: Finding) -> Finding:
         """Return a finding with its effect."""
-        paths = one.reference_path, one.port_path
+        paths = self._first(0, one.reference_path), self._first(1, one.port_path)
         otherwise = paths in self.told.refuted and one.kind in ("argument", "parameter")
-        arranged = paths in self.told.fine and one.kind == "parameter" and one.code in LAYOUT
+        fine = paths in self.told.fine or (self.located.alike and paths not in self.told.faulty)
+        arranged = fine and one.kind == "parameter" and one.code in LAYOUT
         if otherwise or arranged:
             return replace(one, effect="none")
         known = all(path in own for path, own in zip(paths, self.layers, strict=True))
         return self._weigh_argument(one, paths) if known and one.kind == "argument" else one
+
+    def _first(self, number: int, path: str) -> str:
+        """Return the path by which calls and verdicts know a layer that has several."""
+        layer = self.layers[number].get(path)
+        return path if layer is None else self.first[number][id(layer)]
 
     def _weigh_argument(self, one: Finding, paths: tuple[str, str]) -> Finding:
         pair = Pair(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
@@ -118,7 +142,10 @@ class _Trial:
             return self._padding(one, pair)
         if paths in self.told.faulty:
             return one if one.harmless else replace(one, effect="here")
-        shown = self._tried(one, pair)
+        try:
+            shown = self._tried(one, pair)
+        except OutOfTime:
+            return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
         if shown is None:
             return one
         if not shown:
@@ -135,6 +162,8 @@ class _Trial:
             return None  # perhaps they are no counterparts
         shapes = tuple(value.shape for value in call.reference.inputs)
         key = type(pair.reference), type(pair.port), one.code, one.reference, one.port, shapes
+        if key not in self.seen and self.pace.over:
+            raise OutOfTime(None)
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]

@@ -29,7 +29,11 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
         raise reader.error("inputs", f"has no model input; the {needs[0]} stage needs one",
                            expected="e.g. image: {shape: ...}")  # fmt: skip
     if LABEL not in result and any("loss" in INFO[stage].builders for stage in needs):
-        raise reader.error("inputs", "has no 'label'", expected="label: {shape: [4], dtype: int64, high: 10}")
+        batch = next(iter(result.values())).shape[0]
+        raise reader.error(
+            "inputs", "has no 'label'", expected=f"label: {{shape: [{batch}], dtype: int64, high: 10}}",
+            hint="high is the number of classes",
+        )  # fmt: skip
     return MappingProxyType(result)
 
 

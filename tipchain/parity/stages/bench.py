@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tipchain.errors import DataError
-from tipchain.parity.case import Case, resolve
+from tipchain.parity.builders import open_builder
+from tipchain.parity.case_types import Case
 from tipchain.parity.frameworks.base import Array, Framework, Trainer
 
 
@@ -61,9 +61,7 @@ class Bench:
 
     def builder(self, name: str) -> Callable[..., Any]:
         """Return this side's builder called ``name``; the loss's comes with the case's arguments."""
-        spec = getattr(self.case.sides[self.framework.name], name)
-        built = resolve(spec, self.case.root)
-        return partial(built, **self.case.loss.args) if name == "loss" and self.case.loss.args else built
+        return open_builder(self.case, self.framework.name, name)
 
     def optional_builder(self, name: str) -> Callable[..., Any] | None:
         """Return this side's builder called ``name``, or None where the case names none."""

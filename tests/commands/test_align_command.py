@@ -1,0 +1,123 @@
+"""`tipchain align` around what is recorded: interruptions, the time that is told, where causes are kept."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tipchain.cli import main
+from tipchain.live.launch import Launched
+from tipchain.outcome import Outcome
+from tipchain.parity.judge import Verdict
+from tipchain.parity.stage_judge import StageJudgement
+
+CASE = """\
+id: net
+sides:
+  torch: {model: "net:reference", loss: "net:loss"}
+  paddle: {model: "net:port", loss: "net:loss"}
+weights: {init: kaiming}
+inputs: {image: {shape: [1, 3]}, label: {shape: [1], dtype: int64, high: 2}}
+outputs: [logits]
+stages: [forward, loss]
+"""
+CAUSE = {
+    "code": "epsilon", "port_path": "bn", "message": "`bn`: `epsilon` is 0.1", "evidence": "tried", "explained": 1.0,
+    "fix": "write 1e-05", "stage": "forward",
+}  # fmt: skip
+LIVE = {"stages": {"forward": "FAIL"}, "reasons": {}, "diagnoses": [CAUSE]}
+
+
+def judged(stage: str, outcome: Outcome) -> StageJudgement:
+    verdict = Verdict(outcome=outcome, subject=f"{stage}/x", reason="because", share=0.5)
+    return StageJudgement(stage=stage, verdicts=(verdict,))
+
+
+@pytest.fixture
+def align(tmp_path, monkeypatch, capsys):
+    """Run ``tipchain align`` with stages that are judged as they are told to be; return code, text, report and log."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "case.yaml").write_text(CASE)
+    (tmp_path / "net.py").write_text("reference = port = loss = print\n")
+
+    def run(*judgements, interrupted=False, launch=None, options=()):
+        def stages(_, listener, *__, **___):
+            for one in judgements:
+                listener(one)
+            if interrupted:
+                raise KeyboardInterrupt
+
+        def launched(*_, **__):
+            time.sleep(0.3)
+            if isinstance(launch, BaseException):
+                raise launch
+            return Launched(text="FAIL: found", exit_code=1, document=launch)
+
+        monkeypatch.setattr("tipchain.parity.align.align", stages)
+        monkeypatch.setattr("tipchain.live.launch.launch", launched)
+        code = main(["align", "case.yaml", "--out", "out", "--json", "r.json", *options])
+        text, errors = capsys.readouterr()
+        assert code in (0, 1, 130), errors
+        return code, text, json.loads((tmp_path / "r.json").read_text())
+
+    return run
+
+
+def test_an_interruption_shows_what_is_known(align, tmp_path):
+    code, text, report = align(judged("forward", Outcome.PASS), interrupted=True)
+    assert code == 130
+    assert text.startswith("interrupted: so far the port equals its reference: 1 stage")
+    assert "SKIP   loss     interrupted before it was judged" in text.splitlines()
+    assert report["interrupted"] is True
+    (kept,) = tmp_path.glob("out/runs/*/log_reprod/alignment.json")
+    assert json.loads(kept.read_text())["verdicts"] == report["verdicts"]
+
+
+def test_an_interruption_of_the_search_keeps_the_verdict(align):
+    code, text, report = align(
+        judged("forward", Outcome.FAIL), judged("loss", Outcome.PASS), launch=KeyboardInterrupt()
+    )
+    assert code == 130
+    assert text.startswith("interrupted: so far NOT the same model: forward/x: because")
+    assert report["undiagnosed"] == "not looked for: interrupted"
+
+
+def test_the_time_that_is_told_holds_the_search_and_the_cause_is_kept(align, tmp_path):
+    code, text, report = align(judged("loss", Outcome.FAIL), judged("forward", Outcome.FAIL), launch=LIVE)
+    assert code == 1
+    assert report["seconds"] >= 0.3
+    assert f" in {report['seconds']:.1f} s, exit code 1" in text
+    assert text.startswith("NOT the same model: `bn`: `epsilon` is 0.1\n  fix   write 1e-05\n")
+    assert [one["subject"] for one in report["verdicts"]] == ["forward/x", "loss/x"], (
+        "in the order of the stages"
+    )
+    assert report["diagnoses"][0]["explains"] == ["forward/x", "loss/x"]
+    (kept,) = tmp_path.glob("out/runs/*/log_reprod/alignment.json")
+    assert json.loads(kept.read_text())["diagnoses"] == report["diagnoses"]
+    assert "where and why\nFAIL: found\n" in (tmp_path / "out/alignment.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "launch", "told"),
+    [
+        (("--no-locate",), None, "not looked for: --no-locate"),
+        ((), None, "could not be looked for: FAIL: found"),
+    ],
+)
+def test_that_nothing_was_looked_for_is_told(align, options, launch, told):
+    _, text, report = align(judged("forward", Outcome.FAIL), launch=launch, options=options)
+    assert report["undiagnosed"] == told
+    assert f"  why   {told}" in text.splitlines()
+    assert text.rstrip().endswith("next  tipchain locate case.yaml")
+
+
+def test_the_verdict_can_be_had_alone_and_every_check_too(align):
+    _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-q",))
+    assert text == (
+        "the port equals its reference: 2 stages, closest call forward, 50 % of what is allowed\n"
+    )
+    _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-v",))
+    assert "PASS     loss/x: because" in text.splitlines()
+    assert "\nthe port equals its reference" in text

@@ -1,0 +1,179 @@
+"""The options that commands share: one name for one thing, and what earlier versions called it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tipchain.cli import COMMANDS, FORMER, GROUPS, main, parser_of
+from tipchain.commands.options import leaves, seconds, seconds_or_none
+
+SEVERAL = {
+    "--device": "a chain's is its file's own if none is named",
+    "--mode": "lint looks at several",
+    "--out": "an export is one file",
+    "--only": "of stages a list, of commands a pattern",
+    "--junit": "standard output has how a night goes on",
+    "--port": "align's are dumps",
+    "--reference": "align's may be a bundle",
+    "--resume": "a run goes on by itself, a training from the checkpoint that it is given",
+    "--timeout": "chains may have none",
+}
+"""Options that take more than one form, and why."""
+
+
+def options():
+    """Yield the command, parser and option of everything that may be typed."""
+    for name in COMMANDS:
+        for parser in leaves(parser_of(name)):
+            for action in parser._actions:
+                if action.option_strings and action.help != argparse.SUPPRESS and action.dest != "help":
+                    yield parser.prog, action
+
+
+def test_one_option_takes_one_form():
+    forms = defaultdict(set)
+    for _, action in options():
+        takes = action.metavar or (action.choices and tuple(action.choices)) or action.nargs
+        forms[action.option_strings[-1]].add((takes, action.nargs))
+    several = {name: found for name, found in forms.items() if len(found) > 1 and name not in SEVERAL}
+    assert not several
+
+
+def test_json_is_a_file_or_standard_output_everywhere():
+    assert {action.metavar for _, action in options() if "--json" in action.option_strings} == {"FILE|-"}
+
+
+def test_every_command_says_when_it_is_colored():
+    for name in COMMANDS:
+        for parser in leaves(parser_of(name)):
+            assert "--color" in parser._option_string_actions, parser.prog
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1h 30m", 5400), ("0.5", 0.5), ("1.5h", 5400)],
+)
+def test_times_have_units(text, value):
+    assert seconds(text) == seconds_or_none(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "", "none"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a time such as 90s, 30m or 2h"):
+        seconds(text)
+
+
+def test_no_limit_is_possible_where_it_is_offered():
+    assert seconds_or_none("none") == float("inf")
+
+
+@pytest.mark.parametrize("old", ["--stages", "--steps"])
+def test_a_former_spelling_works_with_a_note(old, tmp_path, capsys):
+    assert main(["judge", str(tmp_path), old, "nonsense"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {old} is now --only; the old spelling goes with the next version\n")
+    assert "nonsense" in told.split("\n", 1)[1]
+    assert old not in capsys.readouterr().out
+
+
+def test_former_spellings_are_not_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["judge", "--help"])
+    shown = capsys.readouterr().out
+    assert "--only" in shown
+    assert "--stages" not in shown
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--json", "--color", "never"]])
+def test_json_alone_is_standard_output_with_a_note(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["doctor", *words])
+    told = capsys.readouterr()
+    assert "findings" in json.loads(told.out)
+    assert told.err.startswith("note: --json alone is now --json -, or --json FILE")
+
+
+def test_json_does_not_take_the_next_argument_for_its_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.txt").write_text("precious")
+    assert main(["plan", "--json", "mine.txt", "whole_infer"]) == 2
+    assert Path("mine.txt").read_text() == "precious"
+    assert "mine.txt:1: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--json", "found.json"], ["--json=found.json"]])
+def test_json_to_a_file_leaves_the_text(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["doctor", *words])
+    told = capsys.readouterr()
+    assert told.out.startswith("tipchain ")
+    assert told.err == ""
+    assert "findings" in json.loads(Path("found.json").read_text())
+
+
+def test_without_a_command_the_help_is_shown_and_nothing_was_checked(capsys):
+    assert main([]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("usage: tipchain")
+    assert "error" not in told.err.splitlines()[0]
+    assert all(f"\n{group}:\n" in told.err for group in GROUPS)
+    assert all(f"\n  {name} " in told.err for name in COMMANDS)
+    assert max(map(len, told.err.splitlines())) <= 88
+
+
+def test_a_former_command_is_one_of_todays():
+    assert set(FORMER.values()) <= set(COMMANDS)
+    assert not set(FORMER) & set(COMMANDS)
+
+
+@pytest.mark.parametrize(("when", "colored"), [("always", True), ("never", False), ("auto", False)])
+def test_color_is_as_asked(when, colored, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text("===train_params===\nmodel_name:x\n")
+    main(["lint", "p.txt", "--color", when])
+    assert ("\x1b[" in capsys.readouterr().out) is colored
+
+
+def test_what_lint_wrote_by_format_has_options_now(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("p.txt").write_text("===train_params===\nmodel_name:x\n")
+    told = {}
+    for words in (["--json", "-"], ["--format", "json"], ["--github"], ["--format", "github"]):
+        main(["lint", "p.txt", *words])
+        told[words[-1]], notes = capsys.readouterr()
+        assert ("old spelling" in notes) is (words[0] == "--format")
+    assert told["-"] == told["json"]
+    assert told["--github"] == told["github"]
+
+
+MODE_TWICE = "MODE is whole_infer, but --mode lite_train_lite_infer: give one of them"
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "prepare"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "MODE is missing\n  expected one of: lite_train_lite_infer"),
+        (["whole_infer", "--mode", "lite_train_lite_infer"], MODE_TWICE),
+        (["--mode", "whole_infre"], "did you mean 'whole_infer'"),
+    ],
+)
+def test_a_chains_mode_is_named_once(command, words, said, tmp_path, capsys):
+    (tmp_path / "p.txt").write_text("===train_params===\nmodel_name:x\n")
+    assert main([command, str(tmp_path / "p.txt"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_chains_mode_may_be_an_option(tmp_path, capsys):
+    (tmp_path / "p.txt").write_text("===train_params===\nmodel_name:x\n")
+    told = []
+    for words in (["--mode", "whole_infer"], ["whole_infer"]):
+        main(["plan", str(tmp_path / "p.txt"), *words])
+        told.append(capsys.readouterr())
+    assert told[0] == told[1]

@@ -1,0 +1,1 @@
+"""An attack on everything that tipchain reads: files changed at random, each under limits of time and memory."""

@@ -1,0 +1,70 @@
+"""Hostile files end in an answer or in one clear error, in bounded time and memory; see ``attack.py``."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hostile.attack import KINDS, ROOT
+
+QUICK, LONG = 60, 15_000
+
+
+def attacked(kind, folder, *, seed, count):
+    """Return what an attack came to; a process that was ended by a file leaves the file in the folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hostile.attack", kind, "--seed", str(seed), "--count", str(count), "--folder", str(folder)],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode in (0, 1), (
+        f"exit {done.returncode}; the file is below {folder}\n{done.stderr[-2000:]}"
+    )
+    assert done.stdout, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_hostile_files_end_in_an_answer_or_one_clear_error(kind, tmp_path):
+    if kind == "weights":
+        pytest.importorskip("torch")
+    found = attacked(kind, tmp_path, seed=0, count=QUICK)
+    assert found["problems"] == []
+    assert found["files"] >= QUICK
+    assert found["codes"].get("2"), "no file was refused: the attack reaches nothing"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_many_hostile_files(kind, seed, tmp_path):
+    assert attacked(kind, tmp_path, seed=1 + seed, count=LONG)["problems"] == []
+
+
+def test_the_attack_sees_what_is_wrong(tmp_path):
+    """A reader that raises, one that swells and one that forges the terminal are told."""
+    from hostile.attack import Outcome, Target, _forget_peak, _megabytes, _read
+
+    def raises(path: Path) -> int:
+        print("Traceback (most recent call last):")
+        return 3
+
+    def swells(path: Path) -> int:
+        assert bytearray(600_000_000)
+        return 0
+
+    def paints(path: Path) -> int:
+        print("\x1b[2J")
+        return 0
+
+    outcome = Outcome()
+    _forget_peak()
+    _read(Target(samples={}, read=(raises, swells, paints)), tmp_path, "x", b"", outcome, _megabytes())
+    assert [problem.split(": ")[1] for problem in outcome.problems] == [
+        "exit code 3, a traceback", outcome.problems[1].split(": ")[1], "an escape on the terminal"
+    ]  # fmt: skip
+    assert "MB" in outcome.problems[1]

@@ -1,0 +1,163 @@
+"""Which line of the user's code a cause is about."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+from tipchain.live.places import place_callable, place_layers, place_pieces  # noqa: E402
+from tipchain.parity.findings import Diagnosis  # noqa: E402
+from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
+
+SOURCE = """\
+import paddle
+from paddle import nn
+
+
+class Block(nn.Layer):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2D(width, width, 3)
+        norm: nn.Layer = nn.BatchNorm2D(width)
+        self.norm: nn.Layer = norm
+        self.down = None
+        if width:
+            self.down = nn.ReLU()
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class Net(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(
+            ("conv", nn.Conv2D(3, 4, 1)),
+            ("act", nn.ReLU()),
+        )
+        self.neck = nn.Sequential(
+            nn.ReLU(),
+            nn.GELU(),
+        )
+        self.blocks = nn.LayerList([Block(4) for _ in range(2)])
+        self.add_sublayer("head", nn.Linear(4, 2))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def build_loss():
+    return nn.CrossEntropyLoss()
+
+
+def build_optimizer(parameters, weight_decay=1e-4):
+    return paddle.optimizer.Momentum(
+        0.1,
+        parameters=parameters,
+        weight_decay=0.01,
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory):
+    file = tmp_path_factory.mktemp("placed") / "placed_net.py"
+    file.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("placed_net", file)
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["placed_net"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["placed_net"]
+
+
+def cause(path: str, message: str = "wrong", fix: str = "right", reference: str = "") -> Diagnosis:
+    return Diagnosis(
+        code="c",
+        port_path=path,
+        message=message,
+        evidence="",
+        explained=1.0,
+        fix=fix,
+        reference_path=reference,
+    )
+
+
+def place(net, *given: str, **more: str) -> Diagnosis:
+    reference = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    return place_layers([cause(*given, **more)], (TorchSide(), PaddleSide()), (reference, net.Net()))[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("blocks.1.conv", "self.conv = nn.Conv2D(width, width, 3)"),
+        ("blocks.1.norm", "self.norm: nn.Layer = norm"),
+        ("blocks.1.down", "self.down = nn.ReLU()"),
+        ("blocks.1", "self.blocks = nn.LayerList([Block(4) for _ in range(2)])"),
+        ("stem.act", '("act", nn.ReLU()),'),
+        ("neck.1", "nn.GELU(),"),
+        ("head", 'self.add_sublayer("head", nn.Linear(4, 2))'),
+        ("", "class Net(nn.Layer):"),
+    ],
+)
+def test_a_layers_line_is_the_one_that_makes_it(net, path, code):
+    found = place(net, path).place
+    assert found.code == code
+    assert Path(found.file).read_text().splitlines()[found.line - 1].strip() == code
+
+
+def test_a_line_that_the_cause_names_comes_first(net):
+    found = place(net, "blocks.0", fix="write it at placed_net.py:13: `return self.norm(self.conv(x))`")
+    assert (Path(found.place.file).name, found.place.line) == ("placed_net.py", 13)
+
+
+def test_files_of_one_name_are_told_apart_by_the_line(net, tmp_path, monkeypatch):
+    other = tmp_path / "placed_net.py"
+    other.write_text("x = 1\n" * 20)
+    module = type(net)("another")
+    module.__file__ = str(other)
+    monkeypatch.setitem(__import__("sys").modules, "another", module)
+    found = place(net, "blocks.0", fix="write it at placed_net.py:13: `x = 1`")
+    assert found.place.file == str(other)
+    assert place(net, "nowhere").place is None
+
+
+def test_layers_of_libraries_have_no_line(net):
+    assert place(net, "head", reference="0").reference_place is None
+
+
+def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):
+    loss = cause("loss")
+    placed = place_pieces([loss, cause("a")], {"loss": (functools.partial(net.build_loss), net.build_loss)})
+    assert [str(one.place).rpartition("/")[2] for one in placed] == ["placed_net.py:39", "None"]
+    assert placed[0].reference_place == placed[0].place
+    assert place_callable(paddle.nn.CrossEntropyLoss()) is None
+
+
+def test_the_line_of_an_argument_that_the_fix_names_is_meant(net):
+    wrong = cause("optimizer", fix="pass weight_decay=0.0001 for these parameters")
+    (placed,) = place_pieces([wrong], {"optimizer": (net.build_optimizer, net.build_optimizer)})
+    assert placed.place.code == "weight_decay=0.01,"
+    (other,) = place_pieces(
+        [cause("optimizer", fix="pass epsilon=1")], {"optimizer": (None, net.build_optimizer)}
+    )
+    assert other.place.code == "def build_optimizer(parameters, weight_decay=1e-4):"
+
+
+def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
+    assert place(net, "neck", fix="apply `F.relu` after `1` in `neck`").place.code == "nn.GELU(),"
+    assert (
+        place(net, "neck", fix="apply `F.relu` to what `neck` is given").place.code
+        == "self.neck = nn.Sequential("
+    )

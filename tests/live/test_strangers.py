@@ -1,0 +1,146 @@
+"""Two models of which nobody copied the weights: that is said first and alone, and the command line copies them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.errors import TipchainError  # noqa: E402
+from tipchain.live.sources import open_callables  # noqa: E402
+from tipchain.live.weights import give_weights  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+IMAGES = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float32)
+
+
+def build_reference():
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.AvgPool2d(3, 1, 1), nn.Flatten(), nn.Linear(100, 10), nn.Linear(10, 10),
+    ).eval()  # fmt: skip
+
+
+def build_port(**pool):
+    nn = paddle.nn
+    made = nn.Sequential(
+        nn.Conv2D(3, 4, 3), nn.BatchNorm2D(4), nn.ReLU(), nn.Conv2D(4, 4, 3), nn.BatchNorm2D(4), nn.ReLU(),
+        nn.AvgPool2D(3, 1, 1, **({"exclusive": False} | pool)), nn.Flatten(), nn.Linear(100, 10), nn.Linear(10, 10),
+    )  # fmt: skip
+    made.eval()
+    return made
+
+
+def test_two_initializations_are_said_first_and_alone():
+    report = tipchain.align(build_reference(), build_port(exclusive=True), IMAGES)
+    assert dict(report.stages) == {"preflight": Outcome.FAIL}
+    assert [one.code for one in report.diagnoses] == ["weights-not-copied"]
+    assert report.first_divergence is None
+    assert [one.code for one in report.findings] == ["weights-not-copied"]
+    assert "8 of 8 parameters hold other values: the weights were not copied" in str(report)
+    assert "tipchain.copy_weights(reference, port)" in str(report)
+
+
+def test_fresh_models_are_given_equal_weights_and_their_real_fault_is_found():
+    reference, port = build_reference(), build_port(exclusive=True)
+    assert give_weights(reference, port, {}, ()).startswith(
+        "8 of 8 parameters held other values: the reference's were copied"
+    )
+    report = tipchain.align(reference, port, IMAGES)
+    assert report.first_divergence.port_path == "6"
+    assert report.diagnoses[0].code == "exclusive"
+    assert give_weights(reference, port, {}, ()) is None, "they are there already"
+
+
+def test_weights_that_were_copied_badly_stay_as_they_are():
+    reference, port = build_reference(), build_port()
+    tipchain.copy_weights(reference, port)
+    port[9].weight.set_value(port[9].weight.numpy().T.copy())
+    port[8].weight.set_value(np.random.default_rng(1).standard_normal((100, 10)).astype(np.float32))
+    kept = port[8].weight.numpy()
+    assert give_weights(reference, port, {}, ()) is None
+    assert np.array_equal(port[8].weight.numpy(), kept)
+
+
+def test_weights_that_hold_a_norm_too_are_no_initialization_of_their_own():
+    reference, port = build_reference(), build_port()
+    tipchain.copy_weights(reference, port)
+    factors = np.linspace(0.2, 3, 4).astype(np.float32)
+    for at in (0, 3):
+        port[at].weight.set_value(port[at].weight.numpy() * factors.reshape(-1, 1, 1, 1))
+    for at in (8, 9):
+        port[at].weight.set_value(port[at].weight.numpy() * np.linspace(0.2, 3, 10).astype(np.float32))
+    assert give_weights(reference, port, {}, ()) is None
+
+
+def test_where_a_layer_has_no_counterpart_the_others_are_given_their_weights():
+    reference, port = build_reference(), build_port()
+    port[9] = paddle.nn.Linear(10, 7)
+    told = give_weights(reference, port, {}, ())
+    assert told.endswith("the reference's were copied, but for 2 that have no counterpart")
+    assert np.array_equal(port[0].weight.numpy(), reference[0].weight.detach().numpy())
+    assert np.array_equal(port[8].weight.numpy(), reference[8].weight.detach().numpy().T)
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_the_command_line_copies_unless_told_otherwise(tmp_path, copied):
+    np.savez(tmp_path / "inputs.npz", args=IMAGES)
+    found = open_callables(
+        f"{__name__}:build_reference", f"{__name__}:build_port", tmp_path / "inputs.npz", copy_weights=copied
+    )
+    equal = np.array_equal(found["port"][0].weight.numpy(), found["reference"][0].weight.detach().numpy())
+    assert equal is copied
+    assert [one[:6] for one in found.get("notes", [])] == (["8 of 8"] if copied else [])
+
+
+@pytest.mark.parametrize(
+    "form", ["array", "torch", "paddle", "tuple", "list", "dict", "args", "path", "text"]
+)
+def test_inputs_may_be_given_in_any_usual_form(tmp_path, form):
+    reference, port = build_reference()[:3], build_port()[:3]
+    tipchain.copy_weights(reference, port)
+    np.savez(tmp_path / "inputs.npz", args=IMAGES)
+    given = {
+        "array": IMAGES, "torch": torch.from_numpy(IMAGES).requires_grad_(), "paddle": paddle.to_tensor(IMAGES),
+        "tuple": (IMAGES,), "list": [torch.from_numpy(IMAGES)], "dict": {"input": torch.from_numpy(IMAGES)},
+        "args": {"args": (paddle.to_tensor(IMAGES),)}, "path": tmp_path / "inputs.npz", "text": str(tmp_path / "inputs.npz"),
+    }[form]  # fmt: skip
+    report = tipchain.align(reference, port, given, causes=False)
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            3,
+            "inputs is a int\n  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file",
+        ),
+        (None, "inputs is a NoneType"),
+        (object(), "inputs is a object"),
+        ("missing.npz", "missing.npz: cannot be read as .npz of arrays"),
+        ({"args": "words"}, "args[0] is a str, expected a numpy array"),
+        ((), "inputs are empty"),
+    ],
+)
+def test_other_kinds_of_inputs_get_one_sentence(given, words):
+    with pytest.raises(TipchainError) as raised:
+        tipchain.align(build_reference(), build_port(), given)
+    assert words in str(raised.value)
+
+
+def test_a_report_keeps_what_was_done_before_it():
+    from dataclasses import replace
+
+    report = tipchain.align(build_reference()[2:3], build_port()[2:3], IMAGES)
+    again = tipchain.AlignmentReport.from_json(replace(report, notes=["copied"]).to_json())
+    assert again.notes == ["copied"]
+    assert "note: copied" in str(again).splitlines()
+    assert json.loads(again.to_json())["notes"] == ["copied"]

@@ -1,0 +1,515 @@
+"""Where a fault is said to stand, and why: code around layers, layers that are left out, losses of one's own code."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+
+TF, PF = torch.nn.functional, paddle.nn.functional
+IMAGES = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)
+ROWS = np.random.default_rng(1).standard_normal((3, 5, 8)).astype(np.float32)
+
+
+def model(side, make, forward):
+    """Return a model whose layers ``make`` returns by name, and whose code is a function."""
+    base = torch.nn.Module if side is torch else paddle.nn.Layer
+
+    class Model(base):
+        def __init__(self):
+            super().__init__()
+            for name, layer in make().items():
+                setattr(self, name, layer)
+
+        def forward(self, *given, **named):
+            return forward(self, *given, **named)
+
+    return Model()
+
+
+def align(ours, theirs, inputs, **options):
+    torch.manual_seed(0)
+    tipchain.copy_weights(ours, theirs)
+    ours.eval(), theirs.eval()
+    given = inputs if isinstance(inputs, dict) else {"args": inputs}
+    return tipchain.align(ours, theirs, given, **options)
+
+
+def told(ours, theirs, inputs, **options):
+    """Return the place, the code and the message of what is said first; nothing else is found to be at fault."""
+    report = align(ours, theirs, inputs, **options)
+    assert not report.passed
+    first, cause = report.first_divergence, report.diagnoses[0]
+    return SimpleNamespace(place=None if first is None else first.port_path, path=cause.port_path, code=cause.code,
+                           message=cause.message, causes=report.diagnoses)  # fmt: skip
+
+
+def padded(side):
+    if side is torch:
+        return model(
+            torch,
+            lambda: {"pad": torch.nn.ReflectionPad2d(1), "conv": torch.nn.Conv2d(4, 4, 3)},
+            lambda self, x: self.conv(self.pad(x)),
+        )
+    return model(
+        paddle,
+        lambda: {"conv": paddle.nn.Conv2D(4, 4, 3)},
+        lambda self, x: self.conv(PF.pad(x, [1, 1, 1, 1], mode="reflect")),
+    )
+
+
+def test_code_in_front_of_a_container_is_not_the_containers():
+    ours = model(
+        torch,
+        lambda: {"first": padded(torch), "second": padded(torch)},
+        lambda self, x: self.second(self.first(x) * 3 + x),
+    )
+    theirs = model(
+        paddle,
+        lambda: {"first": padded(paddle), "second": padded(paddle)},
+        lambda self, x: self.second(self.first(x) * 2 + x),
+    )
+    found = told(ours, theirs, IMAGES)
+    assert (found.place, found.path) == ("", "")
+    assert "multiplies by 2" in found.message
+    assert "multiplies by 3" in found.message
+    assert len(found.causes) == 1  # what comes after it only inherits
+
+
+def merging(side, conv):
+    def forward(self, given):
+        return self.conv(given[0] + 2 * given[1] - given[2])
+
+    return model(side, lambda: {"conv": conv(4, 4, 1)}, forward)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_container_that_is_given_another_tensor_in_a_list_is_right(nested):
+    def build(side, conv, wrong):
+        def forward(self, x):
+            a, b = self.a(x), self.b(x)
+            return self.join([a, a if wrong else b, x])
+
+        layers = {"a": conv(4, 4, 1), "b": conv(4, 4, 1), "join": merging(side, conv)}
+        made = model(side, lambda: layers, forward)
+        if not nested:
+            return made
+        return model(
+            side, lambda: {"neck": made, "out": conv(4, 2, 1)}, lambda self, x: self.out(self.neck(x))
+        )
+
+    found = told(build(torch, torch.nn.Conv2d, False), build(paddle, paddle.nn.Conv2D, True), IMAGES)
+    assert found.place == ("neck" if nested else "")
+
+
+class Attention(paddle.nn.Layer):
+    """Attention with one matrix for queries, keys and values, as torch's layer has it."""
+
+    def __init__(self, size, heads, scaled):
+        super().__init__()
+        self.qkv = paddle.nn.Linear(size, 3 * size)
+        self.out = paddle.nn.Linear(size, size)
+        self.heads, self.scale = heads, (size // heads) ** -0.5 if scaled else 1.0
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).reshape([b, n, 3, self.heads, c // self.heads]).transpose([2, 0, 3, 1, 4])
+        weights = PF.softmax(paddle.matmul(q, k, transpose_y=True) * self.scale, axis=-1)
+        return self.out(paddle.matmul(weights, v).transpose([0, 2, 1, 3]).reshape([b, n, c]))
+
+
+def attending(scaled):
+    def forward(self, x):
+        y = self.norm(x)
+        return self.head(x + self.attn(y, y, y, need_weights=False)[0])
+
+    ours = model(
+        torch,
+        lambda: {"norm": torch.nn.LayerNorm(8), "attn": torch.nn.MultiheadAttention(8, 2, batch_first=True), "head": torch.nn.Linear(8, 3)},
+        forward,
+    )  # fmt: skip
+    theirs = model(
+        paddle,
+        lambda: {
+            "norm": paddle.nn.LayerNorm(8),
+            "attn": Attention(8, 2, scaled),
+            "head": paddle.nn.Linear(8, 3),
+        },
+        lambda self, x: self.head(x + self.attn(self.norm(x))),
+    )
+    torch.manual_seed(0)
+    with torch.no_grad():
+        ours.attn.in_proj_bias.normal_(), ours.attn.out_proj.bias.normal_()
+    for mine, its in ((ours.attn.in_proj_weight, theirs.attn.qkv.weight), (ours.attn.out_proj.weight, theirs.attn.out.weight)):  # fmt: skip
+        its.set_value(mine.detach().numpy().T.copy())
+    for mine, its in (
+        (ours.attn.in_proj_bias, theirs.attn.qkv.bias),
+        (ours.attn.out_proj.bias, theirs.attn.out.bias),
+    ):
+        its.set_value(mine.detach().numpy())
+    for name in ("norm", "head"):
+        for kind in ("weight", "bias"):
+            value = getattr(getattr(ours, name), kind).detach().numpy()
+            getattr(getattr(theirs, name), kind).set_value(value.T.copy())
+    ours.eval(), theirs.eval()
+    return ours, theirs
+
+
+def test_a_layer_and_a_container_that_holds_its_numbers_are_compared():
+    report = tipchain.align(*attending(scaled=True), {"args": ROWS})
+    assert report.passed
+    assert "attn" in {one.port_path for one in report.layers}
+    report = tipchain.align(*attending(scaled=False), {"args": ROWS})
+    assert report.first_divergence.port_path == "attn"
+    assert report.diagnoses[0].code == "scale-factor"
+    assert {one.port_path for one in report.layers if one.at_fault} == {"attn"}
+
+
+def block(side, linear, norm, forward):
+    return model(side, lambda: {"norm1": norm(8), "norm2": norm(8), "a": linear(8, 8), "b": linear(8, 8)}, forward)  # fmt: skip
+
+
+def test_a_norm_that_is_called_in_the_place_of_another_is_named():
+    ours = block(
+        torch,
+        torch.nn.Linear,
+        torch.nn.LayerNorm,
+        lambda self, x: self.b(self.norm2(x + self.a(self.norm1(x)))),
+    )
+    theirs = block(
+        paddle, paddle.nn.Linear, paddle.nn.LayerNorm, lambda self, x: self.b(self.norm1(x + self.a(self.norm1(x))))
+    )  # fmt: skip
+    with torch.no_grad():
+        ours.norm2.weight.uniform_(0.5, 2)
+    found = told(ours, theirs, ROWS)
+    assert found.place == ""
+    assert found.code == "wrong-layer"
+    assert "calls `norm1`" in found.message
+    assert "in the place of `norm2`, which is never called" in found.message
+
+
+def gated(side, linear, forward):
+    def gate(self, x, y):
+        return x * (torch if side is torch else PF).sigmoid(self.inner(y))
+
+    holder = model(side, lambda: {"inner": linear(8, 8)}, gate)
+    return model(side, lambda: {"a": linear(8, 8), "gate": holder, "b": linear(8, 4)}, forward)
+
+
+def test_a_layer_of_two_inputs_that_is_never_called_is_named():
+    ours = gated(torch, torch.nn.Linear, lambda self, x: self.b(self.gate(self.a(x), x)))
+    theirs = gated(paddle, paddle.nn.Linear, lambda self, x: self.b(self.a(x)))
+    found = told(ours, theirs, ROWS)
+    assert (found.place, found.code) == ("", "missing-layer")
+    assert "never calls `gate`" in found.message
+
+
+def mixing(side, linear, norm):
+    def forward(self, x):
+        return self.after(
+            (torch if side is torch else PF).sigmoid(self.before(self.norm(x).transpose(*((1, 2) if side is torch else ([0, 2, 1],)))).transpose(*((1, 2) if side is torch else ([0, 2, 1],))))
+        )  # fmt: skip
+
+    return model(side, lambda: {"norm": norm(8), "before": linear(5, 5), "after": linear(8, 8)}, forward)
+
+
+def two_modules(side, linear, norm, turned):
+    class Channels(torch.nn.Module if side is torch else paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.inner = norm(8), linear(8, 8)
+
+        def forward(self, x):
+            return (torch if side is torch else paddle).tanh(self.inner(self.norm(x)))
+
+    def forward(self, x):
+        parts = (self.space, self.channels)
+        for part in parts[::-1] if turned else parts:
+            x = x + part(x)
+        return self.head(x)
+
+    return model(
+        side,
+        lambda: {"space": mixing(side, linear, norm), "channels": Channels(), "head": linear(8, 2)},
+        forward,
+    )
+
+
+def test_modules_that_run_in_another_order_are_told_as_such():
+    ours = two_modules(torch, torch.nn.Linear, torch.nn.LayerNorm, turned=False)
+    theirs = two_modules(paddle, paddle.nn.Linear, paddle.nn.LayerNorm, turned=True)
+    found = told(ours, theirs, ROWS)
+    assert (found.place, found.code) == ("", "layer-order")
+    assert "applies `channels` before `space`" in found.message
+
+
+def scaling(side, used):
+    def make():
+        scale = torch.nn.Parameter(torch.linspace(0.5, 2, 8)) if side is torch else None
+        scale = scale if side is torch else paddle.create_parameter([8], "float32")
+        return {"a": (torch.nn if side is torch else paddle.nn).Linear(8, 8), "scale": scale,
+                "b": (torch.nn if side is torch else paddle.nn).Linear(8, 3)}  # fmt: skip
+
+    act = torch.tanh if side is torch else paddle.tanh
+    return model(side, make, lambda self, x: self.b(act(self.a(x)) * (1 + x * self.scale if used else 1)))
+
+
+def test_a_parameter_that_nothing_uses_is_named():
+    found = told(scaling(torch, used=True), scaling(paddle, used=False), ROWS)
+    assert "`scale` is not used" in found.message or "its `scale` is missing" in found.message
+
+
+def test_code_that_comes_to_the_same_is_not_told():
+    def ours(self, x):
+        scores = self.a(x)
+        weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+        return self.b(weights / weights.sum(-1, keepdim=True) + scores.mean(-1, keepdim=True))
+
+    def theirs(self, x):
+        scores = self.a(x)
+        weights = paddle.exp(scores - scores.max())
+        return self.b(weights / weights.sum(-1, keepdim=True) + scores.sum(-1, keepdim=True))
+
+    def make(nn):
+        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)}
+
+    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
+    assert "max" not in found.message
+    assert "sum" in found.message
+
+
+def test_a_state_that_is_used_before_it_is_updated():
+    def ours(self, x):
+        state, kept = torch.zeros_like(x[:, 0]), []
+        for step in range(x.shape[1]):
+            state = 0.5 * state + self.a(x)[:, step]
+            kept.append((state * state).sum(-1))
+        return self.b(torch.stack(kept, 1).unsqueeze(-1))
+
+    def theirs(self, x):
+        state, kept = paddle.zeros_like(x[:, 0]), []
+        for step in range(x.shape[1]):
+            kept.append(paddle.matmul(state.unsqueeze(1), state.unsqueeze(2)).squeeze([1, 2]))
+            state = 0.5 * state + self.a(x)[:, step]
+        return self.b(paddle.stack(kept, 1).unsqueeze(-1))
+
+    def make(nn):
+        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(1, 2)}
+
+    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
+    assert found.code == "order"
+    assert "makes only after it" in found.message
+
+
+def test_arguments_of_a_helper_that_are_exchanged():
+    def film(x, y, mean):
+        return (x - mean(x)) * (1 + y * y)
+
+    def make(nn):
+        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8), "c": nn.Linear(8, 2)}
+
+    def average(x):
+        return x.mean(-1, keepdim=True)
+
+    ours = model(torch, make(torch.nn), lambda self, x: self.c(film(self.a(x), self.b(x), average)))
+    theirs = model(paddle, make(paddle.nn), lambda self, x: self.c(film(self.b(x), self.a(x), average)))
+    found = told(ours, theirs, ROWS)
+    assert found.code == "swapped-inputs"
+
+
+def test_what_is_rounded_before_it_becomes_a_whole_number():
+    def make(nn):
+        return lambda: {"words": nn.Embedding(32, 6), "out": nn.Linear(6, 2)}
+
+    ours = model(torch, make(torch.nn), lambda self, x: self.out(self.words((x * 31).round().long())))
+    theirs = model(paddle, make(paddle.nn), lambda self, x: self.out(self.words((x * 31).astype("int64"))))
+    found = told(ours, theirs, np.random.default_rng(2).random((4, 5)).astype(np.float32))
+    assert found.code == "rounding"
+
+
+def test_a_straight_through_estimator_that_is_missing():
+    def ours(self, x):
+        y = torch.tanh(self.a(x))
+        return self.b(y + (torch.round(y * 4) / 4 - y).detach())
+
+    def theirs(self, x):
+        y = paddle.tanh(self.a(x))
+        return self.b(paddle.round(y * 4) / 4)
+
+    def make(nn):
+        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}
+
+    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
+    assert found.code == "straight-through"
+
+
+SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)
+TARGETS = np.random.default_rng(4).integers(0, 5, (6, 7))
+TARGETS[:, 5:] = 0
+
+
+def ours_loss(scores, labels):
+    picked = TF.cross_entropy(scores[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="none", weight=torch.tensor([1, 2, 1, 1, 0.5], dtype=scores.dtype))  # fmt: skip
+    kept = (labels[:, 1:].flatten() > 0).to(scores.dtype)
+    smooth = (scores[:, 1:] - scores[:, :-1].detach()).abs().clamp(max=3.0).mean()
+    return (picked * kept).sum() / kept.sum() + 0.05 * smooth
+
+
+def their_loss(
+    start=1, weighted=True, kept_alone=True, cut=True, factor=0.05, most=3.0
+):  # one argument for each mistake
+    def loss(scores, labels):
+        target = labels[:, start:].flatten() if start else labels[:, :-1].flatten()
+        weight = paddle.to_tensor([1, 2, 1, 1, 0.5], dtype=scores.dtype) if weighted else None
+        picked = PF.cross_entropy(
+            scores[:, :-1].flatten(0, 1), target, reduction="none", weight=weight
+        ).flatten()
+        kept = (labels[:, 1:].flatten() > 0).astype(scores.dtype)
+        before = scores[:, :-1].detach() if cut else scores[:, :-1]
+        smooth = (scores[:, 1:] - before).abs().clip(max=most).mean()
+        mean = (picked * kept).sum() / kept.sum() if kept_alone else (picked * kept).mean()
+        return mean + factor * smooth
+
+    return loss
+
+
+@pytest.mark.parametrize(("mistake", "code", "words"), [
+    ({"start": 0}, "wrong-input", "labels[:, :-1]"),
+    ({"weighted": False}, "missing-weight", "does not pass `weight`"),
+    ({"kept_alone": False}, "reduction", "masked do not count"),
+    ({"cut": False}, "missing-detach", "stops the gradient"),
+    ({"factor": 0.5}, "scale-factor", "multiplies by 0.05"),
+    ({"most": 1.0}, "max", "3.0"),
+])  # fmt: skip
+def test_a_loss_of_ones_own_code_is_followed_line_by_line(mistake, code, words):
+    from tipchain.parity.locate.sides import PaddleSide, TorchSide
+    from tipchain.parity.pieces.loss import check_loss
+
+    sides = TorchSide(), PaddleSide()
+    assert check_loss(sides, (ours_loss, their_loss()), SCORES, TARGETS).outcome.value == "PASS"
+    found = check_loss(sides, (ours_loss, their_loss(**mistake)), SCORES, TARGETS).diagnoses
+    assert [one.code for one in found] == [code]
+    assert words in found[0].message
+    assert "test_where_and_why.py:" in found[0].message
+    assert found[0].explained > 0.99
+
+
+def test_masks_of_two_forms_are_held_against_each_other():
+    def attend(self, x, mask):
+        scores = self.q(x) @ self.k(x).transpose(*((-1, -2) if isinstance(x, torch.Tensor) else ([0, 2, 1],)))
+        if isinstance(x, torch.Tensor):
+            return torch.softmax(scores.masked_fill(~mask, -torch.inf), -1) @ self.v(x)
+        return PF.softmax(scores + mask, -1) @ self.v(x)
+
+    def build(side, wrong=False):
+        nn = torch.nn if side is torch else paddle.nn
+        inner = model(side, lambda: {name: nn.Linear(8, 8) for name in "qkv"}, attend)
+
+        def ours(self, x):
+            length = x.shape[1]
+            mask = torch.ones(length, length, dtype=torch.bool).tril()
+            return self.out(self.attn(x, mask[None].expand(x.shape[0], -1, -1)))
+
+        def theirs(self, x):
+            length = x.shape[1]
+            mask = paddle.triu(paddle.full([length, length], -1e9, dtype=x.dtype), 2 if wrong else 1)
+            return self.out(self.attn(x, mask))
+
+        return model(side, lambda: {"attn": inner, "out": nn.Linear(8, 2)}, ours if side is torch else theirs)
+
+    assert align(build(torch), build(paddle), ROWS).passed
+    found = told(build(torch), build(paddle, wrong=True), ROWS)
+    assert found.place == ""
+    assert "causal" in found.code or "mask" in found.code
+
+
+def rolling(side, forth, back):
+    nn = torch.nn if side is torch else paddle.nn
+
+    def forward(self, x):
+        roll = (lambda y, by: y.roll(by, 1)) if side is torch else (lambda y, by: paddle.roll(y, by, 1))
+        y = roll(x, 1) if forth else x
+        y = self.a(y) * torch.linspace(1, 2, 5, dtype=x.dtype).reshape(1, 5, 1) if side is torch else self.a(y) * paddle.linspace(1, 2, 5, dtype=x.dtype).reshape([1, 5, 1])  # fmt: skip
+        return self.b(x + (roll(y, -1) if back else y))
+
+    return model(side, lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}, forward)
+
+
+def test_a_roll_that_the_reference_does_not_do_is_to_be_left_out():
+    found = told(rolling(torch, False, False), rolling(paddle, True, False), ROWS)
+    assert found.code == "extra-roll"
+    found = told(rolling(torch, True, True), rolling(paddle, True, False), ROWS)
+    assert found.code in ("missing-roll", "missing-shift")
+
+
+def test_a_gradient_that_the_reference_cuts_off():
+    def build(side, cut):
+        nn = torch.nn if side is torch else paddle.nn
+        layers = {"a": nn.Linear(8, 4), "b": nn.Linear(8, 4)}
+        return model(
+            side, lambda: layers, lambda self, x: self.a(x) * (self.b(x).detach() if cut else self.b(x))
+        )
+
+    assert align(build(torch, True), build(paddle, True), ROWS).passed
+    found = told(build(torch, True), build(paddle, False), ROWS)
+    assert found.code == "missing-detach"
+
+
+def test_states_that_are_not_carried_on_are_told():
+    def build(side, carried):
+        nn = torch.nn if side is torch else paddle.nn
+
+        def forward(self, x):
+            start = x[:, 0] * 0
+            state, found = start, []
+            for step in range(x.shape[1]):
+                made = side.tanh(self.a(x[:, step]) + self.b(state))
+                state = made if carried else start
+                found.append(made)
+            return self.c(side.stack(found, 1))
+
+        return model(side, lambda: {name: nn.Linear(8, 8) for name in "abc"}, forward)
+
+    found = told(build(torch, True), build(paddle, False), ROWS)
+    assert found.place == ""
+    assert (
+        "in place of the result of `made = side.tanh(" in found.message
+        or "gives it the result of `made" in found.message
+    )
+
+
+def test_the_gradient_of_sampled_places_is_compared():
+    def build(side):
+        nn, functions = (torch.nn, TF) if side is torch else (paddle.nn, PF)
+
+        def forward(self, x, grid):
+            made = self.a(grid)
+            made = torch.tanh(made) if side is torch else paddle.tanh(made)
+            return functions.grid_sample(x, made, mode="bilinear", padding_mode="border", align_corners=True)
+
+        return model(side, lambda: {"a": nn.Linear(2, 2)}, forward)
+
+    grid = np.random.default_rng(5).random((2, 3, 3, 2)).astype(np.float32)
+    report = align(build(torch), build(paddle), {"args": (IMAGES, grid)})
+    assert report.passed
+    assert report.stages["backward"].value == "PASS"
+
+
+def test_schedules_and_samples_in_another_order():
+    from tipchain.parity.pieces.data_images import explain_images
+    from tipchain.parity.pieces.schedule_causes import schedule_causes
+
+    steps = np.arange(12)
+    causes = schedule_causes(0.1 * 0.9**steps, 0.1 * 0.9 ** (steps // 3 * 3))
+    assert (causes[0].code, "3 steps at a time" in causes[0].message) == ("staircase", True)
+    cloud = np.random.default_rng(6).standard_normal((3, 6, 30))
+    turned = cloud[:, [0, 2, 1, 3, 5, 4]]
+    found = explain_images(list(cloud), list(turned))
+    assert found[0].code == "axis-permutation"
+    assert "[0, 2, 1, 3, 5, 4]" in found[0].message

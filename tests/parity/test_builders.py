@@ -1,0 +1,127 @@
+"""Builders that cannot be there are told before anything is prepared or imported, all in one error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tipchain.errors import CaseError
+from tipchain.parity.builders import candidates, check_builders, find_root, resolve
+from tipchain.parity.case import load_case
+from tipchain.runs import ROOT_VARIABLE
+
+CASE = """\
+id: x
+sides:
+  torch: {{model: "{torch}", loss: "{loss}"}}
+  paddle: {{model: "{paddle}"}}
+inputs: {{image: {{shape: [1]}}}}
+stages: [forward]
+"""
+
+
+@pytest.fixture
+def case(tmp_path):
+    (tmp_path / "own/inner").mkdir(parents=True)
+    (tmp_path / "own/inner/port.py").write_text(
+        "raise SystemExit('it must not be imported')\ndef build(): pass\n"
+    )
+    (tmp_path / "own/broken.py").write_text("def (")
+    (tmp_path / "own/open.py").write_text("from somewhere import *\n")
+    (tmp_path / "own/late.py").write_text("if True:\n    build = make = None\nimport x.y as z\n")
+
+    def write(torch="own.inner.port:build", paddle="own.inner.port:build", loss="own.nothing:loss"):
+        (tmp_path / "case.yaml").write_text(CASE.format(torch=torch, paddle=paddle, loss=loss))
+        return load_case(tmp_path / "case.yaml")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["own.inner.port:build", "own.broken:build", "own.open:build", "own.late:build", "own.late:make", "own.late:z",
+     "torch.nn:Anything", "json:nothing", "numpy.nowhere:x"],
+)  # fmt: skip
+def test_what_may_be_there_is_left_to_its_import(case, spec):
+    before = set(sys.modules)
+    check_builders(case(torch=spec), ["forward"], ["torch", "paddle"])
+    assert not {name for name in set(sys.modules) - before if name.startswith("own")}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("alignment_x.torch_side:build", "alignment_x does not exist"),
+        ("own.side:build", "own.side does not exist"),
+        ("own.inner.side.more:build", "own.inner.side does not exist"),
+        ("own.late.more:build", "own.late is no package, so it has no more"),
+        ("own.inner.port:biuld", "own.inner.port has no 'biuld'"),
+    ],
+)
+def test_what_cannot_be_there_is_told_with_its_line(case, tmp_path, spec, said):
+    with pytest.raises(CaseError) as raised:
+        check_builders(case(paddle=spec), ["forward"], ["torch", "paddle"])
+    text = str(raised.value)
+    assert text.startswith(f"{tmp_path}/case.yaml:4: sides.paddle.model: {said}\n  found: {spec}")
+    assert f"imports start at {tmp_path}" in text or "did you mean 'build'?" in text
+    check_builders(case(paddle=spec), ["forward"], ["torch"])
+
+
+def test_all_are_told_in_one_error_and_only_what_the_stages_need(case):
+    wrong = case(torch="own.a:b", paddle="own.c:d")
+    with pytest.raises(
+        CaseError, match=r"(?s)sides.torch.model: own.a does not exist.*and own.c does not exist"
+    ) as raised:
+        check_builders(wrong, ["forward"], ["torch", "paddle"])
+    assert "own.nothing" not in str(raised.value)
+    with pytest.raises(CaseError, match=r"and own\.nothing does not exist"):
+        check_builders(wrong, ["forward", "loss"], ["torch"])
+
+
+def test_the_root_is_what_the_case_or_the_environment_says(case, tmp_path, monkeypatch):
+    made = case()
+    text = made.path.read_text()
+    made.path.write_text(f"root: own\n{text}")
+    assert load_case(made.path).root == tmp_path / "own"
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "own/inner"))
+    assert load_case(made.path).root == find_root(made.path) == tmp_path / "own/inner"
+    monkeypatch.delenv(ROOT_VARIABLE)
+    made.path.write_text(f"root: nowhere\n{text}")
+    with pytest.raises(CaseError, match="root: is no folder"):
+        load_case(made.path)
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """A package of nobody's with a class, a function below it and names that are near."""
+    made = {}
+    for name in ("nobodys", "nobodys.nn", "nobodys.nn.functional", "nobodys._hidden"):
+        made[name] = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, made[name])
+    made["nobodys.nn"].CrossEntropyLoss = made["nobodys.nn"].Linear = type
+    made["nobodys.nn.functional"].cross_entropy = made["nobodys._hidden"].cross_entropy = len
+    made["nobodys.nn"].size = 3
+    return made["nobodys.nn"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("cross_entropy", ["nobodys.nn:CrossEntropyLoss", "nobodys.nn.functional:cross_entropy"]),
+        ("linear", ["nobodys.nn:Linear"]),
+        ("Linaer", ["nobodys.nn:Linear"]),
+        ("size", []),
+        ("wholly_different", []),
+    ],
+)
+def test_what_may_have_been_meant(package, name, near):
+    assert candidates(package, name) == near
+
+
+def test_where_nothing_is_near_it_is_told_what_there_is(package):
+    with pytest.raises(CaseError, match=r"nobodys\.nn has no 'wholly_different'") as raised:
+        resolve("nobodys.nn:wholly_different", Path.cwd())
+    assert raised.value.hint == "it has CrossEntropyLoss, Linear"

@@ -1,0 +1,341 @@
+"""How a run ends on a terminal: golden texts at 80 columns, and never more than 30 lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from tipchain.chain.plan import Command
+from tipchain.chain.result import Result
+from tipchain.outcome import ExitCode, Outcome
+from tipchain.parity.findings import Diagnosis, SourceLine
+from tipchain.parity.judge import Verdict
+from tipchain.report.model import RunReport
+from tipchain.report.verdict import LINES, render_ending, verdict_line
+from tipchain.stage_table import STAGES
+
+MODE = "lite_train_lite_infer"
+
+
+def check(
+    subject: str, outcome: Outcome = Outcome.PASS, reason: str = "mean 1e-7", share: float | None = 0.03
+):
+    return Verdict(outcome=outcome, subject=subject, reason=reason, share=share)
+
+
+def fail(subject: str, reason: str = "not close · mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43"):
+    return check(subject, Outcome.FAIL, reason, 530.0)
+
+
+def aligned(*verdicts: Verdict, **more: object) -> RunReport:
+    given = {"title": "configs/net.yaml", "mode": MODE, "run": "out/runs/1", "started": "", "seconds": 326.04}
+    return RunReport(**{**given, "verdicts": verdicts, **more})  # type: ignore[arg-type]
+
+
+LAYER = Diagnosis(
+    code="epsilon", port_path="layer2.0.bn1",
+    message="`layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05",
+    evidence="relative error 0.0031 before, 2.1e-16 with this changed; 14 runs in float64", explained=0.9999,
+    fix="pass `epsilon=1e-05` to `BatchNorm2D`", stage="forward", reference_path="layer2.0.bn1",
+    place=SourceLine(file="net/port.py", line=34, code="self.bn1 = nn.BatchNorm2D(64, epsilon=1e-3)"),
+    reference_place=SourceLine(file="net/reference.py", line=30, code="self.bn1 = nn.BatchNorm2d(64)"),
+    explains=("forward/logits", "metric/acc", "backward/grad.a", "backward/grad.b"),
+)  # fmt: skip
+DATA = Diagnosis(
+    code="channel-order", port_path="data", message="values: the port's channels are in the order BGR, the reference's RGB",
+    evidence="with the channels turned 20 samples are equal", explained=1.0, fix="turn the channels: `image[..., ::-1]`",
+    stage="data", place=SourceLine(file="net/data.py", line=12, code="image = cv2.imread(path)"),
+    explains=("data/dataloader_0", "metric/acc"),
+)  # fmt: skip
+GOLDEN: dict[str, tuple[RunReport, str]] = {
+    "an equal port": (
+        aligned(
+            check("data/length", share=0.0), check("forward/logits"), check("forward/logits@1"),
+            check("init/a", share=None), notes=("init: fewer than 100 values",),
+        ),
+        """\
+the port equals its reference: 3 stages, closest call forward, 3 % of what is
+allowed
+
+PASS   forward  2 checks, 3 % of what is allowed
+PASS   data     1 check, equal
+PASS   init     1 check
+
+note  init: fewer than 100 values
+4 passed in 326.0 s, exit code 0""",
+    ),
+    "one fault": (
+        aligned(
+            fail("backward/grad.a"), fail("backward/grad.b"), check("backward/loss_0"), fail("forward/logits"),
+            check("data/length", share=0.0), fail("metric/acc"), diagnoses=(LAYER,), notes=("a", "b"),
+        ),
+        """\
+NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05
+  at    net/port.py:34: self.bn1 = nn.BatchNorm2D(64, epsilon=1e-3)
+  ref   net/reference.py:30: self.bn1 = nn.BatchNorm2d(64)
+  fix   pass `epsilon=1e-05` to `BatchNorm2D`
+  why   explains 100% of the difference; relative error 0.0031 before, 2.1e-16 …
+  then  3 failed checks follow from it, in metric, backward
+
+FAIL   forward   1 of 1 check failed because of `layer2.0.bn1`
+PASS   data      1 check, equal
+FAIL   metric    1 of 1 check failed, following from `layer2.0.bn1`
+FAIL   backward  2 of 3 checks failed, following from `layer2.0.bn1`
+
+note  2 notes with -v
+2 passed, 4 failed in 326.0 s, exit code 1
+next  tipchain align configs/net.yaml --only forward""",
+    ),
+    "a fault of the data": (
+        aligned(check("forward/logits"), fail("data/dataloader_0"), check("data/length"), fail("metric/acc"),
+                diagnoses=(DATA,)),
+        """\
+NOT the same data: values: the port's channels are in the order BGR, the
+reference's RGB
+  at    net/data.py:12: image = cv2.imread(path)
+  fix   turn the channels: `image[..., ::-1]`
+  why   explains 100% of the difference; with the channels turned 20 samples …
+  then  1 failed check follows from it, in metric
+
+PASS   forward  1 check, 3 % of what is allowed
+FAIL   data     1 of 2 checks failed because of the data
+FAIL   metric   1 of 1 check failed, following from the data
+
+2 passed, 2 failed in 326.0 s, exit code 1
+next  tipchain align configs/net.yaml --only data""",
+    ),
+    "an exception of the user's": (
+        aligned(
+            check("forward/paddle", Outcome.ERROR, "net/port.py:12: ZeroDivisionError: division by zero", None),
+            check("data/length", share=0.0),
+        ),
+        """\
+no verdict: forward/paddle: net/port.py:12: ZeroDivisionError: division by zero
+
+ERROR  forward  paddle: net/port.py:12: ZeroDivisionError: division by zero
+PASS   data     1 check, equal
+
+1 passed, 1 error in 326.0 s, exit code 1
+next  tipchain align configs/net.yaml --only forward""",
+    ),
+    "an interruption": (
+        aligned(
+            check("forward/logits"), check("data/run", Outcome.SKIP, "interrupted before it was judged", None),
+            interrupted=True, mode="whole_infer",
+        ),
+        """\
+interrupted: so far the port equals its reference: 1 stage, closest call
+forward, 3 % of what is allowed
+
+PASS   forward  1 check, 3 % of what is allowed
+SKIP   data     interrupted before it was judged
+
+1 passed, 1 skipped in 326.0 s, exit code 130
+next  tipchain align configs/net.yaml --mode whole_infer""",
+    ),
+    "an interruption before anything was judged": (
+        aligned(check("data/run", Outcome.SKIP, "interrupted before it was judged", None), interrupted=True),
+        """\
+interrupted before anything was compared
+
+SKIP   data  interrupted before it was judged
+
+1 skipped in 326.0 s, exit code 130
+next  tipchain align configs/net.yaml""",
+    ),
+    "no diagnosis": (
+        aligned(fail("loss/loss"), fail("forward/logits"), undiagnosed="not looked for: --no-locate"),
+        """\
+NOT the same model: forward/logits: not close · mean 5.3 · worst at (1, 9):
+expected 17.4, actual 0.43
+  why   not looked for: --no-locate
+
+FAIL   forward  logits: not close · mean 5.3 · worst at (1, 9): expected 17.4,…
+FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4, ac…
+
+2 failed in 326.0 s, exit code 1
+next  tipchain locate configs/net.yaml""",
+    ),
+    "one side alone": (
+        aligned(check("forward/paddle", Outcome.SKIP, "only paddle was recorded; nothing was compared", None)),
+        """\
+nothing was compared: only paddle was recorded; nothing was compared
+
+SKIP   forward  only paddle was recorded; nothing was compared
+
+1 skipped in 326.0 s, exit code 4""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_end_of_an_alignment(name):
+    report, expected = GOLDEN[name]
+    assert render_ending(report) == expected
+
+
+def command(
+    id_: str, step: str, outcome: Outcome = Outcome.PASS, reason: str = "", needs=(), **more
+) -> Result:
+    made = Command(id=id_, step=step, argv=("python", "x.py"), env={}, log=f"r/{id_}.log", needs=needs)
+    seconds = 0.0 if outcome is Outcome.SKIP else 2.34
+    started = "" if outcome is Outcome.SKIP else "2026-11-22T19:00:00"
+    return Result(
+        command=made,
+        outcome=outcome,
+        reason=reason,
+        log=f"{id_}.log",
+        seconds=seconds,
+        started=started,
+        **more,
+    )
+
+
+CHAIN = (
+    command("align[01]", "align"),
+    command("train[a]", "train", Outcome.FAIL, "exit 1", tail=("Traceback", "KeyError: 'x'")),
+    command("eval[a]", "eval", Outcome.SKIP, "not run: needs train[a]", needs=("train[a]",)),
+    command("export[a]", "export", Outcome.SKIP, "not run: needs eval[a]", needs=("eval[a]",)),
+    command("train[b]", "train", figures={"avg_ips": 12.5}),
+)
+
+
+def chained(*results: Result, **more: object) -> RunReport:
+    return aligned(title="params.txt", results=results, **more)
+
+
+def test_a_chain_ends_with_what_failed_first_and_what_that_cost():
+    assert (
+        render_ending(chained(*CHAIN))
+        == """\
+the chain FAILED at train[a]: exit 1
+  then  2 commands were not run, for want of what it makes
+  log   out/runs/1/train[a].log
+  | Traceback
+  | KeyError: 'x'
+
+PASS   align[01]  2.3 s
+FAIL   train[a]   2.3 s, exit 1
+SKIP   eval[a]    not run: needs train[a]
+SKIP   export[a]  not run: needs eval[a]
+PASS   train[b]   2.3 s, avg_ips=12.5
+
+2 passed, 1 failed, 2 skipped in 326.0 s, exit code 1
+next  tipchain run params.txt lite_train_lite_infer --resume"""
+    )
+
+
+def test_a_chain_that_passed_says_so():
+    first = render_ending(chained(CHAIN[0], CHAIN[-1])).splitlines()[0]
+    assert first == "the chain passed: 2 commands; the port equals its reference"
+    assert render_ending(chained(CHAIN[-1])).splitlines()[0] == "the chain passed: 1 command"
+
+
+def test_a_chain_whose_alignment_failed_has_its_cause():
+    failed = command("align[01]", "align", Outcome.FAIL, "exit 1")
+    lines = render_ending(chained(failed, diagnoses=(LAYER,))).splitlines()
+    assert " ".join(lines[:2]) == (
+        "the chain FAILED at align[01]: NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05"
+    )
+    assert "  fix   pass `epsilon=1e-05` to `BatchNorm2D`" in lines
+
+
+def test_a_long_chain_has_a_row_for_each_step_and_names_what_failed():
+    many = [command(f"infer[{number}]", "infer") for number in range(200)]
+    many[150] = command("infer[150]", "infer", Outcome.ERROR, "killed by SIGSEGV")
+    text = render_ending(chained(CHAIN[0], *many))
+    assert "ERROR  infer  1 of 200 commands: infer[150]: killed by SIGSEGV" in text
+    assert len(text.splitlines()) < 15
+
+
+def test_the_verdict_alone_is_one_line_with_the_line_to_change():
+    report = aligned(fail("forward/logits"), diagnoses=(LAYER,))
+    assert verdict_line(report) == (
+        "NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05 (net/port.py:34)"
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
+def test_a_stage_with_a_single_failure_is_never_green(outcome):
+    passes = [check(f"backward/p{number}") for number in range(169)]
+    text = render_ending(aligned(*passes, check("backward/q", outcome, "not close", None)), color=True)
+    row = next(line for line in text.splitlines() if "backward" in line and "of 170" in line)
+    assert "\x1b[32m" not in row
+    assert "\x1b[32m" not in text
+
+
+def test_passes_are_green_and_the_verdict_is():
+    text = render_ending(aligned(check("forward/logits")), color=True)
+    assert text.startswith("\x1b[32mthe port equals its reference")
+
+
+def test_a_difference_is_never_told_as_none_nor_as_all_that_is_allowed():
+    for share, told in ((1e-9, "under 1 %"), (0.999, "99 %"), (1.0, "100 %")):
+        assert f"{told} of what is allowed" in " ".join(
+            render_ending(aligned(check("forward/logits", share=share))).split()
+        )
+
+
+def test_files_below_the_folder_that_one_is_in_are_told_from_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reason = f"{tmp_path}/net.py:3: KeyError: '/x{tmp_path}/y'"
+    line = verdict_line(aligned(check("forward/paddle", Outcome.ERROR, reason, None)))
+    assert line == f"no verdict: forward/paddle: net.py:3: KeyError: '/x{tmp_path}/y'"
+
+
+def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out/runs/1").mkdir(parents=True)
+    report = aligned(check("forward/logits"))
+    assert "page" not in render_ending(report)
+    (tmp_path / "out/alignment.log").touch()
+    assert render_ending(replace(report, page="out/runs/1/report.html")).splitlines()[-2:] == [
+        "page  out/runs/1/report.html",
+        "log   out/alignment.log",
+    ]
+
+
+def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport:
+    """Return a report of thousands of failed checks with long paths, messages and many causes."""
+    path = ".".join(["blocks"] * length)
+    subjects = [f"{stage}/{path}.{number}" for stage in STAGES for number in range(300)]
+    long = replace(
+        LAYER, port_path=path, message=f"`{path}`: " + "wrong " * length, fix="write " * length + "\n" * length,
+        evidence="tried " * length, explains=tuple(subjects), paths=(path, "b"),
+        place=SourceLine(file="/".join(["deep"] * length) + "/port.py", line=1, code="x = " * length),
+    )  # fmt: skip
+    results = [
+        command(
+            f"train[{path}{number}]", f"step{number}", Outcome.FAIL, "why " * length, tail=("t" * 300,) * 40
+        )
+        for number in range(40)
+    ]
+    return aligned(
+        *(fail(subject, "not close " * length) for subject in subjects), fail("odd/x"), run="r" * length,
+        diagnoses=(long,) * causes, notes=("note " * length,) * notes, undiagnosed="why " * length,
+        results=tuple(results) if chain else (), title="t" * length + ".yaml",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("causes", "notes", "length", "chain"), list(product((0, 1, 9), (0, 30), (1, 60), (False, True)))
+)
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_no_end_is_longer_than_a_screen(causes, notes, length, chain, interrupted):
+    report = replace(monstrous(causes, notes, length, chain=chain), interrupted=interrupted)
+    lines = render_ending(report).splitlines()
+    assert sum(max(-(-len(line) // 80), 1) for line in lines) <= LINES
+    assert not re.search(r"[^\x20-\x7e·…]", "".join(lines))
+    assert any(line.startswith("FAIL") for line in lines)
+    assert report.exit_code is (ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED)
+
+
+def test_what_does_not_pass_is_never_left_out_of_the_rows():
+    results = [command(f"c{number}", f"s{number}") for number in range(30)]
+    results[29] = command("c29", "s29", Outcome.ERROR, "killed")
+    text = render_ending(chained(*results))
+    assert "ERROR  s29     1 of 1 command: c29: killed" in text
+    assert "PASS   others  17 more rows" in text

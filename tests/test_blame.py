@@ -1,0 +1,345 @@
+"""Whose an exception is: the user's own, with the place, or tipchain's."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import tipchain.blame
+import tipchain.cli
+from tipchain.blame import (
+    UsersError,
+    blame,
+    is_users,
+    message_of,
+    one_line,
+    serving,
+    side_of,
+    tell,
+    users_fault,
+)
+from tipchain.errors import did_you_mean
+from tipchain.guard import guarded
+from tipchain.outcome import ExitCode
+from tipchain.parity.builders import check_batch, checking
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        (json.__file__, False),
+        (np.__file__, False),
+        (tipchain.cli.__file__, False),
+        ("<string>", False),
+        ("/elsewhere/lib/python3/dist-packages/net.py", False),
+        ("/elsewhere/site-packages/net.py", False),
+        ("/elsewhere/my-site-packages/net.py", True),
+        (__file__, True),
+    ],
+)
+def test_what_python_packages_and_tipchain_brought_is_not_the_users(file, own):
+    assert is_users(file) is own
+
+
+def test_the_innermost_place_in_ones_own_files_is_blamed():
+    try:
+        json.loads("{")
+    except ValueError as error:
+        said = blame(error)
+    assert said.startswith(f"{__file__}:")
+    assert Path(said.partition(":")[0]).name == "test_blame.py"
+
+
+def raised(function, *args):
+    try:
+        function(*args)
+    except BaseException as error:  # noqa: BLE001  (that is what is looked at)
+        return error.with_traceback(error.__traceback__.tb_next)
+    raise AssertionError("nothing was raised")
+
+
+def lines_here(words):
+    """Return ``file:line`` of the only line of this file that has ``words`` and no quotes around them."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = [at for at, line in enumerate(lines, 1) if line.strip() == words]
+    return f"{__file__}:{number}"
+
+
+def boom(*_, **__):
+    raise ValueError("boom\nand more")
+
+
+def call(function, *args):
+    """What tipchain does: a frame of its own below which the user's code runs."""
+    return checking("anything", "paddle", function)(*args)
+
+
+def exit_quietly():
+    raise SystemExit
+
+
+def test_what_the_users_code_raises_has_its_place_side_and_stage_and_is_no_bug(capsys):
+    def work():
+        with serving(side="paddle", stage="evaluation"):
+            call(boom)
+
+    assert guarded(work) == ExitCode.FAILED
+    said = capsys.readouterr().err
+    place = lines_here('raise ValueError("boom\\nand more")')
+    assert f"error: {place}: ValueError: boom\n" in said
+    assert said.endswith("\n  in: the port (Paddle), building the anything\n")
+    assert "bug of tipchain" not in said
+
+
+def test_what_tipchain_alone_raises_is_its_bug(capsys):
+    assert guarded(did_you_mean, "word", 5) == ExitCode.BUG
+    assert "this is a bug of tipchain" in capsys.readouterr().err
+
+
+def test_the_deepest_own_line_counts_though_libraries_go_on_below():
+    error = raised(call, lambda: json.loads("{"))
+    assert users_fault(error).startswith(f"{__file__}:")
+    assert "JSONDecodeError: Expecting property name" in users_fault(error)
+
+
+def exit_now():
+    sys.exit(0)
+
+
+def test_an_exit_from_the_users_code_is_no_success(capsys):
+    assert guarded(lambda: call(exit_now)) == ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert f"{lines_here('sys.exit(0)')}: SystemExit: it ends the program here, with exit code 0" in said
+    assert users_fault(raised(exit_quietly)).endswith("with exit code 0")
+
+
+def outer():
+    return boom()
+
+
+def test_the_lines_that_led_there_are_told(capsys):
+    assert guarded(partial(checking("anything", "paddle", outer))) == ExitCode.FAILED
+    assert f"  called from: {lines_here('return boom()')}\n  in: the port" in capsys.readouterr().err
+
+
+def test_a_helps_exit_stays_one():
+    from argparse import ArgumentParser
+
+    with pytest.raises(SystemExit) as ended:
+        guarded(partial(ArgumentParser(prog="x").parse_args, ["--help"]))
+    assert ended.value.code == 0
+
+
+def recurse():
+    return recurse()
+
+
+def test_endless_recursion_is_the_users():
+    error = raised(call, recurse)
+    assert users_fault(error).startswith(
+        f"{lines_here('return recurse()')}: RecursionError: maximum recursion"
+    )
+
+
+def build_net(width):
+    return width
+
+
+class Net:
+    def __init__(self, width):
+        self.width = width
+
+
+@pytest.mark.parametrize(
+    ("builder", "line"), [(build_net, "def build_net(width):"), (Net, "def __init__(self, width):")]
+)
+def test_a_builder_that_does_not_take_its_arguments_is_named_by_its_place(builder, line):
+    told = users_fault(raised(checking("anything", "paddle", builder), 1, 2))
+    assert told.startswith(f"{lines_here(line)}: TypeError: ")
+    assert "positional argument" in told
+
+
+TORCH_WORKER = """Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/x/site-packages/torch/utils/data/_utils/fetch.py", line 54, in fetch
+    data = [self.dataset[idx] for idx in possibly_batched_index]
+  File "/home/me/data.py", line 11, in __getitem__
+    raise ValueError("boom")
+ValueError: boom
+"""
+PADDLE_STATIC = """In transformed code:
+
+    File "/home/me/port.py", line 20, in forward
+\tif x.shape[0] > 2:
+    File "/home/me/port.py", line 21, in forward
+            y = undefined_thing(x)
+            ~~~~~~~~~~~~~~~~~~~~~~ <--- HERE
+        return x
+
+    NameError: name 'undefined_thing' is not defined
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TORCH_WORKER, "/home/me/data.py:11: ValueError: boom"),
+        (PADDLE_STATIC, "/home/me/port.py:21: NameError: name 'undefined_thing' is not defined"),
+    ],
+)
+def test_a_place_that_only_the_message_has_is_read_from_it(text, told):
+    assert users_fault(RuntimeError(text)) == told
+
+
+def test_of_a_kernels_message_what_is_wrong_is_told():
+    text = "\n\n-----\nC++ Traceback\n-----\n0  f()\n\n-----\nError Message Summary:\n-----\nInvalidArgumentError: 3 is not 4.\n  [Hint: no]"
+    assert message_of(RuntimeError(text)) == "InvalidArgumentError: 3 is not 4."
+    assert message_of(ValueError("")) == ""
+    assert (
+        message_of(ValueError("Error(s) in loading:\n  a is missing")) == "Error(s) in loading: a is missing"
+    )
+
+
+def test_a_syntax_error_is_where_it_is(tmp_path):
+    (tmp_path / "broken.py").write_text("x = (\n")
+    error = raised(lambda: compile("x = (\n", str(tmp_path / "broken.py"), "exec"))
+    assert users_fault(error) == f"{tmp_path}/broken.py:1: SyntaxError: '(' was never closed"
+
+
+def test_a_package_that_a_builder_is_named_from_counts_as_the_users(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "their_zoo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(tipchain.blame, "_claimed", set())
+    assert not is_users(str(package / "nets.py"))
+    tipchain.blame.claim("their_zoo.nets")
+    assert is_users(str(package / "nets.py"))
+    tipchain.blame.claim("tipchain.pairs")
+    assert not is_users(tipchain.cli.__file__)
+
+
+def framework(name):
+    """Return a module that looks like a framework's, with a function that raises."""
+    made = ModuleType(f"{name}.nn")
+    code = compile(
+        "def run(): raise ValueError('shapes')\nclass Tensor: pass", f"/x/site-packages/{name}/nn.py", "exec"
+    )
+    exec(code, vars(made))
+    return made
+
+
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_the_side_is_told_by_the_framework_that_raised_or_whose_values_were_at_hand(name):
+    made = framework(name)
+
+    def loss(output):
+        return 1 // output.size
+
+    made.Tensor.size = 0
+    assert side_of(raised(made.run)) == name
+    error = raised(loss, made.Tensor())
+    assert side_of(error) == name
+    assert one_line(error).startswith(f"{__file__}:")
+    assert ("the reference (torch)" if name == "torch" else "the port (Paddle)") in one_line(error)
+    assert side_of(raised(boom)) == ""
+
+
+def test_what_a_framework_raises_of_the_users_values_is_no_bug():
+    told = users_fault(framework_error())
+    assert told == "/x/site-packages/paddle/nn.py:1: ValueError: shapes"
+
+
+def framework_error():
+    return raised(framework("paddle").run)
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "expected"),
+    [
+        ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has step()"),
+        ("optimizer", None, "returned None\n  expected: an optimizer, which has step()"),
+        ("dataset", iter(()), "expected: a data set, which has __len__ and __getitem__"),
+        ("metric", "acc", "returned a str\n  expected: a callable (output, label)"),
+        ("loss", 3, "returned a int\n  expected: a callable (output, label) -> scalar"),
+    ],
+)
+def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, expected):
+    def build():
+        return made
+
+    with pytest.raises(UsersError) as raised_:
+        checking(name, "paddle", build)()
+    told = tell(raised_.value)
+    assert told.startswith(f"{__file__}:")
+    assert expected in told
+    assert told.endswith(f"in: the port (Paddle), building the {name}")
+
+
+def test_samples_of_other_parts_are_told_with_the_data_sets_place():
+    class Pairs:
+        def __getitem__(self, index):
+            return index, index
+
+    with pytest.raises(
+        UsersError, match=r"test_blame.py:\d+: a sample of Pairs is 2 values\n  expected: \(image"
+    ):
+        check_batch([1, 2], Pairs())
+    assert check_batch([1, 2, 3], Pairs()) == (1, 2, 3)
+
+
+def open_missing(*_):
+    return Path("/nowhere/image.png").read_bytes()
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("users", "told"),
+    [
+        (open_missing, "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/image.png'"),
+        (interrupt, "KeyboardInterrupt"),
+        (exit_quietly, "SystemExit: it ends the program here, with exit code 0"),
+    ],
+)
+def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monkeypatch, users, told):
+    from tipchain.parity import recorder
+
+    def run(_stage, _bench):
+        users()
+
+    monkeypatch.setattr(recorder, "_bench", lambda *_: None)
+    monkeypatch.setattr(recorder, "record", run)
+    job = recorder.Job(
+        side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
+        eval_data="", epochs=1, commit="",
+    )  # fmt: skip
+    ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
+    assert ended["ok"] is False
+    assert ended["message"].startswith(f"{__file__}:")
+    assert ended["message"].endswith(told)
+    assert "bug of tipchain" not in ended["message"]
+
+
+def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
+    from tipchain.parity import recorder
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "dump.npy")
+
+    job = recorder.Job(
+        side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
+        eval_data="", epochs=1, commit="",
+    )  # fmt: skip
+    monkeypatch.setattr(recorder, "_bench", full)
+    monkeypatch.setattr(tipchain.blame, "is_users", lambda _: False)
+    ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
+    assert ended["message"] == "data: [Errno 28] No space left on device: 'dump.npy'"

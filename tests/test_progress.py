@@ -1,0 +1,218 @@
+"""What long commands say of themselves: estimates that have a basis, and lines that disturb nothing else."""
+
+from __future__ import annotations
+
+import errno
+import io
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from tipchain.parity.align import show_recording
+from tipchain.progress import Estimate, Pieces, Progress, Screen, Stages
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
+
+
+def pieces(*seconds):
+    made = Pieces()
+    for one in seconds:
+        made.ended(one)
+    return made.each
+
+
+@pytest.mark.parametrize(
+    ("seconds", "each"),
+    [
+        ((), None),
+        ((3,), None),
+        ((3, 4), 3.5),
+        ((1, 3), None),
+        ((3, 1), None),
+        ((1, 1, 2, 2), 1.5),
+        ((0, 9), None),
+    ],
+)
+def test_an_estimate_is_told_once_one_has_come_true(seconds, each):
+    assert pieces(*seconds) == each
+
+
+def test_the_time_left():
+    estimate = Estimate({"a": 10.0})
+    assert estimate.left(20.0, [("a", 4.0)], 2) == 13.0
+    assert estimate.left(0.0, [("a", 4.0)], 2) == 6.0, "at least what the longest still takes"
+    assert Estimate({}).left(0.0, [("a", 4.0)], 2) is None, "nothing tells how long it takes"
+    assert Estimate({}).left(None, [], 2) is None
+
+
+def test_what_runs_longer_than_it_should_leaves_no_estimate():
+    estimate = Estimate({"a": 10.0, "b": 10.0})
+    assert estimate.left(0.0, [("a", 99.0)], 2) is None
+    assert estimate.left(3.0, [("a", 16.0)], 1) is None, "6 s late already: what is 3 s among these?"
+    assert estimate.left(300.0, [("a", 16.0)], 1) == 300.0, "it hardly matters here"
+    assert estimate.left(0.0, [("a", 10.0)], 1) == 0.0
+
+
+def test_a_night_without_history_never_says_that_nothing_is_left():
+    """The first item took half a second; the others take long."""
+    estimate = Estimate({})
+    estimate.learn(0.5)
+    for seconds in range(16, 98):
+        assert estimate.left(0.0, [("b", float(seconds)), ("c", float(seconds))], 2) is None
+
+
+def test_this_run_tells_where_no_other_does():
+    estimate = Estimate({})
+    assert estimate.of("x") is None
+    estimate.learn(1.0)
+    assert estimate.of("x") is None
+    estimate.learn(1.5)
+    assert estimate.of("x") == 1.25
+    assert Estimate({"a": 1.0, "b": 3.0}).of("x") == 2.0
+
+
+def test_elsewhere_than_on_a_terminal_a_stage_is_a_line():
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        progress.stage("forward", 1, 3)
+        progress.say("torch is at it")
+        progress.stage("forward", 1, 3)
+        progress.stage("loss", 2, 3)
+        with progress.hidden():
+            stream.write("between\n")
+    assert stream.getvalue() == "[1/3] forward\n[2/3] loss\nbetween\n"
+
+
+def test_quiet_is_quiet(terminal):
+    for stream in (terminal, io.StringIO()):
+        with Progress(stream, quiet=True) as progress:
+            progress.stage("forward", 1, 3)
+            progress.say("x")
+        assert stream.getvalue() == ""
+
+
+def test_a_terminal_shows_one_line_that_goes_away(terminal):
+    clock = Clock()
+    progress = Progress(terminal, clock=clock)
+    progress.stage("forward", 1, 3)
+    assert terminal.getvalue() == " 0:00  [1/3] forward"
+    clock.now += 67
+    progress.say("torch and Paddle", 30.0)
+    progress._draw()
+    assert terminal.getvalue().endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
+    clock.now += 31
+    progress._draw()
+    assert terminal.getvalue().endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), (
+        "it is over: nobody knows"
+    )
+    with progress.hidden():
+        assert terminal.getvalue().endswith("\r\x1b[2K")
+    progress.__exit__()
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_the_time_goes_on_while_nothing_is_said(terminal):
+    drawn = threading.Event()
+
+    class Watched(Terminal):
+        def write(self, text):
+            if "forward" in text and "forward" in self.getvalue():
+                drawn.set()
+            return super().write(text)
+
+    with Progress(Watched()) as progress:
+        progress.stage("forward")
+        assert drawn.wait(10), "the thread redraws it"
+
+
+def test_a_terminal_that_is_gone_stops_nothing(terminal):
+    class Gone(Terminal):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    with Progress(Gone()) as progress:
+        progress.stage("forward")
+        assert not progress._over.wait(0.5)
+        assert progress._thread.is_alive()
+        with progress.hidden():
+            pass
+
+
+def test_lines_are_printed_above_those_at_the_bottom(terminal):
+    screen = Screen(terminal)
+    screen.draw(["one", "x" * 99])
+    screen.print("above")
+    assert terminal.getvalue() == f"one\n{'x' * 59}\r\x1b[2K\x1b[1A\x1b[2Kabove\none\n{'x' * 59}"
+    screen.draw([])
+    assert screen.drawn == []
+
+
+@dataclass
+class Recorder:
+    side: str
+    current: str = ""
+    finished: bool = False
+
+
+def test_an_alignment_tells_the_stage_of_the_slower_side():
+    stream, stages = io.StringIO(), ("forward", "loss", "train")
+    torch, paddle = Recorder("torch"), Recorder("paddle")
+    progress = Progress(stream)
+    for torch.current, paddle.current in (
+        ("", ""),
+        ("forward", ""),
+        ("forward", "forward"),
+        ("train", "loss"),
+    ):
+        show_recording(progress, stages, (torch, paddle))
+    assert progress._doing == "paddle, torch at train"
+    paddle.finished = True
+    show_recording(progress, stages, (torch, paddle))
+    assert progress._doing == "torch"
+    assert stream.getvalue().splitlines() == [
+        "starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train",
+    ]  # fmt: skip
+
+
+def test_the_stages_time_left_rests_on_an_earlier_run():
+    clock = Clock()
+    stages = Stages(("forward", "loss", "train"), {"forward": 20.0, "loss": 1.0, "train": 30.0}, clock)
+    clock.now += 5
+    assert stages.left() == 46.0
+    clock.now += 20
+    stages.ended("forward")
+    assert stages.left() == 31.0
+    clock.now += 1
+    stages.ended("loss")
+    clock.now += 31
+    assert stages.left() is None, "it is late"
+    stages.ended("train")
+    assert stages.left() is None
+    assert stages.took == {"forward": 25.0, "loss": 1.0, "train": 31.0}
+    assert Stages(("forward", "new"), {"forward": 20.0}, clock).left() is None
+
+
+def test_the_line_has_what_is_left_of_the_whole(terminal):
+    progress = Progress(terminal, clock=Clock())
+    progress.left = lambda: 90.0
+    progress.stage("forward", 1, 3)
+    assert terminal.getvalue() == " 0:00  [1/3] forward, about 1:30 left"

@@ -1,0 +1,276 @@
+"""Whose an exception is: the user's, with the place in their own files, or tipchain's.
+
+tipchain calls models, losses, data sets and metrics that it has not written. What they raise is theirs to mend, and is
+told with the deepest line of their own files. A user's own are all files that are neither Python's, nor an installed
+package's, nor tipchain's; and those of a package that a builder was named from (`claim`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import tipchain
+from tipchain.errors import TipchainError
+
+CALLERS = 3
+"""Places that are told at most of those that led to what was raised."""
+FRAMEWORKS = "torch", "paddle"
+SIDES = {"torch": "the reference (torch)", "paddle": "the port (Paddle)"}
+_PLACE = "_tipchain_place"
+_SAID_FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_SAID_ERROR = re.compile(
+    r"^\s*(?P<said>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration)\b.*)$", re.MULTILINE
+)
+_ARGUMENTS = re.compile(r"(?P<name>[\w.]+)\(\) (?:missing|takes|got)\b")
+_KERNEL = re.compile(r"\s*\(at /[^)]*\)$")
+_claimed: set[str] = set()
+
+
+class UsersError(TipchainError):
+    """The user's own code raised, or returned something that cannot be used."""
+
+    exit_code = 1
+
+
+def is_users(filename: str) -> bool:
+    """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's; a claimed package's is."""
+    if filename.startswith(tuple(_claimed)):
+        return True
+    installed = {"site-packages", "dist-packages"} & set(Path(filename).parts)
+    return not filename.startswith(_others()) and not installed
+
+
+def claim(module: str) -> None:
+    """Count the package of ``module``, from which the user named a builder, as the user's own."""
+    package = module.partition(".")[0]
+    if package not in (*FRAMEWORKS, "tipchain") and package not in sys.stdlib_module_names:
+        _claimed.update(_folders(package))
+
+
+@functools.cache
+def _folders(package: str) -> frozenset[str]:
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return frozenset()
+    found = spec.submodule_search_locations if spec is not None else None
+    return frozenset(f"{folder}/" for folder in found or ())
+
+
+@functools.cache  # asked once for each of some two thousand imported files
+def _others() -> tuple[str, ...]:
+    """Return what the names of files begin with that are nobody's own."""
+    paths = sysconfig.get_paths()
+    return (
+        "<",
+        str(Path(tipchain.__file__).parent),
+        *(paths[key] for key in ("stdlib", "purelib", "platlib")),
+    )
+
+
+@contextmanager
+def serving(*, side: str = "", stage: str = "") -> Iterator[None]:
+    """Let what is raised within know whose code was at work, and for what; the innermost word counts."""
+    try:
+        yield
+    except BaseException as error:
+        known = getattr(error, _PLACE, ("", ""))
+        setattr(error, _PLACE, (known[0] or side, known[1] or stage))
+        raise
+
+
+def blame(error: BaseException) -> str:
+    """Return ``file:line: Class: message``, the place being the user's deepest own; else tipchain's, and that it is its bug."""
+    told = users_fault(error)
+    if told is not None:
+        return told
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    said = f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
+    if not frames:
+        return said
+    lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
+    return (
+        f"{frames[-1].f_code.co_filename}:{lines[-1]}: {said} (this is a bug of tipchain; please report it)"
+    )
+
+
+def users_fault(error: BaseException) -> str | None:
+    """Return ``file:line: Class: message`` of what the user's own code raised; None of what tipchain did by itself.
+
+    What torch or Paddle raises without a line of the user's, called by tipchain with what is the user's (their
+    samples, their outputs), is told with the framework's own line.
+    """
+    said = f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
+    if isinstance(error, SystemExit):
+        said = f"SystemExit: it ends the program here, with exit code {error.code or 0}"
+    if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    quoted = _quoted(error)
+    if quoted is not None:
+        return quoted
+    walked = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(frame, line) for frame, line in walked if is_users(frame.f_code.co_filename)]
+    if own:
+        frame, line = own[-1]
+        return f"{frame.f_code.co_filename}:{line}: {said}"
+    if isinstance(error, TypeError) and walked:
+        called = _called(str(error), walked[-1][0])
+        if called is not None:
+            return f"{called}: {said}"
+    foreign = [(frame, line) for frame, line in walked if _package(frame) in FRAMEWORKS]
+    if foreign:
+        frame, line = foreign[-1]
+        return f"{frame.f_code.co_filename}:{line}: {said}"
+    return None
+
+
+def side_of(error: BaseException) -> str:
+    """Return of which side the code was that raised, ``"torch"`` or ``"paddle"``, or "" where that cannot be told.
+
+    It is what `serving` said; else the framework of the deepest frame that is one's, or holds one's values.
+    """
+    side: str = getattr(error, _PLACE, ("", ""))[0]
+    if side:
+        return side
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = _package(frame)
+        if package in FRAMEWORKS:
+            return package
+        if is_users(frame.f_code.co_filename):
+            values = [*frame.f_locals.values()]
+            values += [one for value in values if type(value) in (tuple, list) for one in value[:1]]
+            found = {_root(type(value)) for value in values} & set(FRAMEWORKS)
+            if len(found) == 1:
+                return found.pop()
+    return ""
+
+
+def where_of(error: BaseException) -> str:
+    """Return which side and which stage an error is of, such as ``the port (Paddle), training``; "" if neither is known."""
+    side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
+    return ", ".join(filter(None, (SIDES.get(side, ""), stage)))
+
+
+def one_line(error: BaseException) -> str:
+    """Return ``file:line: Class: message (whose)`` of what a stage's code raised, for its reason."""
+    if isinstance(error, TipchainError):
+        return str(error)
+    side = side_of(error)
+    return f"{blame(error)}, in {SIDES[side]}" if side and users_fault(error) else blame(error)
+
+
+def tell(error: BaseException) -> str | None:
+    """Return what a command says of the user's own mistake, with side and stage; None if it is none."""
+    told = str(error) if isinstance(error, UsersError) else users_fault(error)
+    if told is None:
+        return None
+    where, callers = where_of(error), _callers(error)
+    told += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
+    return f"{told}\n  in: {where}" if where and "\n  in: " not in told else told
+
+
+def _callers(error: BaseException) -> list[str]:
+    """Return the places of the user's own lines that led to the deepest one, the nearest first."""
+    own = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_users(frame.f_code.co_filename)
+    ]
+    return [place for place in dict.fromkeys(reversed(own[:-1])) if place != own[-1]][:CALLERS]
+
+
+def message_of(error: BaseException) -> str:
+    """Return the first line of an error's message that says something; of Paddle's kernels that is what is wrong."""
+    _, _, summary = str(error).rpartition("Error Message Summary:")
+    lines = [line.strip() for line in summary.splitlines()]
+    told = [line for line in lines if line and set(line) != {"-"}]
+    if len(told) > 1 and told[0].endswith(":"):
+        return f"{told[0]} {told[1]}"
+    return _KERNEL.sub("", told[0]) if told else ""
+
+
+def place_of(called: Callable[..., Any]) -> str:
+    """Return ``file:line`` of where a function or class is written; "" where that cannot be known."""
+    inner = getattr(called, "func", called)
+    inner = getattr(inner, "__wrapped__", inner)
+    if isinstance(inner, type):
+        inner = getattr(inner, "__init__", inner)
+    code = getattr(inner, "__code__", None) or getattr(getattr(inner, "__func__", None), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def placed(called: Any) -> str:
+    """Return ``file:line: name`` of a function, or of the class of an object that is called; else its name alone."""
+    inner = getattr(called, "func", called)
+    if not hasattr(inner, "__name__"):
+        kind = type(inner)
+        inner = kind if is_users(sys.modules[kind.__module__].__file__ or "<") else inner
+    name = getattr(inner, "__name__", type(inner).__name__)
+    place = place_of(inner)
+    return f"{place}: {name}" if place else name
+
+
+def _quoted(error: BaseException) -> str | None:
+    """Return what a traceback inside a message tells: of a loader's process, of code that Paddle has transformed."""
+    text = str(error)
+    if "Traceback (most recent call last)" not in text and "In transformed code:" not in text:
+        return None
+    own = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
+    if not own:
+        return None
+    told = [found["said"].strip() for found in _SAID_ERROR.finditer(text, own[-1].end())]
+    return f"{own[-1]['file']}:{own[-1]['line']}: {told[-1] if told else type(error).__name__}"
+
+
+def _called(message: str, frame: FrameType) -> str | None:
+    """Return where the function is written that tipchain called with arguments which it does not take."""
+    found = _ARGUMENTS.match(message)
+    if found is None:
+        return None
+    held = [*frame.f_locals.values()]
+    held += [one for value in held if isinstance(value, tuple | list) for one in value]
+    for one in held:
+        if callable(one) and getattr(one, "__qualname__", "") == found["name"].removesuffix(".__init__"):
+            place = place_of(one)
+            if is_users(place.rpartition(":")[0]):
+                return place
+    for module in list(sys.modules.values()):
+        place = _place_in(module, found["name"])
+        if place:
+            return place
+    return None
+
+
+def _place_in(module: ModuleType | None, qualified: str) -> str:
+    """Return where a user's module defines what is called ``qualified``; "" if it does not."""
+    file = getattr(module, "__file__", None)
+    if not file or not is_users(file):
+        return ""
+    value: Any = module
+    for part in qualified.split("."):
+        value = vars(value).get(part) if isinstance(value, type | ModuleType) else None
+    place = place_of(value) if value is not None else ""
+    return place if place.startswith(f"{file}:") else ""
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _root(kind: type) -> str:
+    """Return the framework that a class, or one that it derives from, is of."""
+    for base in kind.__mro__:
+        root = str(base.__module__).partition(".")[0]
+        if root in FRAMEWORKS:
+            return root
+    return ""

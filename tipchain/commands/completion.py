@@ -1,0 +1,301 @@
+"""``tipchain completion SHELL``: a script with which a shell completes commands, options, their values and files.
+
+It is made from the commands' own parsers, and calls nothing when it completes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from tipchain.modes import Mode
+from tipchain.outcome import ExitCode
+from tipchain.stage_table import STAGES
+
+EPILOG = """\
+bash: tipchain completion bash > ~/.local/share/bash-completion/completions/tipchain
+zsh:  tipchain completion zsh > "${fpath[1]}/_tipchain"
+fish: tipchain completion fish > ~/.config/fish/completions/tipchain.fish
+A new shell has it then."""
+FOLDERS = ("DIR", "NIGHTS", "BUNDLE", "FOLDER")
+WORDS = {"MODE": tuple(mode.value for mode in Mode), "DEVICE": ("cpu", "gpu"), "LIST": tuple(STAGES)}
+"""What values that have no choices are, by what the help calls them."""
+
+
+class Kind(Enum):
+    """What a value is."""
+
+    FLAG = "nothing"
+    WORDS = "words"
+    FILE = "file"
+    FOLDER = "folder"
+    ANY = "anything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """What follows an option, or stands by itself."""
+
+    kind: Kind
+    words: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """A command, or an action of one.
+
+    Attributes:
+        path: the words that lead to it.
+        summary: what it does.
+        options: by every spelling, what follows it and what it is for.
+        values: what stands by itself.
+        below: its actions.
+    """
+
+    path: tuple[str, ...]
+    summary: str = ""
+    options: dict[str, tuple[Value, str]] = field(default_factory=dict)
+    values: list[Value] = field(default_factory=list)
+    below: list[Node] = field(default_factory=list)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that may stand by themselves."""
+        own = tuple(word for value in self.values for word in value.words)
+        return (*(one.path[-1] for one in self.below), *own)
+
+    def takes(self, kind: Kind) -> bool:
+        """Tell whether something of a kind may stand by itself."""
+        return any(value.kind is kind for value in self.values)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this and all below it."""
+        yield self
+        for one in self.below:
+            yield from one.walk()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument("shell", choices=tuple(SHELLS), help="which shell it is for")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    print(SHELLS[args.shell](tree()))
+    return ExitCode.PASSED
+
+
+def tree() -> Node:
+    """Return all that may be typed after ``tipchain``."""
+    from tipchain.cli import COMMANDS, parser_of
+
+    below = [_node(("tipchain", name), parser_of(name), text) for name, text in COMMANDS.items()]
+    flags = {name: (Value(kind=Kind.FLAG), "") for name in ("--help", "--version")}
+    return Node(path=("tipchain",), options=flags, below=below)
+
+
+def _node(path: tuple[str, ...], parser: argparse.ArgumentParser, summary: str) -> Node:
+    node = Node(path=path, summary=summary)
+    for action in parser._actions:  # noqa: SLF001  (argparse shows them in no other way)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            told = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001
+            node.below = [
+                _node((*path, name), one, told.get(name, "")) for name, one in action.choices.items()
+            ]
+        elif action.help != argparse.SUPPRESS:
+            value = _value(action)
+            for name in action.option_strings:
+                node.options[name] = value, (action.help or "").split("; ")[0]
+            if not action.option_strings:
+                node.values.append(value)
+    return node
+
+
+def _value(action: argparse.Action) -> Value:
+    """Return what follows an option, told by its choices, its type and what the help calls it."""
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if action.nargs == 0:
+        return Value(kind=Kind.FLAG)
+    words = tuple(map(str, action.choices or WORDS.get(metavar, ())))
+    if words:
+        return Value(kind=Kind.WORDS, words=words)
+    if metavar in FOLDERS:
+        return Value(kind=Kind.FOLDER)
+    if action.type is Path or metavar.startswith(("FILE", "PATH")) or metavar in ("REF", "PORT"):
+        return Value(kind=Kind.FILE)
+    return Value(kind=Kind.ANY)
+
+
+# The shells. Bash and zsh walk the words alike, and differ in how they offer.
+
+WALK = """\
+# Completes tipchain's commands, options, values and files; written by tipchain completion {name}.
+_tipchain() {{
+    local at=tipchain cur prev i
+{words}
+    case "$at $prev" in
+{after}
+    esac
+    if [[ $cur == -* ]]; then
+        case $at in
+{options}
+        esac
+        return
+    fi
+    case $at in
+{alone}
+    esac
+}}
+"""
+BASH_WORDS = """\
+    cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}}
+    COMPREPLY=()
+    # Bash takes --mode=x for three words.
+    if [[ $cur == = ]]; then
+        cur=
+    elif [[ $prev == = && COMP_CWORD -gt 2 ]]; then
+        prev=${{COMP_WORDS[COMP_CWORD - 2]}}
+    fi
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case "$at ${{COMP_WORDS[i]}}" in
+            {paths}) at="$at ${{COMP_WORDS[i]}}" ;;
+        esac
+    done"""
+BASH_OFFERS = """
+_tipchain_offer() {
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+_tipchain_files() {
+    compopt -o filenames 2>/dev/null
+    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen "$1" -- "$cur")
+}
+complete -F _tipchain tipchain"""
+ZSH_WORDS = """\
+    cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}}
+    # --mode=x is one word.
+    if [[ $cur == --*=* ]]; then
+        prev=${{cur%%=*}}
+        compset -P '*='
+        cur=${{cur#*=}}
+    fi
+    for ((i = 2; i < CURRENT; i++)); do
+        case "$at ${{words[i]}}" in
+            {paths}) at="$at ${{words[i]}}" ;;
+        esac
+    done"""
+ZSH_OFFERS = """
+_tipchain_offer() { compadd -- ${=1}; }
+_tipchain_files() { if [[ $1 == -d ]]; then _files -/; else _files; fi; }
+if [[ $funcstack[1] == _tipchain ]]; then _tipchain "$@"; else compdef _tipchain tipchain; fi"""
+
+
+def bash(root: Node) -> str:
+    """Return bash's script."""
+    return WALK.format(name="bash", words=BASH_WORDS.format(paths=_paths(root)), **_cases(root)) + BASH_OFFERS
+
+
+def zsh(root: Node) -> str:
+    """Return zsh's script."""
+    body = WALK.format(name="zsh", words=ZSH_WORDS.format(paths=_paths(root)), **_cases(root))
+    return "#compdef tipchain\n" + body + ZSH_OFFERS
+
+
+def _paths(root: Node) -> str:
+    """Return a pattern of all that is a command or an action."""
+    return " | ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
+
+
+def _cases(root: Node) -> dict[str, str]:
+    after, options, alone = [], [], []
+    for node in root.walk():
+        at = " ".join(node.path)
+        by_value: dict[Value, list[str]] = {}
+        for name, (value, _) in node.options.items():
+            if value.kind is not Kind.FLAG:
+                by_value.setdefault(value, []).append(name)
+        after += [
+            f"        {' | '.join(shlex.quote(f'{at} {name}') for name in names)}) {_offer(value)}return ;;"
+            for value, names in by_value.items()
+        ]
+        options.append(f'            "{at}") _tipchain_offer {shlex.quote(" ".join(node.options))} ;;')
+        offers = _offer(Value(kind=Kind.WORDS, words=node.words)) if node.words else ""
+        for kind in (Kind.FILE, Kind.FOLDER):
+            offers += _offer(Value(kind=kind)) if node.takes(kind) else ""
+        if offers:
+            alone.append(f'        "{at}") {offers}return ;;')
+    return {"after": "\n".join(after), "options": "\n".join(options), "alone": "\n".join(alone)}
+
+
+def _offer(value: Value) -> str:
+    match value.kind:
+        case Kind.WORDS:
+            return f"_tipchain_offer {shlex.quote(' '.join(value.words))}; "
+        case Kind.FILE:
+            return "_tipchain_files -f; "
+        case Kind.FOLDER:
+            return "_tipchain_files -d; "
+        case _:
+            return ""
+
+
+FISH_HEAD = """\
+# Completes tipchain's commands, options, values and files; written by tipchain completion fish.
+function __tipchain_at
+    set -l at tipchain
+    for word in (commandline -opc)[2..-1]
+        if contains -- "$at $word" {paths}
+            set at "$at $word"
+        end
+    end
+    test "$at" = "$argv"
+end
+complete -c tipchain -f"""
+
+
+def fish(root: Node) -> str:
+    """Return fish's script."""
+    paths = " ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
+    lines = [FISH_HEAD.format(paths=paths)]
+    for node in root.walk():
+        here = f"complete -c tipchain -n '__tipchain_at {' '.join(node.path)}'"
+        lines += [f"{here} -a {_fish(one.path[-1])} -d {_fish(one.summary)}" for one in node.below]
+        words = [word for value in node.values for word in value.words]
+        lines += [f"{here} -a {_fish(' '.join(words))}"] if words else []
+        if node.takes(Kind.FILE):
+            lines.append(f"{here} -F")
+        elif node.takes(Kind.FOLDER):
+            lines.append(f"{here} -a '(__fish_complete_directories)'")
+        for name, (value, told) in node.options.items():
+            spelling = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+            lines.append(f"{here} {spelling}{_fish_value(value)} -d {_fish(told)}")
+    return "\n".join(lines)
+
+
+def _fish(text: str) -> str:
+    """Return a text in fish's single quotes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _fish_value(value: Value) -> str:
+    match value.kind:
+        case Kind.FLAG:
+            return ""
+        case Kind.WORDS:
+            return f" -x -a {_fish(' '.join(value.words))}"
+        case Kind.FILE:
+            return " -r -F"
+        case Kind.FOLDER:
+            return " -x -a '(__fish_complete_directories)'"
+        case _:
+            return " -x"
+
+
+SHELLS: Mapping[str, Callable[[Node], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,0 +1,392 @@
+"""The options that several commands have: each is declared here once, so that one name means one thing everywhere.
+
+An old spelling works for one more version: `renamed` and `Document` take it, and say on standard error what is typed now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tipchain.errors import OutputError, UsageError
+from tipchain.modes import Mode, parse_mode
+from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
+
+if TYPE_CHECKING:
+    from tipchain.report.write import Targets
+
+STDOUT = "-"
+WHENS = ("auto", "always", "never")
+METHODS = ("mean", "min", "max", "all")
+STRICT = "forward within 1e-6, the reproduction guide's threshold"
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are UsageErrors, and which reads old spellings.
+
+    Attributes:
+        first: the option that the first word is the value of, if it stands there alone.
+    """
+
+    first: str | None = None
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        raise UsageError(f"{self.prog}: {message}\n  see {self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse as argparse does, what begins with dashes as the value of ``--set`` too."""
+        words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(list(self._reread(words)), namespace)
+
+    def _reread(self, words: Sequence[str]) -> Iterator[str]:
+        """Yield ``words``; those are joined of which argparse would not see that they belong together."""
+        documents = {
+            name for action in self._actions if isinstance(action, Document) for name in action.option_strings
+        }
+        sets = "--set" in self._option_string_actions
+        if self.first and words and not words[0].startswith("-") and "=" not in words[0]:
+            yield self.first
+        rest = iter(range(len(words)))
+        for index in rest:
+            word, following = words[index], words[index + 1 : index + 2]
+            if word == "--":
+                yield from words[index:]
+                return
+            if word == "--set" and sets and following:
+                # The keys of a parameter file begin with dashes, too.
+                yield f"--set={words[next(rest)]}"
+            elif word in documents and not (following and _is_target(following[0])):
+                former(f"{word} alone is now {word} {STDOUT}, or {word} FILE")
+                yield f"{word}={STDOUT}"
+            else:
+                yield word
+
+
+class Document(argparse.Action):
+    """``--json FILE|-`` of a command whose ``--json`` once stood alone, for standard output.
+
+    What follows it is its target if it is ``-``, or is called like a JSON file or a device; ``--json=FILE`` takes any.
+    """
+
+    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+        """Keep the target."""
+        setattr(namespace, self.dest, values)
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parsers of a command's actions; the command's own where it has none."""
+    actions = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]  # noqa: SLF001
+    if not actions:
+        yield parser
+    for action in actions:
+        for child in action.choices.values():
+            yield from leaves(child)
+
+
+def _is_target(word: str) -> bool:
+    return word == STDOUT or word.lower().endswith(".json") or word.startswith("/dev/")
+
+
+def former(text: str) -> None:
+    """Say what is typed now instead of what was."""
+    print(f"note: {text}; the old spelling goes with the next version", file=sys.stderr)
+
+
+def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Action) -> None:
+    """Let ``old`` be read as an option that is called otherwise now, with a note."""
+
+    class _Old(argparse.Action):
+        def __call__(self, asked: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+            former(f"{old} is now {action.option_strings[-1]}")
+            action(asked, namespace, values, action.option_strings[-1])
+
+    parser.add_argument(
+        old, action=_Old, dest=action.dest, nargs=action.nargs, type=action.type or str, choices=action.choices,
+        default=argparse.SUPPRESS, help=argparse.SUPPRESS,
+    )  # fmt: skip
+
+
+# Kinds of values.
+
+
+def seconds(text: str) -> float:
+    """Return a time: ``90`` (seconds), ``90s``, ``5m``, ``2h``, ``1h 30m``."""
+    from tipchain.quantities import TIME_EXPECTED, parse_seconds
+
+    try:
+        return parse_seconds(_number(text) or text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {TIME_EXPECTED}") from None
+
+
+def seconds_or_none(text: str) -> float:
+    """Return a time as `seconds` does; ``none`` is without end."""
+    return float("inf") if text == "none" else seconds(text)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def count(noun: str) -> Callable[[str], int]:
+    """Return what reads a whole number above 0 of something."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {noun}, 1 or more")
+        return int(text)
+
+    return read
+
+
+def whole(text: str) -> int:
+    """Return a whole number, 0 or more."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+# How much is shown.
+
+
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Declare ``-q`` and ``-v``: `args.quiet`, `args.verbose`."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-q", "--quiet", action="store_true", help="show the verdict alone, and no progress")
+    group.add_argument("-v", "--verbose", action="store_true", help="show every check, as the log has them")
+
+
+def add_color(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--color``: `args.color`; every command has it."""
+    parser.add_argument(
+        "--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)"
+    )
+
+
+# Where reports go.
+
+
+def add_json(parser: argparse._ActionsContainer, what: str, *, once_alone: bool = False) -> None:
+    """Declare ``--json FILE|-``.
+
+    Args:
+        parser: of the command.
+        what: what is written.
+        once_alone: whether ``--json`` was a flag for standard output in earlier versions.
+    """
+    action: Any = {"action": Document} if once_alone else {}
+    parser.add_argument(
+        "--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output", **action
+    )
+
+
+def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
+    """Declare ``--html FILE``."""
+    parser.add_argument("--html", type=Path, metavar="FILE", help=f"write {what} as one HTML file")
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where the report of a run goes."""
+    add_json(parser, "the report")
+    parser.add_argument(
+        "--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output"
+    )
+    add_html(parser, "the report (of a failed run: always, into its folder)")
+    parser.add_argument(
+        "--github", action="store_true",
+        help="print GitHub's annotations of the lines at fault, and write the summary of the step (GITHUB_STEP_SUMMARY)",
+    )  # fmt: skip
+
+
+def check_targets(args: argparse.Namespace) -> None:
+    """Refuse, before anything runs, reports that cannot be written.
+
+    Raises:
+        UsageError: both formats want standard output, or a file cannot be written.
+    """
+    if args.json == args.junit == STDOUT:
+        raise UsageError("--json and --junit cannot both go to standard output")
+    check_writable({"--json": args.json, "--junit": args.junit, "--html": args.html})
+    if args.github:
+        from tipchain.report.github import SUMMARY_VARIABLE
+
+        check_writable({SUMMARY_VARIABLE: os.environ.get(SUMMARY_VARIABLE)})
+
+
+def report_targets(args: argparse.Namespace) -> Targets:
+    """Return where the report of a run goes."""
+    from tipchain.report.write import Targets
+
+    return Targets(
+        json=args.json, junit=args.junit, github=args.github, quiet=args.quiet, verbose=args.verbose
+    )
+
+
+def write_document(target: str, document: object) -> None:
+    """Write a document as JSON to a file, or to standard output for ``-``.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if target == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        atomic_write(Path(target), text)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def show(target: str | None, document: Callable[[], object], text: Callable[[], str]) -> None:
+    """Print a text, and write the document of the same where ``--json`` says; on standard output one of them stands alone."""
+    if target is not None:
+        write_document(target, document())
+    if target != STDOUT:
+        print(text())
+
+
+# What is run, where, how long.
+
+
+def add_mode(parser: argparse._ActionsContainer, what: str = "TIPC mode") -> None:
+    """Declare ``--mode``; the chain's variable is the default."""
+    mode = os.environ.get(MODE_VARIABLE) or Mode.LITE_TRAIN_LITE_INFER.value
+    parser.add_argument("--mode", default=mode, metavar="MODE", help=f"{what} (default {mode})")
+
+
+def add_chain_mode(parser: argparse.ArgumentParser) -> None:
+    """Declare the mode of a chain, as the drivers take it or as ``--mode``; `chain_mode` reads it."""
+    names = ", ".join(mode.value for mode in Mode)
+    parser.add_argument("mode", nargs="?", metavar="MODE", help=f"TIPC mode: {names}")
+    parser.add_argument("--mode", dest="mode_by_name", metavar="MODE", help="the same as MODE")
+
+
+def chain_mode(args: argparse.Namespace) -> Mode:
+    """Return the mode of a chain.
+
+    Raises:
+        UsageError: there is none, two, or one that is unknown.
+    """
+    if args.mode_by_name is not None and args.mode not in (None, args.mode_by_name):
+        raise UsageError(f"MODE is {args.mode}, but --mode {args.mode_by_name}: give one of them")
+    mode = args.mode_by_name or args.mode
+    if not mode:
+        raise UsageError(f"MODE is missing\n  expected one of: {', '.join(mode.value for mode in Mode)}")
+    return parse_mode(mode)
+
+
+def add_root(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--root``; the processes that a command starts read it from their environment."""
+    parser.add_argument(
+        "--root",
+        action=_Root,
+        metavar="DIR",
+        help="where imports and paths of the case start (default: root: in the case, else the nearest folder above "
+        "it with a pyproject.toml or a test_tipc, else its own)",
+    )
+
+
+class _Root(argparse.Action):
+    """Keeps the project's root for this process and all that it starts."""
+
+    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+        """Keep the folder, which must be there."""
+        if not Path(values).is_dir():
+            raise UsageError(f"--root: no such folder: {values}")
+        os.environ[ROOT_VARIABLE] = str(Path(values).resolve())
+        setattr(namespace, self.dest, Path(values))
+
+
+def add_device(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--device``."""
+    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
+
+
+def add_out(parser: argparse._ActionsContainer, what: str) -> argparse.Action:
+    """Declare ``--out``: the folder that what a command makes goes into."""
+    return parser.add_argument("--out", type=Path, metavar="DIR", help=what)
+
+
+def add_timeout(
+    parser: argparse._ActionsContainer, what: str, *, default: float | None = None, endless: bool = False
+) -> None:
+    """Declare ``--timeout``, in seconds or with a unit.
+
+    Args:
+        parser: of the command.
+        what: what ends after it.
+        default: seconds.
+        endless: whether ``none`` is possible.
+    """
+    parser.add_argument(
+        "--timeout",
+        type=seconds_or_none if endless else seconds,
+        default=default,
+        metavar="TIME|none" if endless else "TIME",
+        help=f"{what}, as 90s, 5m or 2h" + (f" (default {default:g}s)" if default is not None else ""),
+    )
+
+
+def add_within(parser: argparse._ActionsContainer) -> None:
+    """Declare how long causes may be looked for."""
+    parser.add_argument(
+        "--within", type=seconds, metavar="TIME",
+        help="begin nothing new after this (60s, 5m): what was found is told",
+    )  # fmt: skip
+
+
+def add_names(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--names``."""
+    parser.add_argument(
+        "--names", type=Path, metavar="FILE",
+        help="YAML: the port's name by the reference's, of layers or tensors, where they differ; ignore: what one of "
+        "them lacks",
+    )  # fmt: skip
+
+
+def add_data_path(parser: argparse._ActionsContainer, what: str = "") -> None:
+    """Declare ``--data-path``."""
+    parser.add_argument(
+        "--data-path", type=Path, metavar="DIR",
+        help=what or "data folder with train/ and val/ class folders",
+    )  # fmt: skip
+
+
+def add_threads(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--threads``."""
+    parser.add_argument("--threads", type=whole, default=0, metavar="N", help=what)
+
+
+def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--seed``."""
+    parser.add_argument("--seed", type=whole, default=0, metavar="N", help=what)
+
+
+def add_stages(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--only``, of stages: `args.stages`."""
+    only = parser.add_argument("--only", dest="stages", metavar="LIST", help=what)
+    renamed(parser, "--stages", only)
+    renamed(parser, "--steps", only)
+
+
+def add_strict(parser: argparse._ActionsContainer, what: str = STRICT) -> None:
+    """Declare ``--strict``."""
+    parser.add_argument("--strict", action="store_true", help=what)
+
+
+def add_tolerance(parser: argparse._ActionsContainer, *, threshold: str) -> None:
+    """Declare what every tensor is held against."""
+    parser.add_argument("--method", choices=METHODS, help="statistic to judge by (default mean)")
+    parser.add_argument("--threshold", type=float, metavar="T", help=threshold)
+    parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")
+    parser.add_argument("--atol", type=float, metavar="A", help="|reference - port| <= A + R * |reference|")

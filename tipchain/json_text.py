@@ -1,0 +1,120 @@
+"""JSON out of files that somebody else may have written: every way of being wrong is a ValueError."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from stat import S_ISREG
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+_T = TypeVar("_T")
+_LARGEST_INTEGER = 2**63 - 1
+"""What a column of a database holds."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text holds.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, nested more deeply than Python follows, or has a number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds; who put a pipe or a device in its place makes nobody wait.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        ValueError: as `parse_json`.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        if not S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        return parse_json(file.read())
+
+
+def parse_as(kind: type[_T], value: Any, where: str = "") -> _T:
+    """Return a value of JSON as what a type says: a dataclass, whose fields are looked at likewise, or a part of one.
+
+    Args:
+        kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name, tuples, mappings
+            by name, dataclasses, and one of these or None.
+        value: what was read.
+        where: the names above it, for the error.
+
+    Raises:
+        ValueError: it is something else; which name is at fault.
+    """
+    parsed: _T = _parsed(kind, value, where)
+    return parsed
+
+
+def _parsed(kind: Any, value: Any, where: str) -> Any:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        kind = NoneType if value is None and NoneType in inner else inner[0]
+        return _parsed(kind, value, where)
+    if is_dataclass(kind):
+        return _of_fields(kind, value, where)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        if isinstance(value, str) and value in kind.__members__:
+            return kind[value]
+    elif origin is tuple and isinstance(value, list):
+        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        if len(kinds) == len(value):
+            return tuple(
+                _parsed(one, part, f"{where}[{number}]")
+                for number, (one, part) in enumerate(zip(kinds, value, strict=True))
+            )
+    elif origin is Mapping and isinstance(value, dict):
+        return {name: _parsed(inner[1], one, _below(where, name)) for name, one in value.items()}
+    elif _fits(kind, value):
+        return value
+    raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if kind is int:
+        return type(value) is int and abs(value) <= _LARGEST_INTEGER
+    return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
+
+
+def _of_fields(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
+    kinds, needed = _fields_of(kind)
+    absent = [name for name in needed if name not in value]
+    unknown = [name for name in value if name not in kinds]
+    if absent or unknown:
+        raise ValueError(
+            f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}"
+        )
+    return kind(**{name: _parsed(kinds[name], one, _below(where, name)) for name, one in value.items()})
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the types of a dataclass's fields, and which of them have no default."""
+    needed = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
+    return get_type_hints(kind), tuple(needed)
+
+
+def _below(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

@@ -1,0 +1,366 @@
+"""What a long command says of itself while it works: the stage, a count, and the time left where there is a basis for it.
+
+On a terminal lines stand at the bottom and are redrawn in place; elsewhere each stage gets one plain line. An estimate
+is told only once one like it has come true: what the first half of the pieces foretold of the second.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from tipchain.foreign_text import clean
+
+REDRAW_S = 0.2
+UP_AND_CLEAR = "\x1b[1A\x1b[2K"
+CLEAR = "\r\x1b[2K"
+TRUE_WITHIN = 2.0
+"""An estimate came true if it was off by less than this factor: it then told the right order of waiting."""
+LATE = "not compared: out of time"
+
+interrupted = threading.Event()
+"""Set when the user wants this process to end with what is known: nothing new is begun then."""
+
+
+class OutOfTime(Exception):  # noqa: N818  (it is no error: the user set the limit)
+    """The time is up before anything could be told of the layers.
+
+    Attributes:
+        apart: how far the models' outputs are apart, relative; None where that is not known.
+    """
+
+    def __init__(self, apart: float | None) -> None:
+        super().__init__("out of time")
+        self.apart = apart
+
+
+# The time left.
+
+
+class Pieces:
+    """How long the pieces of some work took, in the order in which they ended."""
+
+    def __init__(self) -> None:
+        self._sums = [0.0]
+
+    def __len__(self) -> int:
+        return len(self._sums) - 1
+
+    def ended(self, seconds: float) -> None:
+        """Take note of what a piece took."""
+        self._sums.append(self._sums[-1] + seconds)
+
+    @property
+    def each(self) -> float | None:
+        """What one more piece takes, the mean; None while the first half of the pieces has not foretold the second."""
+        half = len(self) // 2
+        if not half:
+            return None
+        first, rest = self._sums[half] / half, (self._sums[-1] - self._sums[half]) / (len(self) - half)
+        return None if max(first, rest) > TRUE_WITHIN * min(first, rest) else self._sums[-1] / len(self)
+
+
+class Estimate:
+    """How long pieces of work with ids take: what earlier runs tell, else those of this run so far.
+
+    Args:
+        usual: seconds by id, of earlier runs.
+    """
+
+    def __init__(self, usual: Mapping[str, float]) -> None:
+        self.usual = usual
+        self._median = statistics.median(usual.values()) if usual else None
+        self._ended = Pieces()
+
+    def learn(self, seconds: float) -> None:
+        """Take note of what a piece took."""
+        self._ended.ended(seconds)
+
+    def of(self, name: str) -> float | None:
+        """Return the seconds that a piece takes, None if nothing tells."""
+        if name in self.usual:
+            return self.usual[name]
+        each = self._ended.each
+        return self._median if each is None else each
+
+    def left(
+        self, pending: float | None, running: Sequence[tuple[str, float]], slots: int = 1
+    ) -> float | None:
+        """Return the seconds until all has ended, None if nothing tells.
+
+        What runs longer than it should may go on for as long again; unless more than that is left anyway, nobody knows.
+
+        Args:
+            pending: seconds of all that has not begun, as `of` tells.
+            running: the ids of what runs, and for how long it has.
+            slots: how many run at once.
+        """
+        rests = []
+        for name, seconds in running:
+            expected = self.of(name)
+            if expected is None:
+                return None
+            rests.append(expected - seconds)
+        if pending is None:
+            return None
+        positive = [max(rest, 0.0) for rest in rests]
+        left = max([(pending + sum(positive)) / max(slots, 1), *positive])
+        overdue = -min([*rests, 0.0])
+        return None if overdue and overdue >= left else left
+
+
+class Stages:
+    """How long stages take that end one after another, and when the last of them will have.
+
+    Args:
+        stages: their names.
+        usual: seconds that stages took in an earlier run, by name.
+    """
+
+    def __init__(
+        self, stages: Sequence[str], usual: Mapping[str, float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.took: dict[str, float] = {}
+        self._pending, self._estimate, self._clock = list(stages), Estimate(usual), clock
+        self._since = clock()
+
+    def ended(self, stage: str) -> None:
+        """Take note that a stage has ended."""
+        now = self._clock()
+        self.took[stage], self._since = now - self._since, now
+        self._pending.remove(stage)
+
+    def left(self) -> float | None:
+        """Return the seconds that are left, None where no earlier run had all these stages."""
+        usual = self._estimate.usual
+        if not self._pending or not all(stage in usual for stage in self._pending):
+            return None
+        current, *rest = self._pending
+        return self._estimate.left(
+            sum(usual[stage] for stage in rest), [(current, self._clock() - self._since)]
+        )
+
+
+# What an alignment of live models says.
+
+
+@dataclass(slots=True)
+class Pace:
+    """The time that an alignment has, counted from when this is made.
+
+    Attributes:
+        within: seconds in all; None: as long as it takes.
+        progress: is given one line of what is being done and how long that takes yet.
+    """
+
+    within: float | None = None
+    progress: Callable[[str], None] | Progress | None = None
+    _start: float = field(init=False)
+    _step: str = ""
+    _since: float = 0.0
+    _pieces: Pieces = field(default_factory=Pieces)
+
+    def __post_init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing new may begin: the time is up, or the user has interrupted."""
+        return interrupted.is_set() or (
+            self.within is not None and time.monotonic() - self._start >= self.within
+        )
+
+    def tell(self, step: str, done: int = 0, of: int = 0) -> None:
+        """Say what is being done, and how long the step takes yet if ``done`` of so many pieces took as long as it has."""
+        if self.progress is None:
+            return
+        now = time.monotonic()
+        if step != self._step:
+            self._step, self._since, self._pieces = step, now, Pieces()
+        while len(self._pieces) < done:
+            self._pieces.ended(now - self._since)
+            self._since = now
+        left = (self._pieces.each or 0.0) * (of - done)
+        if isinstance(self.progress, Progress):
+            self.progress.stage(step)
+            self.progress.say(f"{done + 1} of {of}" if of else "", left or None)
+            return
+        counted = f" {done + 1} of {of}" if of else ""
+        yet = f", about {left:.0f} s yet" if left >= 1 else ""
+        self.progress(f"{now - self._start:.0f} s: {step}{counted}{yet}")
+
+
+# Where it is shown.
+
+
+class Screen:
+    """Lines at the bottom of a terminal that are redrawn in place; what is printed stays above them.
+
+    Args:
+        stream: where to.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.clock = stream, clock
+        self.live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.drawn: list[str] = []
+        self._due = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to redraw."""
+        return self.live and self.clock() >= self._due
+
+    def print(self, line: str) -> None:
+        """Write a line above the lines at the bottom, which stay."""
+        self._write(self._erasure() + line + "\n" + "\n".join(self.drawn))
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show these lines at the bottom instead of those drawn last, as many as fit, each cut to the terminal's width."""
+        if not self.live:
+            return
+        self._due = self.clock() + REDRAW_S
+        size = terminal_size(self.stream)
+        room = max(size.lines - 2, 1)
+        shown = [cut(line, size.columns - 1) for line in lines[:room]]
+        if len(lines) > room:
+            shown[-1] = f"... and {len(lines) - room + 1} more"
+        erasure = self._erasure()
+        self.drawn = shown
+        self._write(erasure + "\n".join(shown))
+
+    def _erasure(self) -> str:
+        """Return what clears the lines drawn last and leaves the cursor at the first one's start."""
+        return CLEAR + UP_AND_CLEAR * (len(self.drawn) - 1) if self.drawn else ""
+
+    def _write(self, text: str) -> None:
+        if text:
+            self.stream.write(text)
+            self.stream.flush()
+
+
+class Progress:
+    """One line that tells stage, count, time and what is left; elsewhere than on a terminal a plain line for each stage.
+
+    On a terminal a thread redraws it, so that the time goes on whatever the process does. As a context it takes its
+    line away in the end.
+
+    Args:
+        stream: where to; standard error if None.
+        quiet: say nothing at all.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.screen = Screen(stream or sys.stderr, clock)
+        self.quiet, self.clock = quiet, clock
+        self.left: Callable[[], float | None] = lambda: None
+        """What tells the seconds that are left of the whole."""
+        self._begin = clock()
+        self._stage, self._doing = "", ""
+        self._until: float | None = None
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Progress:  # noqa: PYI034  (Self came with Python 3.11)
+        """Begin to show."""
+        if self.screen.live and not self.quiet:
+            self._thread = threading.Thread(target=self._redraw, daemon=True, name="progress")
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the line away."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            self._stage = ""
+            self._draw()
+
+    def stage(self, name: str, number: int = 0, of: int = 0) -> None:
+        """Say that a stage begins: the ``number``-th of so many."""
+        text = f"[{number}/{of}] {name}" if of else name
+        with self._lock:
+            if text == self._stage:
+                return
+            self._stage, self._doing, self._until = text, "", None
+            if self.quiet:
+                return
+            if self.screen.live:
+                self._draw()
+            else:
+                with suppress(OSError, ValueError):
+                    self.screen.print(text)
+
+    def say(self, doing: str, left_s: float | None = None) -> None:
+        """Say what is done in the stage, on a terminal only, and how long the whole takes yet if that is known."""
+        with self._lock:
+            self._doing = doing
+            self._until = None if left_s is None else self.clock() + left_s
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Take the line away while something else is printed."""
+        with self._lock:
+            self._draw(nothing=True)
+            yield
+
+    def _redraw(self) -> None:
+        while not self._over.wait(REDRAW_S):
+            with self._lock:
+                self._draw()
+
+    def _draw(self, *, nothing: bool = False) -> None:
+        lines = [] if nothing or not self._stage else [self._line()]
+        with suppress(OSError, ValueError):  # the terminal is gone: the work goes on
+            self.screen.draw(lines)
+
+    def _line(self) -> str:
+        text = f"{elapsed(self.clock() - self._begin):>5}  {self._stage}"
+        text += f": {self._doing}" if self._doing else ""
+        left = self.left() if self._until is None else self._until - self.clock()
+        return clean(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
+
+
+def terminal_size(stream: TextIO) -> os.terminal_size:
+    """Return the size of the terminal that ``stream`` is; of one that does not know it (0x0), 80 columns and 24 lines."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):  # no terminal of the system's, as in tests
+        return shutil.get_terminal_size()
+    return size if size.columns and size.lines else os.terminal_size((80, 24))
+
+
+def elapsed(seconds: float) -> str:
+    """Return a time as ``0:07`` or ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of ``text`` as stands in ``width`` columns of a terminal, on one line."""
+    columns = 0
+    for index, letter in enumerate(text):
+        wide = unicodedata.east_asian_width(letter) in "WF"
+        columns += 0 if unicodedata.combining(letter) else 2 if wide else 1
+        if columns > width:
+            return text[:index]
+    return text

@@ -1,0 +1,1 @@
+"""Reports as pages: the parts that all pages share, and the page of a run."""

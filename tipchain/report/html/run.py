@@ -1,0 +1,187 @@
+"""The page of a run: an alignment with its stages, a chain with its steps, what failed first and what only follows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tipchain.chain.result import Result
+from tipchain.outcome import ExitCode, Outcome, worst
+from tipchain.report.diagnoses import stage_of
+from tipchain.report.html.causes import causes, short_cause
+from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
+from tipchain.report.html.parts import Section, banner, facts_line, notes, origin, outcome, sections
+from tipchain.report.model import RunReport
+from tipchain.report.terminal import figures_text
+
+if TYPE_CHECKING:
+    from tipchain.parity.judge import Verdict
+
+BAD = (Outcome.FAIL, Outcome.ERROR)
+TOLD = 200
+"""Checks of a stage that are listed one by one; the rest is counted, those that did not pass come first."""
+TONES: Mapping[ExitCode, tuple[str, str]] = {
+    ExitCode.PASSED: ("pass", "PASS"),
+    ExitCode.FAILED: ("fail", "FAIL"),
+    ExitCode.INTERRUPTED: ("unknown", "INTERRUPTED"),
+}
+
+
+def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Section] = ()) -> str:
+    """Return a run's report as HTML; the same report gives the same text.
+
+    Args:
+        report: of the run.
+        verdict: the sentence that says what came out.
+        command: what to run to see it again.
+        more: what live models showed of where it fails.
+    """
+    tone, word = TONES.get(report.exit_code, ("unknown", "NOTHING CHECKED"))
+    failed = tone == "fail"
+    head = banner(tone, word, verdict, _what(report), _why(report, verdict) if failed else None)
+    body = [
+        head,
+        *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))]),
+    ]
+    script = asset("page.js") + asset("layers.js")
+    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
+
+
+def _what(report: RunReport) -> Markup:
+    """Return what ran: which models, when, at which commit."""
+    day, _, time = report.started.partition("T")
+    commit = str(report.where.get("commit", ""))
+    facts = {
+        "of": f"{report.title} {report.mode}".strip(),
+        "date": f"{day} {time[:5]}".strip(),
+        "commit": commit,
+    }
+    return facts_line({**report.models, **facts})
+
+
+def _why(report: RunReport, verdict: str) -> Markup | None:
+    """Return the cause that comes first, with what to change; else why none is known."""
+    first = next((one for one in report.diagnoses if one.explains), next(iter(report.diagnoses), None))
+    if first is None:
+        return element("p", prose(report.undiagnosed)) if report.undiagnosed else None
+    follow = f"{many(len(first.explains), 'check')} failed because of it." if first.explains else None
+    left = f"Not explained: {report.undiagnosed}" if report.undiagnosed else None
+    return markup(
+        short_cause(first, verdict), element("p", follow, class_="note") if follow else None,
+        element("p", prose(left), class_="note") if left else None,
+    )  # fmt: skip
+
+
+def _sections(report: RunReport) -> Iterator[Section]:
+    if report.results:
+        yield "steps", "Steps", _steps(report)
+    if report.verdicts:
+        yield "stages", "Stages", _stages(report)
+    if report.diagnoses:
+        yield "causes", "Causes", causes(report.diagnoses)
+    if report.notes:
+        yield (
+            "notes",
+            "Notes",
+            notes(report.notes),
+        )
+
+
+def _steps(report: RunReport) -> Markup:
+    """Return the commands of a chain in their order, each with its figures, its call and its log's end, folded."""
+    first = next((one for one in report.results if one.outcome in BAD), None)
+    return element("div", [_step(one, opened=one is first) for one in report.results], class_="steps")
+
+
+def _step(result: Result, *, opened: bool) -> Markup:
+    command = result.command
+    ran = result.outcome is not Outcome.SKIP or bool(result.started)
+    words = [f"{result.seconds:.1f} s" if ran else "", "passed in an earlier attempt" if result.reused else "",
+             figures_text(result.figures)]  # fmt: skip
+    head = element(
+        "summary", outcome(result.outcome), " ", element("b", command.id), " ",
+        element("span", ", ".join(filter(None, words)), class_="note"),
+        element("span", prose(result.reason), class_="because") if result.reason else None,
+    )  # fmt: skip
+    inside = [element("pre", element("code", f"$ {shlex.join(command.argv)}"), tabindex="0")]
+    inside += [element("p", "missing: ", element("code", one)) for one in result.missing]
+    if result.log:
+        inside.append(element("p", "log: ", element("code", result.log), class_="note"))
+    if result.tail:
+        inside.append(element("pre", element("code", "\n".join(result.tail)), class_="log", tabindex="0"))
+    return element("details", head, element("div", inside, class_="told"), open=opened, class_="step")
+
+
+def _stages(report: RunReport) -> Markup:
+    groups: dict[str, list[Verdict]] = {}
+    for one in report.verdicts:
+        groups.setdefault(stage_of(one), []).append(one)
+    return element("div", [_stage(name, ones, report) for name, ones in groups.items()], class_="steps")
+
+
+def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
+    """Return a stage: how it ended, how close it came, what it follows from; its checks are folded."""
+    ended = worst(one.outcome for one in verdicts)
+    bad = [one for one in verdicts if one.outcome in BAD]
+    checks = many(len(verdicts), "check")
+    counted = f"{len(bad)} of {checks} did not pass" if bad else checks
+    shares = [one.share for one in verdicts if one.share is not None]
+    head = element(
+        "summary", outcome(ended), " ", element("b", name), " ", element("span", counted, class_="note"),
+        _closeness(max(shares)) if shares and not bad else None,
+        element("span", _because(name, bad, report), class_="because") if bad else None,
+    )  # fmt: skip
+    ordered = sorted(verdicts, key=lambda one: one.outcome not in BAD)
+    rows = [_check(one) for one in ordered[:TOLD]]
+    listed = table(
+        ("check", "outcome", "of what is allowed", "largest difference", "reason"), rows, class_="checks"
+    )
+    left = len(ordered) - len(rows)
+    rest = element("p", f"{many(left, 'more check')} that passed", class_="note") if left > 0 else None
+    return element("details", head, element("div", listed, rest, class_="told"), class_="step")
+
+
+def _closeness(share: float) -> Markup:
+    """Return how much of what is allowed was used, as a bar and in words."""
+    words = "every number equal" if not share else f"at most {_percent(share)} of what is allowed"
+    filled = element("span", style=f"width:{min(share, 1.0):.1%}")
+    bar = element("span", filled, class_="share", aria_hidden="true") if share else None
+    return element("span", bar, " ", words, class_="close")
+
+
+def _percent(share: float) -> str:
+    """Return a share of what is allowed: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
+    if share >= 1:
+        return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
+    return "under 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
+
+
+def _because(stage: str, bad: Sequence[Verdict], report: RunReport) -> Markup:
+    """Return which cause a stage's failures follow from, else what failed first."""
+    subjects = {one.subject for one in bad}
+    for at, cause in enumerate(report.diagnoses, 1):
+        if subjects & set(cause.explains):
+            link = element("a", f"cause {at}", href="#causes")
+            return markup(
+                "because of " if cause.stage == stage else "follows from ", link, ": ", prose(cause.message)
+            )
+    first = bad[0]
+    return markup(element("code", path(first.subject.partition("/")[2])), ": ", prose(first.reason))
+
+
+def _check(one: Verdict) -> tuple[Markup, ...]:
+    diff = one.diff
+    share = "" if one.share is None else _percent(one.share) if one.share else "none"
+    return (
+        element("code", path(one.subject.partition("/")[2] or one.subject)), outcome(one.outcome), markup(share),
+        markup(number(diff.max_abs) if diff is not None and diff.size else ""), prose(one.reason),
+    )  # fmt: skip
+
+
+def _origin(report: RunReport, command: str) -> Markup:
+    facts = {**report.models, "run": report.run, "mode": report.mode, "started": report.started,
+             "seconds": f"{report.seconds:.1f}"}  # fmt: skip
+    facts |= {name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+              for name, value in report.where.items()}  # fmt: skip
+    return origin(command, {name: value for name, value in {**facts, **report.versions}.items() if value})
