@@ -17,12 +17,11 @@ from tipchain.history.noise import ENOUGH, WINDOW, Motion, is_news, motion
 from tipchain.history.queries import CauseRun, causes_of, real
 from tipchain.history.rows import text_number
 from tipchain.history.schema import code_of, command_runs, entries, figures, item_runs, machines, texts
-from tipchain.outcome import Outcome
+from tipchain.outcome import BAD, Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-BAD = (Outcome.FAIL, Outcome.ERROR)
 LOOKED_AT = 200
 """Earlier entries among which a comparable one is looked for."""
 
