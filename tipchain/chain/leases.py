@@ -55,6 +55,7 @@ class Leases:
         for gpu in gpus:
             _, handle = self._held.pop(gpu)
             if handle is not None:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a child that another thread just forked has it open, too
                 os.close(handle)
 
     def _lock(self, gpu: str) -> int | None:
