@@ -1,7 +1,7 @@
 """Suites as data: what differs between the public TIPC drivers, over one engine.
 
 A suite is a profile, a YAML file in ``tipchain/suites`` or one of the user's: a layout (which line means what) and
-tables of arguments, names and rules. ``slots``, ``build`` and ``expand`` know no suite by name. ``docs/suites.md``
+tables of arguments, names and rules. ``slots``, ``build`` and ``expand`` know no suite by name. ``docs/reference/suites.md``
 describes the format; ``profiles`` reads it.
 """
 
@@ -243,7 +243,7 @@ class Verified:
 class Suite:
     """How one public driver turns a file into commands.
 
-    Templates are filled in by ``str.format``; ``docs/suites.md`` lists their variables.
+    Templates are filled in by ``str.format``; ``docs/reference/suites.md`` lists their variables.
 
     Attributes:
         name: what users type.

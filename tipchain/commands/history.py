@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tipchain.history.places import Place
     from tipchain.history.sink import Kept
 
-EPILOG = "tipchain history ACTION --help says more about one of them. docs/history.md explains what is kept, and where."
+EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
 NAME_HELP = (
     "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
 )
