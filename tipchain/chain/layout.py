@@ -23,7 +23,7 @@ from tipchain.chain.slots import (
     wanted,
 )
 from tipchain.chain.suites import SlotRule, Suite
-from tipchain.errors import ParamsError, did_you_mean
+from tipchain.errors import InputError, ParamsError, did_you_mean
 
 CODE = "sections"
 # Stands for a line that is not there; it fits every rule but an optional one.
@@ -115,7 +115,7 @@ def distance(file: ParamFile, suite: Suite) -> int:
     return total
 
 
-def refusal(error: ParamsError, code: str) -> Finding:
+def refusal(error: InputError, code: str) -> Finding:
     """Return an error as a finding."""
     parts = [error.message]
     if error.hint:

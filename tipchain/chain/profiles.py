@@ -112,13 +112,19 @@ def get_suite(name: str) -> Suite:
     if installed is None:
         hint = did_you_mean(name, suite_names())
         raise UsageError(
-            f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
+            f"unknown suite {name!r}"
+            + (f", {hint}" if hint else "")
+            + f"\n  suites: {', '.join(suite_names())}"
             "\n  or a profile of your own: a file that ends with .yaml"
         )
     suite = read_profile(installed)
     if suite.name != name:
         raise ProfileError(
-            "is called otherwise than its entry point", file=installed, key="suite", found=suite.name, expected=name
+            "is called otherwise than its entry point",
+            file=installed,
+            key="suite",
+            found=suite.name,
+            expected=name,
         )
     return suite
 
