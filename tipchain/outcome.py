@@ -22,6 +22,10 @@ class Outcome(Enum):
     """Not run; needs a reason."""
 
 
+BAD = (Outcome.FAIL, Outcome.ERROR)
+"""What fails a run."""
+
+
 class ExitCode(IntEnum):
     """The program's exit codes."""
 
@@ -42,7 +46,7 @@ class ExitCode(IntEnum):
 def exit_code(outcomes: Iterable[Outcome]) -> ExitCode:
     """Return FAILED if anything failed or errored, NOTHING_CHECKED if nothing passed, else PASSED."""
     seen = set(outcomes)
-    if seen & {Outcome.FAIL, Outcome.ERROR}:
+    if seen & set(BAD):
         return ExitCode.FAILED
     return ExitCode.PASSED if Outcome.PASS in seen else ExitCode.NOTHING_CHECKED
 
