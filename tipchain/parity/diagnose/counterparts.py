@@ -35,6 +35,7 @@ from tipchain.parity.diagnose.terms import own_tensors
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.parity.diagnose.wrong_values import rotary_base
 from tipchain.parity.locate.differences import HIDING
+from tipchain.parity.rounding import ROUGH
 
 NAMES = {
     "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
@@ -685,7 +686,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
-    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > 1e-3:
+    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
         code, beside = "rope-theta", f": the base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")

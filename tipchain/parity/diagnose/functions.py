@@ -8,7 +8,7 @@ from typing import Any
 
 from tipchain.parity.diagnose.acts import Unary, instead, then
 from tipchain.parity.diagnose.acts import argument as argument_of
-from tipchain.parity.diagnose.arguments import RATES
+from tipchain.parity.diagnose.arguments import RATES, SLOPES
 from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Op
@@ -101,7 +101,7 @@ def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
     yield "mish", "F.mish", f.mish
     yield "softplus", "F.softplus", f.softplus
-    for slope in (0.1, 0.2, 0.3, 0.25, 0.05):
+    for slope in filter(None, SLOPES):
         yield (
             "leaky_relu",
             f"F.leaky_relu(negative_slope={slope})",

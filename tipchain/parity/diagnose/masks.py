@@ -16,7 +16,7 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import Op
 
 HIDDEN = -1e30
-"""What is added to scores of what may not be seen."""
+"""What is added to scores of what may not be seen: float32 holds it, and its exponential is 0 in float64, too."""
 
 
 def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:

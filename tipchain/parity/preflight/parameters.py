@@ -23,7 +23,8 @@ from tipchain.parity.preflight.tensors import (
 from tipchain.parity.preflight.values import Difference, difference
 
 MANY, MOST = 5, 0.8
-"""From so many tensors on, and if this share of them differ, weights were not copied at all."""
+"""From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
+one kind of layer would be taken for it."""
 SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
 VALUES = "values"
