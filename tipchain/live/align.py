@@ -205,6 +205,7 @@ class _Work:
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
+    of_buffers: list[LayerVerdict] = field(default_factory=list)
     first: LayerVerdict | None = None
     findings: list[Finding] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
@@ -267,7 +268,7 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                self.layers,
+                [one for one in self.layers if one not in self.of_buffers],  # their causes are told already
                 self.findings,
                 self.sides,
                 self.models,
@@ -432,6 +433,7 @@ class _Work:
                 self.sides, self._copies(), self.inputs, self.names, located, SAME_SINGLE
             )
             self.layers += verdicts
+            self.of_buffers = verdicts
             self.first = self.first or next((one for one in verdicts if one.at_fault), None)
             self.diagnoses += causes
             if verdicts:

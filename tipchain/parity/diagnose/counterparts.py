@@ -265,18 +265,21 @@ def differences(op: Op, step: Step, piece: Piece, walk: Walk) -> list[tuple[int 
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
         placed = [one for one in slots if str(one[0]) == given]
         if not named and given.isdigit():
-            same = [one for one in slots if _kind(one[2]) == _kind(value) and isinstance(one[0], int)]
-            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or same[:1]
+            same = [one for one in slots if _kind(one[2]) == _kind(value)]
+            by_place = [one for one in same if isinstance(one[0], int)]
+            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or by_place[:1]
+            named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
         for slot, name, present in named[:1]:
             told = _as_ports(value, present)
             if _kind(told) == "none" or _same(told, present) or (name == "axis" and not has_axis(op, told)):
                 continue
             found.append((slot, name, present, told))
     told_of = {name for _, name, _, _ in found} | set(spelled(step, walk))
+    by_name = not any(name.isdigit() for name in step.settings)  # else one of them may be what a slot holds
     found += [
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
-        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and not step.settings
+        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and by_name
     ]  # fmt: skip
     return found
 
@@ -679,6 +682,8 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     op, step = first.op, first.step
     where = place_of(op, piece)
     wholes = [walk.expression(first), walk.reference_expression(first)]
+    if wholes[0] == wholes[1]:
+        wholes = _told_apart(wholes, differences(op, step, piece, walk))
     code = _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk)
     if told is None and code not in NAMED:
@@ -697,6 +702,14 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )  # fmt: skip
+
+
+def _told_apart(
+    wholes: Sequence[str], apart: Sequence[tuple[int | str, str, Any, Any]]
+) -> list[str]:  # fmt: skip
+    """Return what both programs make, with the settings that tell them apart where the functions' names do not."""
+    listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
+    return [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
 
 
 def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:

@@ -28,7 +28,7 @@ from tipchain.parity.diagnose.counterparts import (
 )
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.function_arguments import by_function_arguments
-from tipchain.parity.diagnose.functions import by_activation, by_dropout
+from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_other_direction, by_resize_to_one
 from tipchain.parity.diagnose.hypotheses import Hypothesis, Trial, Trials, together
 from tipchain.parity.diagnose.masks import by_masks, by_wrong_masks
 from tipchain.parity.diagnose.piece import Piece
@@ -351,6 +351,8 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             yield from _of_layer(op, piece, None)
     else:
         yield from by_function_arguments(op, piece)
+        yield from by_resize_to_one(op, piece)
+        yield from by_other_direction(op, piece)
     made = floats_of(op.result, piece.sides[1].is_tensor)
     if made:
         yield from by_activation(op, piece, made[0])

@@ -101,6 +101,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
                Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS)),
     "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
     "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
+    "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
     "channel_shuffle": (Argument(code="groups", name="groups", place=1, usual=(2, 3, 4, 8)),),
     "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
     "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
