@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tipchain.chain.kinds import KINDS
 from tipchain.chain.lint import PATTERN, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
 from tipchain.commands.options import STDOUT, add_json, add_strict, former, show
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.report.lint import document_of, render_github, render_summary, render_text
 from tipchain.report.terminal import terminal_width, use_color
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "the findings")
     parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
     parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--chain",
+        metavar="KIND",
+        help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}",
+    )
     parser.add_argument("--suite", help="whose layout the files have; told from each file if left out")
     parser.add_argument(
         "--mode",
@@ -50,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
     _read_format(args)
-    modes = [parse_mode(name) for name in dict.fromkeys(args.mode)] or list(Mode)
+    modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
         print(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}", file=sys.stderr)
@@ -58,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
     disk = Disk()
-    files = [lint_file(path, suite=args.suite, modes=modes, explained=explained, disk=disk) for path in paths]
+    files = [
+        lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
+        for path in paths
+    ]
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
     return _exit_code(files, strict=args.strict)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tipchain.nightly.nights import Night, NightLock
     from tipchain.nightly.records import ItemRecord
 
-EPILOG = "tipchain nightly ACTION --help says more about one of them. docs/nightly.md explains the manifest."
+EPILOG = "tipchain nightly ACTION --help says more about one of them. docs/how-to/nightly.md explains the manifest."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

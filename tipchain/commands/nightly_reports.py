@@ -85,7 +85,7 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
 
 
 def _by_history(results: Results, database: str | None) -> Sequence[str]:
-    from tipchain.history.changes import changes
+    from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
     from tipchain.history.places import place_of
     from tipchain.history.store import History

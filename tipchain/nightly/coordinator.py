@@ -266,6 +266,8 @@ class Coordinator:
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""
         work = self._works.pop(ended.id)
+        for queue in self._queues.values():
+            queue.waiting = ""  # until it is tried again
         if ended.interrupted:
             return
         if ended.lost and self._lost[ended.id] < RETRIES:

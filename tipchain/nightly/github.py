@@ -12,10 +12,9 @@ from tipchain.nightly.items import Item
 from tipchain.nightly.log_tail import log_tail
 from tipchain.nightly.records import ItemRecord
 from tipchain.nightly.results import Results, cause_of
-from tipchain.outcome import Outcome
+from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.github import (
-    BAD,
     SIGNS,
     SUMMARY_LIMIT,
     annotate_cause,

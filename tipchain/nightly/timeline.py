@@ -19,7 +19,7 @@ from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_results
 from tipchain.nightly.wholes import Whole, wholes_of
-from tipchain.outcome import Outcome
+from tipchain.outcome import BAD, Outcome
 from tipchain.parity.findings import Diagnosis
 
 PAGES = ("report.html", "index.html")
@@ -28,7 +28,6 @@ PARTS = frozenset({"select", "last_failed", "shard"})
 """Options by which a night runs a part of its manifest."""
 LOOKED_AT = 5
 """Nights among which the one before is looked for."""
-BAD = (Outcome.FAIL, Outcome.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

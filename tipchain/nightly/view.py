@@ -2,7 +2,7 @@
 
 On a terminal a line of counts and a line for each running item (its time, its id, the last line of its output) stand at
 the bottom and are redrawn in place; what has ended scrolls above. Elsewhere there are plain lines only: one for each
-item that ended, and now and then how far the night is.
+item that ended, one when nothing runs because the next item has to wait, and now and then how far the night is.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class NightView:
         self.screen, self.total, self.number, self.clock = Screen(stream, clock), total, ended, clock
         self.color = use_color(stream)
         self._due = self.clock() + SAY_S
+        self._idle = False
 
     def started(self, item: Item, attempt: int) -> None:
         """Say that an item runs once more; the first time the line of what runs tells."""
@@ -58,19 +59,29 @@ class NightView:
         """Redraw what runs, or say how far the night is, when it is time."""
         if self.screen.due:
             self._redraw(state())
-        elif not self.screen.live and self.clock() >= self._due:
-            self._due = self.clock() + SAY_S
-            self.screen.print(f"... {state().line()}")
+        elif not self.screen.live:
+            self._say(state())
 
     def close(self) -> None:
         """Take the lines of what runs away."""
         self.screen.draw([])
 
+    def _say(self, state: State) -> None:
+        """Write a plain line when nothing begins to run, and when it is time."""
+        idle = bool(state.waiting) and not state.running
+        if (idle and not self._idle) or self.clock() >= self._due:
+            self._due = self.clock() + SAY_S
+            for line in (f"... {state.line()}", *_waiting(state)):
+                self.screen.print(line)
+        self._idle = idle
+
     def _redraw(self, state: State) -> None:
-        lines = [state.line()]
-        if state.waiting:
-            lines.append(f"the next item waits for {clean(state.waiting)}")
+        lines = [state.line(), *_waiting(state)]
         for one in state.running:
             last = " ".join(clean(one.line).split())
             lines.append(f"{elapsed(one.seconds):>8}  {clean(one.id)}" + (f"  {last}" if last else ""))
         self.screen.draw(lines)
+
+
+def _waiting(state: State) -> list[str]:
+    return [f"the next item waits for {clean(state.waiting)}"] if state.waiting else []
