@@ -1,18 +1,15 @@
-"""Write docs/constants.md: every number that decides verdicts and causes, with what it is and where it comes from.
+"""The page of numbers by which tipchain judges, ranks and searches: one row for each constant of the rooms that decide.
 
-The text is the string below each constant, so that a number is explained where it is used and nowhere else.
-`python tools/list_constants.py` writes the page, `--check` only says whether it is as it should be (exit 1 if not).
+What a row says is the string below the constant, so that a number is explained where it is used and nowhere else.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "constants.md"
 ROOMS = ("parity", "live", "conversion")
 TITLES = {
     "parity": "Alignment of cases", "parity/locate": "Which layer differs", "parity/diagnose": "Causes in layers",
@@ -26,8 +23,6 @@ INTRODUCTION = """# Numbers that decide
 Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes
 of two computations is said once, in `tipchain/parity/rounding.py`; the other numbers build on it, are sizes of what is
 looked at, or are values that models usually have. *A choice* says that nothing derives it.
-
-This page is made from the code: `python tools/list_constants.py`.
 """
 
 
@@ -71,7 +66,7 @@ def modules() -> list[Path]:
     return sorted(path for room in ROOMS for path in (ROOT / "tipchain" / room).rglob("*.py"))
 
 
-def page() -> str:
+def constants_page() -> str:
     """Return the page's text."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(modules(), key=lambda one: (one.name != "rounding.py", one)):
@@ -84,19 +79,3 @@ def page() -> str:
     for room, rows in rooms.items():
         parts.append("\n".join([f"## {TITLES.get(room, room)}", "", f"In `tipchain/{room}`.", "", "| constant | value | what it is |", "|---|---|---|", *rows, ""]))  # fmt: skip
     return "\n".join(parts)
-
-
-def main() -> int:
-    """Write the page, or check it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE}: error: not what the code says; run: python tools/list_constants.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
