@@ -114,11 +114,12 @@ class Manifest:
 
     Attributes:
         path: the file.
-        name: of its nights' folder.
-        root: absolute; what files are named from.
+        name: of its nights' folder; without it, the file's name.
+        root: absolute; what files are named from. Without it, the nearest folder above with a ``pyproject.toml`` or a
+            ``test_tipc``.
         sha256: of its bytes.
         data: full data, by name.
-        entries: in the order in which their items run.
+        entries: chains, cases and commands, in the order in which their items run.
     """
 
     path: Path
