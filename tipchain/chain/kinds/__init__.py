@@ -102,6 +102,33 @@ _ALL = (
         module="tipchain.chain.kinds.dy2static",
     ),
     Kind(
+        name="serving_cpp",
+        title="a C++ server and a client that asks it; planned, not run",
+        driver="test_serving_infer_cpp.sh",
+        modes=(Mode.SERVING_INFER,),
+        marks=(
+            Mark(section="serving_infer_cpp_params"),
+            Mark(section="serving_params", name="*serving_cpp*"),
+        ),
+        module="tipchain.chain.kinds.serving_cpp",
+    ),
+    Kind(
+        name="serving_python",
+        title="a server and a client that asks it; planned, not run",
+        driver="test_serving_infer_python.sh",
+        modes=(Mode.SERVING_INFER,),
+        marks=(Mark(section="serving_infer_python_params"), Mark(section="serving_params")),
+        module="tipchain.chain.kinds.serving_python",
+    ),
+    Kind(
+        name="inference_cpp",
+        title="inference with a C++ program, where it is built",
+        driver="test_inference_cpp.sh",
+        modes=(Mode.CPP_INFER,),
+        marks=(Mark(section="cpp_infer_params"),),
+        module="tipchain.chain.kinds.inference_cpp",
+    ),
+    Kind(
         name=TRAIN_INFER,
         title="training, evaluation, export and inference",
         driver="test_train_inference_python.sh",
