@@ -37,6 +37,7 @@ class Mode(Enum):
     PADDLE2ONNX_INFER = "paddle2onnx_infer"
     SERVING_INFER = "serving_infer"
     CPP_INFER = "cpp_infer"
+    LITE_INFER = "lite_infer"
 
     @property
     def trains(self) -> bool:

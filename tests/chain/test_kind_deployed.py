@@ -74,6 +74,31 @@ benchmark:False
 generate_yaml_cmd:python3.7 test_tipc/generate_cpp_yaml.py
 """
 
+LITE = """runtime_device:arm_cpu
+lite_arm_work_path:/data/tmp/
+lite_arm_so_path:lib/libpaddle_light_api_shared.so
+clas_model_file:Net
+inference_cmd:clas_system config.txt cat.jpg
+--num_threads_list:1|4
+--batch_size_list:1
+--precision_list:FP32
+"""
+SEG_CPP = """# model load config
+model_name deeplab
+use_gpu  0
+gpu_id  0
+gpu_mem  4000
+cpu_math_library_num_threads  10
+use_mkldnn 1
+use_tensorrt 0
+use_fp16 0
+
+model_path  ./models/deeplab/model.pdmodel
+params_path ./models/deeplab/model.pdiparams
+is_normalize 1
+is_resize 0
+"""
+
 
 def planned(tmp_path, text, suite, name="Net_serving_python.txt", **more):
     path = tmp_path / name
@@ -174,3 +199,30 @@ def test_lint_says_what_each_line_is_for(tmp_path, text, capsys):
     suite = "paddledetection" if text is DETECTION else "paddleclas"
     assert main(["lint", str(path), "--suite", suite]) == 0
     assert "a line of the suite's own" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_file_without_headers_is_told_by_its_name(tmp_path, legacy):
+    plan = planned(tmp_path, LITE, None, "Net_lite_arm_cpu_cpp.txt", legacy=legacy)
+    assert (plan.chain, plan.model) == ("lite", "Net")
+    assert [one.step for one in plan.commands] == ["push", "infer", "push", "infer"]
+    assert plan.commands[3].argv == (
+        "adb", "shell", "export LD_LIBRARY_PATH=/data/tmp/; /data/tmp/clas_system /data/tmp/config.txt /data/tmp/cat.jpg",
+    )  # fmt: skip
+    assert all("needs a phone" in one.skip for one in plan.commands)
+    with pytest.raises(ParamsError, match="before the first section header"):
+        planned(tmp_path, LITE, None, "Net.txt")
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_configuration_of_the_program_itself(tmp_path, legacy):
+    (command,) = planned(tmp_path, SEG_CPP, "paddleseg", "deeplab_infer_cpp.txt", legacy=legacy).commands
+    assert command.argv[0] == "./test_tipc/cpp/build/seg_system"
+    assert command.argv[2] == "test_tipc/cpp/cityscapes_demo.png"
+    assert "seg_system is not built here" in command.skip
+    assert not command.on_gpu
+
+
+def test_a_lost_line_of_a_file_without_headers_is_refused(tmp_path):
+    with pytest.raises(ParamsError, match="clas_model_file"):
+        planned(tmp_path, LITE.replace("clas_model_file:Net\n", ""), None, "Net_lite_arm_cpu_cpp.txt")

@@ -108,7 +108,7 @@ _ALL = (
         modes=(Mode.SERVING_INFER,),
         marks=(
             Mark(section="serving_infer_cpp_params"),
-            Mark(section="serving_params", name="*serving_cpp*"),
+            Mark(section="serving_params", name="*serving*cpp*"),
         ),
         module="tipchain.chain.kinds.serving_cpp",
     ),
@@ -125,8 +125,16 @@ _ALL = (
         title="inference with a C++ program, where it is built",
         driver="test_inference_cpp.sh",
         modes=(Mode.CPP_INFER,),
-        marks=(Mark(section="cpp_infer_params"),),
+        marks=(Mark(section="cpp_infer_params"), Mark(section="cpp_program_params")),
         module="tipchain.chain.kinds.inference_cpp",
+    ),
+    Kind(
+        name="lite",
+        title="inference on a phone; planned, not run",
+        driver="test_lite_arm_cpu_cpp.sh",
+        modes=(Mode.LITE_INFER,),
+        marks=(Mark(section="lite_params"),),
+        module="tipchain.chain.kinds.lite",
     ),
     Kind(
         name=TRAIN_INFER,

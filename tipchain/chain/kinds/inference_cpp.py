@@ -11,6 +11,7 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.roles import ROLES
 from tipchain.chain.slots import Slots
-from tipchain.chain.words import NOTHING, Words, flag, plain_list, split_words
+from tipchain.chain.words import NOTHING, Words, check_folder_name, flag, plain_list, split_words
 
 NAME = "inference_cpp"
 PADDLE_LIBRARY = "PADDLE_INFER_DIR"
@@ -50,7 +51,18 @@ LAYOUTS: Sequence[Layout] = (
         text=f"""=cpp_infer_params model_name:model_name opencv:use_opencv infer_model:infer_model
         infer_quant:infer_quant program:inference {_AXES} model_dir infer_data infer_name benchmark labels segments""",
     ),
+    Layout(
+        suite="paddleseg",
+        text="""=cpp_program_params model_name:model_name* device:use_gpu* gpu:gpu_id* memory:gpu_mem*
+        threads:cpu_math_library_num_threads* mkldnn:use_mkldnn* trt:use_tensorrt* precision:use_fp16*
+        model_file:model_path* params_file:params_path* normalize:is_normalize* resize:is_resize*
+        ?width:resize_width* ?height:resize_height*""",
+    ),
 )
+_SEG_ROLES = {"use_gpu": "device", "use_tensorrt": "trt", "use_fp16": "precision"}
+SEG_PROGRAM = "./test_tipc/cpp/build/seg_system"
+HUMANS = ("pphumanseg_lite", "deeplabv3p_resnet50", "fcn_hrnetw18_small")
+"""PaddleSeg's models of people; their driver infers in another image."""
 MEANINGS: Mapping[str, str] = {
     **ROLES,
     "type": "cls for one model, shitu for a detector and a feature extractor",
@@ -65,6 +77,14 @@ MEANINGS: Mapping[str, str] = {
     "infer_name": "the model's name for the C++ program",
     "labels": "file of the classes",
     "segments": "segments of a video",
+    "gpu": "the GPU's number",
+    "memory": "the GPU's memory for Paddle, in MB",
+    "model_file": "program of the exported model",
+    "params_file": "weights of the exported model",
+    "normalize": "whether images are normalized",
+    "resize": "whether images are resized",
+    "width": "to which width",
+    "height": "to which height",
 }
 EXPORTS = {"norm": "norm", "quant": "pact", "fpgm": "fpgm", "distill": "distill", "kl_quant": "kl_quant"}
 
@@ -76,7 +96,35 @@ def plan(request: Request) -> Plan:
         ParamsError: the file does not fit its suite's layout, or a value is impossible.
     """
     layout = choose_layout(request, LAYOUTS)
+    if layout.suite == "paddleseg":
+        return _seg_plan(request, layout)
     return _Inference(request, layout, read_lines(request, layout)).plan()
+
+
+def _seg_plan(request: Request, layout: Layout) -> Plan:
+    """Return the plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself."""
+    slots = read_lines(replace(request, legacy=False), layout)
+    values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
+    name = replace(slots["model_name"], value=values["model_name"])
+    check_folder_name(name, name.value)
+    chain = Chain(
+        request, kind=NAME, suite=layout.suite, model=name.value, python=replace(name, value="python")
+    )
+    on = [
+        role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")
+    ]
+    cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
+    image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
+    command = Command(
+        id="gpu" if "use_gpu" in on else "cpu",
+        step="infer",
+        argv=(SEG_PROGRAM, request.file.path, image),
+        on_gpu="use_gpu" in on,
+        skip=missing(Path(request.options.root, SEG_PROGRAM)),
+        leg=NAME,
+    )
+    chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
+    return chain.plan(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
 
 
 def missing(program: Path) -> str:
