@@ -88,7 +88,7 @@ class CodeAtFault:
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
         return any(
-            _holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
             for around in self.matching.containers
         )
 
@@ -98,10 +98,10 @@ class CodeAtFault:
         found = [
             one for one in (*self.matching.containers, *self._wrappers())
             if (before is None or one.port.number < before.port.number)
-            and (before is None or not _holds(trace, one.port, before.port))
+            and (before is None or not holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
         ]  # fmt: skip
-        inner = [one for one in found if not any(_holds(trace, one.port, other.port) for other in found)]
+        inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else (first.reference, first.port)
 
@@ -265,7 +265,7 @@ class CodeAtFault:
         ]  # fmt: skip
 
 
-def _holds(trace: Trace, around: Call, call: Call) -> bool:
+def holds(trace: Trace, around: Call, call: Call) -> bool:
     """Tell whether a call is made inside another."""
     parent = call.parent
     while parent is not None and parent != around.number:
