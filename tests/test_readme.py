@@ -68,7 +68,7 @@ def test_the_chinese_quick_start_has_no_command_of_its_own():
     assert set(commands("README_cn.md")) <= set(commands("README.md"))
 
 
-@pytest.mark.parametrize("name", ["README.md", "README_cn.md", "docs/reprod_log.md"])
+@pytest.mark.parametrize("name", ["README.md", "README_cn.md", "docs/reference/reprod_log.md"])
 def test_python_blocks_run(name):
     program = "\n".join(fenced(name, "python"))
     assert program
@@ -82,11 +82,11 @@ def test_python_blocks_run(name):
         "README.md",
         "README_cn.md",
         "test_tipc/README.md",
-        "docs/reprod_log.md",
-        "docs/nightly.md",
-        "docs/ci.md",
-        "docs/history.md",
-        "docs/bundles.md",
+        "docs/reference/reprod_log.md",
+        "docs/how-to/nightly.md",
+        "docs/how-to/ci.md",
+        "docs/how-to/history.md",
+        "docs/how-to/bundles.md",
         "CONTRIBUTING.md",
     ],
 )
