@@ -9,13 +9,14 @@ from functools import partial
 from math import inf, prod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.comparing import Comparer, Link
-from tipchain.parity.locate.differences import same_mask
+from tipchain.parity.locate.differences import distance, rms, same_mask
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
-from tipchain.parity.locate.gradient_glue import Steered, first_changed
+from tipchain.parity.locate.gradient_glue import Moved, Steered, first_changed
 from tipchain.parity.locate.gradient_measures import cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
@@ -24,13 +25,15 @@ from tipchain.parity.locate.runs import Run
 from tipchain.parity.locate.shared_parameters import Shared
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
-from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
+from tipchain.parity.locate.verdicts import FINE, NOTHING, Closeness, LayerVerdict, classify
 
 Array = npt.NDArray[Any]
 GRADIENTS_AGREE = 1e-6
 """Relative difference of gradients in two float64 runs whose layers and outputs agree."""
 GROWTH = 1000.0
 """How many times as far as their outputs two models' gradients may be apart."""
+TIED = "equal values: each framework sends the gradient of their maximum elsewhere; where none are equal the gradients agree"
+"""What is said where gradients differ at ties alone."""
 FAINT = 1e-9
 """A gradient this small beside the largest is nothing but rounding."""
 
@@ -189,9 +192,51 @@ class CodeAtFault:
             found = first_changed(traces, agreeing, ends, by_itself, tolerance)
         if found is None:
             return []
-        what = f"hands another gradient to {found.pair.port.path or 'the model'}"
+        ours, theirs = self._linked(found.value)
+        receiver = found.pair.port.path or "the model"
+        odd = self._odd_gradients(ours, theirs)
+        what = f"hands {receiver} {odd}" if odd else f"hands another gradient to {receiver}"
         calls = self._taking(found.value) or found.calls
-        return [replace(self._code(calls, found.apart, what), direction="backward")]
+        verdict = replace(self._code(calls, found.apart, what), direction="backward")
+        if odd or not self._tied():
+            return [verdict]
+        reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
+        return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
+
+    def _linked(self, value: Value) -> tuple[Value, Value]:
+        """Return the reference's tensor that belongs to an output of the port's, and that."""
+        pairs = (
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
+            for pair, link in self._agreeing()
+        )
+        return next(both for both in pairs if both[1] is value)
+
+    def _odd_gradients(self, *values: Value) -> str:
+        """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
+        odd = [
+            0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
+            for one in values
+        ]
+        if not any(odd) or all(odd):
+            return ""
+        whose = "the reference's is finite" if odd[1] else "the reference's is not finite, the port's is"
+        slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
+        return f"a gradient with NaN or infinity at {max(odd)} elements where {whose}: {slope}"
+
+    def _tied(self) -> bool:
+        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little."""
+        links = list(self._agreeing())
+        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        ours, theirs = (
+            Moved(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
+            for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
+        )
+        least = NOTHING * max((rms(one) for one in ours.values()), default=0.0)
+        nothing = np.zeros(())
+        return bool(ours and theirs) and all(
+            _agree(ours.get(one, nothing), theirs.get(one, nothing), least)
+            for one in ours.keys() | theirs.keys()
+        )
 
     def _taking(self, value: Value) -> Calls | None:
         """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
@@ -271,3 +316,10 @@ def holds(trace: Trace, around: Call, call: Call) -> bool:
     while parent is not None and parent != around.number:
         parent = trace.calls[parent].parent
     return parent is not None
+
+
+def _agree(expected: Array, actual: Array, least: float) -> bool:
+    """Tell whether two gradients agree, beside their RMS or ``least``; none at all is a single zero."""
+    if expected.shape != actual.shape:
+        return max(rms(expected), rms(actual)) <= least
+    return distance(expected, actual) <= GRADIENTS_AGREE * GROWTH * max(rms(expected), least)
