@@ -17,14 +17,15 @@ from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.rounding import SAME_SINGLE
 
 Array = npt.NDArray[Any]
 Apart = Callable[[Value, Value], float]
 """Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
 
 
-SHIFT = 1e-6
-"""How far values are moved, beside their RMS, so that no two are equal: far above what float64 rounds, far below what counts."""
+SHIFT = SAME_SINGLE
+"""How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
 
 
 class Changed(NamedTuple):
