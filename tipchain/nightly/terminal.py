@@ -1,22 +1,26 @@
-"""Plans, states and summaries of nights as text for 80 columns."""
+"""A night on the terminal: its tables, and the view of one that goes on."""
 
 from __future__ import annotations
 
 import os
 import textwrap
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TextIO
 
 from tipchain.foreign_text import clean
 from tipchain.nightly.coordinator import NightResult
-from tipchain.nightly.items import NightPlan
+from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import Night
 from tipchain.nightly.progress import State, counts_text
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.progress import cut, elapsed
+from tipchain.progress import Screen, cut, elapsed
 from tipchain.quantities import duration
-from tipchain.report.terminal import MEANINGS, broken, mark
+from tipchain.report.terminal import MEANINGS, broken, mark, use_color
+
+# Plans, states and summaries of nights as text for 80 columns.
 
 INDENT = 9
 SLOWEST = 5
@@ -160,3 +164,77 @@ def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> st
     reason = f": {clean(record.reason)}" if record.reason else ""
     width = len(str(total))
     return f"[{number:>{width}}/{total}] {mark(record.outcome, color)} {took}  {clean(record.id)}{reason}"
+
+
+# The view of a night that goes on.
+#
+# On a terminal a line of counts and a line for each running item (its time, its id, the last line of its output) stand at
+# the bottom and are redrawn in place; what has ended scrolls above. Elsewhere there are plain lines only: one for each
+# item that ended, one when nothing runs because the next item has to wait, and now and then how far the night is.
+
+SAY_S = 300.0
+"""How often plain lines say how far the night is."""
+
+
+class NightView:
+    """Shows a night while it goes on.
+
+    Args:
+        stream: where to.
+        total: how many items the night has.
+        ended: how many had ended before.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.screen, self.total, self.number, self.clock = Screen(stream, clock), total, ended, clock
+        self.color = use_color(stream)
+        self._due = self.clock() + SAY_S
+        self._idle = False
+
+    def started(self, item: Item, attempt: int) -> None:
+        """Say that an item runs once more; the first time the line of what runs tells."""
+        if attempt > 1:
+            self.said(f"{item.id} runs again, attempt {attempt}")
+
+    def ended(self, record: ItemRecord) -> None:
+        """Show how an item ended, above what still runs."""
+        self.number += 1
+        self.screen.print(item_line(self.number, self.total, record, color=self.color))
+
+    def said(self, text: str) -> None:
+        """Show a line."""
+        self.screen.print(clean(text))
+
+    def tick(self, state: Callable[[], State]) -> None:
+        """Redraw what runs, or say how far the night is, when it is time."""
+        if self.screen.due:
+            self._redraw(state())
+        elif not self.screen.live:
+            self._say(state())
+
+    def close(self) -> None:
+        """Take the lines of what runs away."""
+        self.screen.draw([])
+
+    def _say(self, state: State) -> None:
+        """Write a plain line when nothing begins to run, and when it is time."""
+        idle = bool(state.waiting) and not state.running
+        if (idle and not self._idle) or self.clock() >= self._due:
+            self._due = self.clock() + SAY_S
+            for line in (f"... {state.line()}", *_waiting(state)):
+                self.screen.print(line)
+        self._idle = idle
+
+    def _redraw(self, state: State) -> None:
+        lines = [state.line(), *_waiting(state)]
+        for one in state.running:
+            last = " ".join(clean(one.line).split())
+            lines.append(f"{elapsed(one.seconds):>8}  {clean(one.id)}" + (f"  {last}" if last else ""))
+        self.screen.draw(lines)
+
+
+def _waiting(state: State) -> list[str]:
+    return [f"the next item waits for {clean(state.waiting)}"] if state.waiting else []
