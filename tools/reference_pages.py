@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from list_constants import constants_page  # noqa: E402
 
 from tipchain.yaml_lines import Reader  # noqa: E402
 
@@ -607,6 +609,7 @@ def pages() -> dict[str, str]:
         "reference/python.md": python_page(),
         "reference/diagnoses.md": diagnoses_page(),
         "reference/files.md": files_page(),
+        "reference/constants.md": constants_page(),
     }  # fmt: skip
 
 

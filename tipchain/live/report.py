@@ -22,6 +22,7 @@ LINES = 20
 MOST_CAUSES = 3
 """Causes that this text has at most."""
 WIDTH = 100
+"""Columns of a report on a terminal."""
 WORDS = {"NaN", "Infinity", "-Infinity"}
 """How JSON has what is no finite number."""
 T = TypeVar("T")

@@ -82,6 +82,26 @@ _ALL = (
         module="tipchain.chain.kinds.paddle2onnx",
     ),
     Kind(
+        name="ptq_infer_python",
+        title="post-training quantization, and inference with it",
+        driver="test_ptq_inference_python.sh",
+        modes=(Mode.WHOLE_INFER,),
+        marks=(
+            Mark(section="ptq_params"),
+            Mark(section="kl_quant_params"),
+            Mark(section="train_params", name="*ptq_infer_python*"),
+        ),
+        module="tipchain.chain.kinds.ptq_infer_python",
+    ),
+    Kind(
+        name="dy2static",
+        title="one training in dynamic mode and as a static graph, with equal losses",
+        driver="test_train_dy2static_python.sh",
+        modes=(Mode.LITE_TRAIN_LITE_INFER,),
+        marks=(Mark(section="base_train"), Mark(section="amp_train")),
+        module="tipchain.chain.kinds.dy2static",
+    ),
+    Kind(
         name=TRAIN_INFER,
         title="training, evaluation, export and inference",
         driver="test_train_inference_python.sh",
