@@ -1,4 +1,4 @@
-"""docs/adoption.md: its commands and jobs are run in a stub of a suite, and the Chinese page has the same ones."""
+"""docs/how-to/adoption.md: its commands and jobs are run in a stub of a suite, and the Chinese page has the same ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from chain_samples import PROGRAM, TEMPLATE, edit, stub
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, CHINESE = ROOT / "docs/adoption.md", ROOT / "docs/adoption_cn.md"
+PAGE, CHINESE = ROOT / "docs/how-to/adoption.md", ROOT / "docs/how-to/adoption.zh.md"
 PARAMS = re.compile(r"test_tipc/configs/[\w/]+\.txt")
 TEXT = PAGE.read_text()
 
@@ -147,11 +147,11 @@ def test_both_pages_have_the_same_commands_tables_and_links():
     assert TEXT.count("\n## ") == chinese.count("\n## ")
     for text in (TEXT, chinese):
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (ROOT / "docs" / target).exists(), target
+            assert (PAGE.parent / target).exists(), target
 
 
 def test_the_pages_are_found():
-    for name, page in (("README.md", "docs/adoption.md"), ("README_cn.md", "docs/adoption_cn.md"),
-                       ("docs/suites.md", "adoption.md"), ("docs/ci.md", "adoption.md"),
-                       ("test_tipc/README.md", "../docs/adoption.md")):  # fmt: skip
+    for name, page in (("README.md", "docs/how-to/adoption.md"), ("README_cn.md", "docs/how-to/adoption.zh.md"),
+                       ("docs/reference/suites.md", "../how-to/adoption.md"), ("docs/how-to/ci.md", "adoption.md"),
+                       ("test_tipc/README.md", "../docs/how-to/adoption.md")):  # fmt: skip
         assert f"({page}" in (ROOT / name).read_text(), name

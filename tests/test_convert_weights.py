@@ -382,7 +382,7 @@ def test_tool_runs_from_the_root(tmp_path):
 def test_the_docs_name_every_layer_that_has_a_rule():
     from tipchain.layer_types import RULES
 
-    text = (ROOT / "docs/weights.md").read_text()
+    text = (ROOT / "docs/how-to/weights.md").read_text()
     for rule in RULES:
         assert rule.torch[0] in text, rule.kind
         assert rule.paddle[0] in text, rule.kind

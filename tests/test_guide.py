@@ -13,7 +13,7 @@ import pytest
 from tipchain.stage_table import INFO, STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-GUIDES = ("docs/guide.md", "docs/guide_cn.md")
+GUIDES = ("docs/how-to/guide.md", "docs/how-to/guide.zh.md")
 DOCUMENTS = ROOT.parent / "shared" / "user_documents"
 NOT_OURS = ("pip", "cd models", "python3 setup.py", "python3 install", "import ", "from ")
 

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tipchain.cores import core_count
 from tipchain.outcome import Outcome
 
 PYTHONS = ((3, 10), (3, 13))
@@ -111,7 +112,7 @@ def check_packages() -> list[Finding]:
 
 def check_threads() -> Finding:
     """Say how many threads computations may use: results differ by rounding between counts."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = core_count()
     settings = [f"{name}={os.environ.get(name, 'unset')}" for name in THREAD_VARIABLES]
     detail = f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}"
     return Finding(subject="threads", outcome=Outcome.PASS, detail=detail)

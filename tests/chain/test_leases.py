@@ -46,6 +46,21 @@ def test_a_started_program_does_not_keep_a_lease(tmp_path):
         process.kill()
 
 
+def test_a_child_that_has_not_become_its_program_yet_does_not_keep_a_lease(tmp_path):
+    leases = Leases(tmp_path)
+    leases.take(("0",), "a")
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.read(reading, 1)
+        os._exit(0)
+    leases.give_back(("0",))
+    assert Leases(tmp_path).take(("0",), "b") == ""
+    os.write(writing, b".")
+    os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+
+
 def test_names_of_gpus_become_file_names(tmp_path):
     leases = Leases(tmp_path)
     assert leases.take(("MIG-a/b/../c",), "a") == ""

@@ -1,4 +1,4 @@
-"""Suites of users' own: the example of docs/suites.md plans and runs, and what is wrong with a profile is named."""
+"""Suites of users' own: the example of docs/reference/suites.md plans and runs, and what is wrong with a profile is named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout
 from tipchain.cli import main
 from tipchain.errors import ProfileError
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "suites.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "suites.md"
 MODE = "lite_train_lite_infer"
 RUN = f"./test_tipc/output/conformer/{MODE}/runs/RUN"
 # What SpeechLite's programs leave, and what its inference prints.
@@ -259,7 +259,7 @@ def test_a_missing_file_is_refused(tmp_path, capsys):
 
 
 def test_every_chain_that_was_really_run_stands_in_the_docs():
-    text = (ROOT / "docs/suites.md").read_text().partition("## Really run")[2]
+    text = (ROOT / "docs/reference/suites.md").read_text().partition("## Really run")[2]
     for suite in all_suites():
         for one in suite.verified:
             rows = [line for line in text.splitlines() if one.commit in line and f"| {one.paddle} |" in line]

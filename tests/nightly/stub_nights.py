@@ -11,6 +11,7 @@ import yaml
 from night_samples import item
 
 from tipchain.nightly.coordinator import Coordinator
+from tipchain.nightly.cpu_slots import CpuSlots
 from tipchain.nightly.executor import Work
 from tipchain.nightly.isolation import Ports
 from tipchain.nightly.items import NightPlan
@@ -60,7 +61,8 @@ def begin(folder: Path, *items):
 
 
 def local(folder: Path, jobs: int = 2, **more: Any) -> LocalExecutor:
-    return LocalExecutor(jobs, **{"ports": Ports(folder / "leases"), "grace_s": (0.3, 0.3, 5.0), **more})
+    own = {"cpus": CpuSlots(jobs, folder / "leases/cpus"), "ports": Ports(folder / "leases")}
+    return LocalExecutor(jobs, **{**own, "grace_s": (0.3, 0.3, 5.0), **more})
 
 
 def run_night(folder: Path, *items, executor=None, night=None, **more: Any):

@@ -1,4 +1,4 @@
-"""The workflow and the examples of docs/ci.md: their commands exist and take their arguments, their files are there."""
+"""The workflow and the examples of docs/how-to/ci.md: their commands exist and take their arguments, their files are there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tipchain.cli import COMMANDS, main, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "nightly.yml"
-PAGE = ROOT / "docs" / "ci.md"
+PAGE = ROOT / "docs" / "how-to" / "ci.md"
 PLAIN = ("echo", "cd", ".", "source")
 EXPRESSION = re.compile(r"\$\{\{.*?\}\}")
 

@@ -83,7 +83,7 @@ def test_everything_is_read(tmp_path):
 
 
 def test_the_manifest_of_the_documents_is_one(tmp_path):
-    text = (ROOT / "docs/nightly.md").read_text()
+    text = (ROOT / "docs/how-to/nightly.md").read_text()
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(load_manifest(write(tmp_path, block)).entries) == 3
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from night_samples import item
 
 from tipchain.nightly.progress import RunningItem, State
 from tipchain.nightly.records import ItemRecord
-from tipchain.nightly.view import SAY_S, NightView
+from tipchain.nightly.terminal import SAY_S, NightView
 from tipchain.outcome import Outcome
 
 
@@ -45,6 +46,18 @@ def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is():
         "[3/9] FAIL        1.2  a[cpu]: exit 1: oh no",
         "... 3 of 9 ended, 2 passed, 1 error, 30 running, 1m 05s, about 2m 05s left",
     ]
+
+
+def test_elsewhere_too_it_is_said_once_when_nothing_runs_because_the_next_item_waits():
+    stream = io.StringIO()
+    view = NightView(stream, 9, 3)
+    waits = replace(STATE, running=(), left_s=None, waiting="1 CPU slot, held by process 7\x1b[2J")
+    for state in (waits, waits, STATE, replace(STATE, waiting="room"), waits, replace(waits, waiting="")):
+        view.tick(lambda state=state: state)
+    said = (
+        "... 3 of 9 ended, 2 passed, 1 error, 1m 05s\nthe next item waits for 1 CPU slot, held by process 7\n"
+    )
+    assert stream.getvalue() == 2 * said
 
 
 def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):

@@ -1,4 +1,4 @@
-"""torch's defaults in Paddle, and docs/initializers.md: every row is drawn on both sides and compared."""
+"""torch's defaults in Paddle, and docs/how-to/initializers.md: every row is drawn on both sides and compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tipchain.parity.settings.init import InitSettings
 from tipchain.parity.stages.init import record
 
 pytestmark = pytest.mark.frameworks
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "initializers.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "initializers.md"
 ROWS = [
     tuple(cell.strip().strip("`") for cell in line.split("|")[1:4])
     for line in PAGE.read_text().splitlines()

@@ -39,14 +39,14 @@ class Leases:
         """Take all of ``gpus`` for ``holder``, or none; return "" or what has to be waited for."""
         for gpu in gpus:
             if gpu in self._held:
-                return f"GPU {gpu}, held by {self._held[gpu][0]}"
+                return f"GPU {gpu}, held by {self.holder(gpu)}"
         taken: list[str] = []
         for gpu in gpus:
             try:
                 self._held[gpu] = (holder, self._lock(gpu))
             except BlockingIOError:
                 self.give_back(taken)
-                return f"GPU {gpu}, held by {self._process(gpu)}"
+                return f"GPU {gpu}, held by {self.holder(gpu)}"
             taken.append(gpu)
         return ""
 
@@ -55,6 +55,7 @@ class Leases:
         for gpu in gpus:
             _, handle = self._held.pop(gpu)
             if handle is not None:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a child that another thread just forked has it open, too
                 os.close(handle)
 
     def _lock(self, gpu: str) -> int | None:
@@ -97,7 +98,10 @@ class Leases:
     def _file(self, gpu: str) -> Path:
         return self.folder / f"{re.sub(r'[^A-Za-z0-9-]', '-', gpu)}.lock"
 
-    def _process(self, gpu: str) -> str:
+    def holder(self, gpu: str) -> str:
+        """Return who has a lease: the holder in this run that took it, or ``process 123``."""
+        if gpu in self._held:
+            return self._held[gpu][0]
         text = ""
         with suppress(OSError):
             text = self._file(gpu).read_text(errors="replace")

@@ -138,7 +138,7 @@ model_args: {{num_classes: 10}}
 
 # Both sides start from equal weights: a seeded initialization, converted to Paddle ...
 weights: {{init: kaiming, seed: 0, fit_head: true}}
-# ... or your own torch file; names only where structure cannot tell (docs/weights.md):
+# ... or your own torch file; names only where structure cannot tell (docs/how-to/weights.md):
 # weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}}}
 
 # Fake inputs, in the order of the model's arguments; `label` goes to the loss. `shapes: [[...], [...]]` in place of
@@ -177,7 +177,7 @@ train:
 # more arguments of both build_dataset, and the evaluation loader.
 data: {{set: digits, args: {{}}, batch_size: 4, max_batches: 100}}
 # Two epochs' order, 64 samples by value, 2000 augmented images of each side; drop_last and shuffle: true or false
-# hold both loaders to it. docs/initializers.md says how to make a port start as torch does.
+# hold both loaders to it. docs/how-to/initializers.md says how to make a port start as torch does.
 train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
 init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
 # The exported model in Paddle Inference and in onnxruntime, on batches of two or more sizes; training on several

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import renamed
+from tipchain.cores import core_count
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 
@@ -82,7 +83,7 @@ class Reference:
         """As many threads as torch had, if this machine has them and the environment names none; else 0."""
         if os.environ.get("OMP_NUM_THREADS"):
             return 0
-        return min(self.manifest.threads, len(os.sched_getaffinity(0)))
+        return min(self.manifest.threads, core_count())
 
     def serve(self, stages: Sequence[str], *, asked: bool) -> tuple[str, ...]:
         """Return those of ``stages`` that the bundle has.

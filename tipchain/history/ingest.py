@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tipchain.cores import core_count
 from tipchain.errors import InputError, RecordError
 from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.json_text import parse_as
 from tipchain.nightly import fingerprint, nights, records
-from tipchain.nightly.machine import core_count
 from tipchain.outcome import worst
 from tipchain.report.json_ import load_report, report_json
 

@@ -26,7 +26,7 @@ def copy_weights(
     Args:
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``; it is changed, whole or not at all.
-        names: Paddle's name by torch's, of tensors or of layers, where structure cannot tell; see ``docs/weights.md``.
+        names: Paddle's name by torch's, of tensors or of layers, where structure cannot tell; see ``docs/how-to/weights.md``.
         ignore: layers or tensors of either model that the other one lacks; the port's keep their values.
 
     Returns:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
-from tipchain.nightly.dumps import drop_dumps
+from tipchain.nightly.artifacts import drop_dumps
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge
@@ -266,6 +266,8 @@ class Coordinator:
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""
         work = self._works.pop(ended.id)
+        for queue in self._queues.values():
+            queue.waiting = ""  # until it is tried again
         if ended.interrupted:
             return
         if ended.lost and self._lost[ended.id] < RETRIES:

@@ -25,8 +25,8 @@ from tipchain.nightly.dashboard_items import (
     when,
     why,
 )
-from tipchain.nightly.timeline import BAD, Cell, Column, Row, Timeline
-from tipchain.outcome import Outcome
+from tipchain.nightly.timeline import Cell, Column, Row, Timeline
+from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
 from tipchain.report.html.parts import banner

@@ -9,8 +9,8 @@ from math import isfinite
 
 from tipchain.foreign_text import clean
 from tipchain.nightly.items import Item
-from tipchain.nightly.timeline import BAD, Cell, Column, Row
-from tipchain.outcome import Outcome
+from tipchain.nightly.timeline import Cell, Column, Row
+from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.chart import Scale, linear
 from tipchain.report.html.page import Markup, element, markup, prose

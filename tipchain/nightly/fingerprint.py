@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tipchain import __version__
+from tipchain.cores import core_count
 from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
-from tipchain.nightly.machine import core_count, memory_mb
+from tipchain.nightly.machine import memory_mb
 from tipchain.runs import commit
 
 CPUINFO = Path("/proc/cpuinfo")

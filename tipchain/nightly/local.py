@@ -15,10 +15,10 @@ from tipchain.chain.hardware import Gpus
 from tipchain.chain.leases import Leases
 from tipchain.chain.process import GRACE_S, Stop
 from tipchain.nightly import isolation
-from tipchain.nightly.attempt import run_attempt
-from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.cpu_slots import CpuSlots
+from tipchain.nightly.executor import Ended, Work, run_attempt
 from tipchain.nightly.items import Item
-from tipchain.nightly.machine import core_count, memory_mb, resident_mb, usable_gpus
+from tipchain.nightly.machine import memory_mb, resident_mb, usable_gpus
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _Running:
 
     work: Work
     begin: float
-    cpus: int
+    cpus: tuple[str, ...]
     gpus: tuple[str, ...]
     port: int
     line: str = ""
@@ -39,6 +39,7 @@ class LocalExecutor:
 
     Args:
         jobs: slots; the cores if None.
+        cpus: the machine's slots, shared with other nights; this user's if None.
         leases: of GPUs; this user's on the machine if None.
         ports: where ports come from.
         gpus: which GPUs there are; looked up when first needed if None.
@@ -52,13 +53,14 @@ class LocalExecutor:
         self,
         jobs: int | None = None,
         *,
+        cpus: CpuSlots | None = None,
         leases: Leases | None = None,
         ports: isolation.Ports | None = None,
         gpus: Gpus | None = None,
         memory: Callable[[], tuple[float, float]] = memory_mb,
         grace_s: Sequence[float] = GRACE_S,
     ) -> None:
-        self.slots, self.trouble = jobs or core_count(), ""
+        self.cpus, self.trouble = cpus or CpuSlots(jobs), ""
         self.leases, self.ports = leases or Leases(), ports or isolation.Ports()
         self.memory, self.grace_s = memory, grace_s
         self._gpus = gpus
@@ -67,6 +69,11 @@ class LocalExecutor:
         # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="item")
+
+    @property
+    def slots(self) -> int:
+        """How many items of one CPU can run at once, if no other night runs any."""
+        return self.cpus.count
 
     @property
     def gpus(self) -> Gpus:
@@ -85,14 +92,17 @@ class LocalExecutor:
 
     def start(self, work: Work) -> str:
         """Start an item if there is room for it now; return "" or what has to be waited for."""
-        needs, running = work.item.needs, self._running.values()
-        cpus = min(needs.cpus, self.slots)
-        if sum(one.cpus for one in running) + cpus > self.slots:
-            return f"{cpus} of {self.slots} CPU slots"
+        needs = work.item.needs
+        if reason := self.cpus.full(needs.cpus):
+            return reason
         if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
             return reason
         gpus, reason = self._take_gpus(needs.gpus, work.item.id)
         if reason:
+            return reason
+        cpus, reason = self.cpus.take(needs.cpus, work.item.id)
+        if reason:
+            self.leases.give_back(gpus)
             return reason
         port = 0
         try:
@@ -100,6 +110,7 @@ class LocalExecutor:
             work.make_folder()
             tmp = isolation.make_tmp(work.folder)
         except OSError:
+            self.cpus.give_back(cpus)
             self.leases.give_back(gpus)
             if port:
                 self.ports.give_back(port)
@@ -156,6 +167,7 @@ class LocalExecutor:
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+        self.cpus.rest()
         found: list[Ended] = []
         with suppress(Empty):
             found.append(self._ended.get(timeout=timeout_s) if timeout_s > 0 else self._ended.get_nowait())
@@ -163,6 +175,7 @@ class LocalExecutor:
                 found.append(self._ended.get_nowait())
         for ended in found:
             one = self._running.pop(ended.id)
+            self.cpus.give_back(one.cpus)
             self.leases.give_back(one.gpus)
             self.ports.give_back(one.port)
         return found
@@ -180,5 +193,6 @@ class LocalExecutor:
         """End what still runs and give everything back."""
         if self._running:
             self._stop.ask()
+        self.cpus.pass_turn()
         self._pool.shutdown(wait=True)
         self.wait(0)

@@ -1,4 +1,4 @@
-"""What this machine has and has free: cores, memory, GPUs."""
+"""What this machine has and has free: memory, GPUs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-def core_count() -> int:
-    """Return the cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
 
 
 def memory_mb() -> tuple[float, float]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tipchain.blame import serving
+from tipchain.cores import core_count
 from tipchain.devices import Device, parse_device
 from tipchain.errors import TipchainError, UsageError
 from tipchain.modes import data_folder
@@ -224,7 +225,7 @@ def import_paddle() -> Any:
     from tipchain.parity.frameworks import load_framework
 
     if "PADDLE_TRAINERS_NUM" not in os.environ:  # processes of one launch share the processors
-        os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+        os.environ.setdefault("OMP_NUM_THREADS", str(core_count()))
     os.environ.setdefault("GLOG_minloglevel", "2")
     with contextlib.redirect_stderr(io.StringIO()):
         return load_framework("paddle")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.cores import core_count
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
@@ -228,7 +229,7 @@ def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[
 
 def default_threads(sides: int) -> int:
     """Return threads for each of ``sides`` recorders that run side by side."""
-    cores = len(os.sched_getaffinity(0))
+    cores = core_count()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
 

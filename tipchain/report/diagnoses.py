@@ -163,13 +163,10 @@ def reaches(cause: Diagnosis, stage: str) -> bool:
 
 
 def _of_run(cause: Diagnosis, failed: Iterable[str], root: Path) -> Diagnosis:
-    """Return a cause with the run's name of its stage: the first that fails of those that depend on it."""
-    stage = CASE_STAGES.get(cause.stage, cause.stage)
-    if stage not in failed:
-        stage = next((one for one in STAGES if one in failed and reaches(cause, one)), stage)
+    """Return a cause with the run's name of its stage, and files told from the project's root."""
     return replace(
         cause,
-        stage=stage,
+        stage=_stage_of_case(cause, failed),
         place=_below(cause.place, root),
         reference_place=_below(cause.reference_place, root),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.outcome import BAD, ExitCode, Outcome
 from tipchain.parity.findings import Diagnosis
 from tipchain.report.model import RunReport
 
@@ -23,7 +23,6 @@ WORKSPACE_VARIABLE = "GITHUB_WORKSPACE"
 """Names the checkout's folder, which annotations name files from."""
 ANNOTATED = 10
 """Failures that are annotated; GitHub itself shows no more of a step."""
-BAD = (Outcome.FAIL, Outcome.ERROR)
 SIGNS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.ERROR: "💥", Outcome.SKIP: "⏭️"}
 _ACTIVE = re.compile(r"[\\`*_{}\[\]()<>#+!|~&:@$-]")
 

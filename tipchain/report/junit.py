@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.result import Result
-from tipchain.outcome import Outcome
+from tipchain.outcome import BAD, Outcome
 from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:
     from tipchain.parity.findings import Diagnosis, SourceLine
     from tipchain.parity.judge import Verdict
 
-BAD = (Outcome.FAIL, Outcome.ERROR)
 
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skipped"}
 # XML 1.0 cannot hold these, not even escaped.

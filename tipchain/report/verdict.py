@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
 from tipchain.modes import Mode
-from tipchain.outcome import NO_VERDICT, NOT_THE_SAME, Outcome, worst
+from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
 from tipchain.parity.findings import PIECES, Diagnosis
 from tipchain.report.diagnoses import UNKNOWN, stage_of
 from tipchain.report.model import RunReport
@@ -28,7 +28,6 @@ LINES, WIDTH = 30, 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
 HEAD_LINES, FIX_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 4, 6
-BAD = (Outcome.FAIL, Outcome.ERROR)
 TEXT_COLUMNS = 27
 """Columns that an outcome and what is said beside a name have at least."""
 LABEL = 6
@@ -94,7 +93,7 @@ def _headline(report: RunReport) -> tuple[Outcome, str]:
 
 
 def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
-    stages = _by_stage(report.verdicts)
+    stages = by_stage(report.verdicts)
     for outcome in BAD:
         first = next((one for ones in stages.values() for one in ones if one.outcome is outcome), None)
         if first is None:
@@ -160,12 +159,14 @@ def _closest(verdicts: Sequence[Verdict]) -> str:
     first = max(shares, key=lambda one: one.share or 0.0)
     if not first.share:
         return ", every number equal"
-    return f", closest call {stage_of(first)}, {_percent(first.share)}"
+    return f", closest call {stage_of(first)}, {percent(first.share)} of what is allowed"
 
 
-def _percent(share: float) -> str:
-    # Never 100 % of what was not reached, nor 0 % of what differs.
-    return f"{'under 1' if share < 0.01 else min(int(100 * share), 99) if share < 1 else 100} % of what is allowed"
+def percent(share: float) -> str:
+    """Return a share of what is allowed: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
+    if share >= 1:
+        return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
+    return "under 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
 
 
 # Why.
@@ -249,7 +250,7 @@ def _followers(first: Result, results: Sequence[Result]) -> int:
 
 
 def _rows(report: RunReport) -> list[Row]:
-    stages = [_stage_row(name, ones, report) for name, ones in _by_stage(report.verdicts).items()]
+    stages = [_stage_row(name, ones, report) for name, ones in by_stage(report.verdicts).items()]
     commands = [_command_row(one) for one in report.results]
     if len(stages) + len(commands) > MOST_ROWS:
         commands = list(_step_rows(report.results))
@@ -263,7 +264,7 @@ def _rows(report: RunReport) -> list[Row]:
     return [*(rows[at] for at in sorted(shown)), rest]
 
 
-def _by_stage(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+def by_stage(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     """Return verdicts by their stage, in the order of the stages."""
     found: dict[str, list[Verdict]] = {}
     for one in verdicts:
@@ -289,7 +290,7 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
     else:
         skipped = sum(one.outcome is Outcome.SKIP for one in ones)
         shares = [one.share for one in ones if one.share is not None]
-        close = "" if not any(shares) else f", {_percent(max(shares))}"
+        close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
         text = checks + (", equal" if len(shares) == len(ones) and not max(shares) else close)
         text += f", {skipped} skipped: {_flat(_first_skip(ones))}" if skipped else ""
     return Row(outcome=outcome, name=clean(name), text=text)
@@ -390,7 +391,7 @@ def next_command(report: RunReport) -> str:
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
     title = shlex.quote(clean(report.title))
     bad = [
-        name for name, ones in _by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)
+        name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)
     ]
     if report.results:
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted

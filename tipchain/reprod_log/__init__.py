@@ -1,7 +1,7 @@
 """Drop-in for reprod_log 1.0.1: the same calls, files and log lines, without its defects.
 
 Replace ``from reprod_log import ReprodLogger, ReprodDiffHelper`` by ``from tipchain.reprod_log import ...``.
-``docs/reprod_log.md`` lists the differences. Importing this package loads neither torch nor paddle.
+``docs/reference/reprod_log.md`` lists the differences. Importing this package loads neither torch nor paddle.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.cores import core_count
 from tipchain.errors import UsageError
 from tipchain.paddle_export import Array
 from tipchain.parity.data_parallel.group import WorkerGroup
@@ -84,7 +84,7 @@ def _refuse_statistics(model: Any) -> None:
 
 
 def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
-    cores = len(os.sched_getaffinity(0))
+    cores = core_count()
     return WorkerJob(
         case=str(bench.case.path.resolve()), batch=str(folder / "batch.npy"), weights=str(bench.weights),
         device=place.partition(":")[0], threads=max(1, cores // bench.case.distributed.processes),

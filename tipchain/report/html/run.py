@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tipchain.chain.result import Result
-from tipchain.outcome import ExitCode, Outcome, worst
-from tipchain.report.diagnoses import stage_of
+from tipchain.outcome import BAD, ExitCode, Outcome, worst
 from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
 from tipchain.report.html.parts import Section, banner, facts_line, notes, origin, outcome, sections
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import figures_text
+from tipchain.report.verdict import by_stage, first_cause, percent
 
 if TYPE_CHECKING:
     from tipchain.parity.judge import Verdict
 
-BAD = (Outcome.FAIL, Outcome.ERROR)
 TOLD = 200
 """Checks of a stage that are listed one by one; the rest is counted, those that did not pass come first."""
 TONES: Mapping[ExitCode, tuple[str, str]] = {
@@ -62,7 +61,7 @@ def _what(report: RunReport) -> Markup:
 
 def _why(report: RunReport, verdict: str) -> Markup | None:
     """Return the cause that comes first, with what to change; else why none is known."""
-    first = next((one for one in report.diagnoses if one.explains), next(iter(report.diagnoses), None))
+    first = first_cause(report)
     if first is None:
         return element("p", prose(report.undiagnosed)) if report.undiagnosed else None
     follow = f"{many(len(first.explains), 'check')} failed because of it." if first.explains else None
@@ -114,9 +113,7 @@ def _step(result: Result, *, opened: bool) -> Markup:
 
 
 def _stages(report: RunReport) -> Markup:
-    groups: dict[str, list[Verdict]] = {}
-    for one in report.verdicts:
-        groups.setdefault(stage_of(one), []).append(one)
+    groups = by_stage(report.verdicts)
     return element("div", [_stage(name, ones, report) for name, ones in groups.items()], class_="steps")
 
 
@@ -144,17 +141,10 @@ def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
 
 def _closeness(share: float) -> Markup:
     """Return how much of what is allowed was used, as a bar and in words."""
-    words = "every number equal" if not share else f"at most {_percent(share)} of what is allowed"
+    words = "every number equal" if not share else f"at most {percent(share)} of what is allowed"
     filled = element("span", style=f"width:{min(share, 1.0):.1%}")
     bar = element("span", filled, class_="share", aria_hidden="true") if share else None
     return element("span", bar, " ", words, class_="close")
-
-
-def _percent(share: float) -> str:
-    """Return a share of what is allowed: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
-    if share >= 1:
-        return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
-    return "under 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
 
 
 def _because(stage: str, bad: Sequence[Verdict], report: RunReport) -> Markup:
@@ -172,7 +162,7 @@ def _because(stage: str, bad: Sequence[Verdict], report: RunReport) -> Markup:
 
 def _check(one: Verdict) -> tuple[Markup, ...]:
     diff = one.diff
-    share = "" if one.share is None else _percent(one.share) if one.share else "none"
+    share = "" if one.share is None else percent(one.share) if one.share else "none"
     return (
         element("code", path(one.subject.partition("/")[2] or one.subject)), outcome(one.outcome), markup(share),
         markup(number(diff.max_abs) if diff is not None and diff.size else ""), prose(one.reason),
