@@ -107,6 +107,9 @@ class LiveSide(Side, Protocol):
     def norm_scale(self, layer: Any) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether a layer has dropout inside a kernel, whose masks cannot be made equal: its copies have none."""
+
 
 class TorchSide:
     """torch."""
@@ -153,9 +156,8 @@ class TorchSide:
         made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
-        for module in made.modules():
-            if isinstance(module, self.torch.nn.RNNBase):
-                module.dropout = 0.0
+        for module in filter(self.undropped, made.modules()):
+            module.dropout = 0.0
         return made.double() if double else made
 
     def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
@@ -265,6 +267,10 @@ class TorchSide:
         """Return a function of ``torch.nn.functional``."""
         found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
         return found
+
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent module with dropout between its layers."""
+        return isinstance(layer, self.torch.nn.RNNBase) and layer.num_layers > 1 and layer.dropout > 0
 
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(running_var + eps)``."""
@@ -429,6 +435,11 @@ class PaddleSide:
         """Return a function of ``paddle.nn.functional``."""
         found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
         return found
+
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent layer with dropout between its layers."""
+        kind = self.paddle.nn.layer.rnn.RNNBase
+        return isinstance(layer, kind) and layer.num_layers > 1 and layer.dropout > 0
 
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""
