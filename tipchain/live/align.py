@@ -32,6 +32,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
+from tipchain.memory import keep_memory
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding
@@ -176,7 +177,8 @@ def align(
     store = Store()
     try:
         work.check_data()
-        work.run(store)
+        with keep_memory():
+            work.run(store)
     finally:
         store.close()
     return work.report()
