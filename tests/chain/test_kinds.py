@@ -82,7 +82,7 @@ def test_a_mode_of_another_kind_is_refused_with_the_reason(command, clas, capsys
     said = capsys.readouterr().err
     assert "lite_train_lite_infer is no mode of paddle2onnx chains" in said
     assert "it begins with the section [paddle2onnx_params]" in said
-    assert "--chain train_infer_python" in said
+    assert "train_infer_python takes" in said
 
 
 def test_the_kind_that_is_named_settles_what_the_file_is_read_as(clas, capsys):

@@ -24,7 +24,7 @@ from tipchain.chain.slots import (
     wanted,
 )
 from tipchain.chain.suites import SlotRule
-from tipchain.errors import ParamsError, did_you_mean
+from tipchain.errors import InputError, ParamsError, did_you_mean
 
 CODE = "sections"
 # Stands for a line that is not there; it fits every rule but an optional one.
@@ -116,7 +116,7 @@ def distance(file: ParamFile, suite: Lines) -> int:
     return total
 
 
-def refusal(error: ParamsError, code: str) -> Finding:
+def refusal(error: InputError, code: str) -> Finding:
     """Return an error as a finding."""
     parts = [error.message]
     if error.hint:

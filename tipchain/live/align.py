@@ -32,11 +32,12 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
+from tipchain.memory import keep_memory
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding
 from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
+from tipchain.parity.locate.code_at_fault import GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
@@ -56,6 +57,7 @@ from tipchain.parity.preflight.front import check as check_construction
 from tipchain.parity.preflight.parameters import MANY, two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.weighing import weigh
+from tipchain.parity.rounding import SAME_SINGLE
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.runs import commit
 
@@ -68,8 +70,6 @@ RANDOM = "random, not comparable: the models' random numbers cannot be made the 
 """What is said of results that depend on them."""
 SHOWN_OUTPUTS = 4
 """Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
-UNTOLD = 1e-6
-"""Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
 
 def align(
@@ -177,7 +177,8 @@ def align(
     store = Store()
     try:
         work.check_data()
-        work.run(store)
+        with keep_memory():
+            work.run(store)
     finally:
         store.close()
     return work.report()
@@ -206,6 +207,7 @@ class _Work:
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
+    of_buffers: list[LayerVerdict] = field(default_factory=list)
     first: LayerVerdict | None = None
     findings: list[Finding] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
@@ -232,7 +234,7 @@ class _Work:
                 located = self._locate(store, pairs)
             except OutOfTime as error:
                 apart = error.apart
-                differ = apart is not None and not apart <= UNTOLD
+                differ = apart is not None and not apart <= SAME_SINGLE
                 told = f"the outputs differ, relative {apart:.3g}; the layers were " if differ else ""
                 self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, f"{told}{LATE}")
         self._stage("preflight", self._check_construction, pairs, located, store)
@@ -268,7 +270,7 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                self.layers,
+                [one for one in self.layers if one not in self.of_buffers],  # their causes are told already
                 self.findings,
                 self.sides,
                 self.models,
@@ -430,9 +432,10 @@ class _Work:
         """Judge what one call leaves in the buffers of both models, where it changes some."""
         with self._erring("forward"):
             verdicts, causes = check_buffers(
-                self.sides, self._copies(), self.inputs, self.names, located, UNTOLD
+                self.sides, self._copies(), self.inputs, self.names, located, SAME_SINGLE
             )
             self.layers += verdicts
+            self.of_buffers = verdicts
             self.first = self.first or next((one for one in verdicts if one.at_fault), None)
             self.diagnoses += causes
             if verdicts:
@@ -475,6 +478,13 @@ class _Work:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
         if untold:
             rest = f"{rest}; the results as a whole are {RANDOM}"
+        if direction == "backward":
+            rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
+        undropped = self._undropped() if direction == "forward" else []
+        if undropped:
+            rest += (
+                f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
+            )
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         if compared:
@@ -484,6 +494,13 @@ class _Work:
             Outcome.PASS,
             f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
         )
+
+    def _undropped(self) -> list[str]:
+        """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
+        side, model = self.sides[1], self.models[1]
+        return [
+            path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)
+        ]
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
@@ -582,6 +599,10 @@ class _Work:
             which = f"{_without_double(located)} does not run in float64, in which trainings are compared"
             self._end("train", Outcome.SKIP, which if located.comparable else RANDOM)
             return
+        tied = next((one.reason for one in located.verdicts if one.tied), None)
+        if tied is not None:
+            self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
+            return
         done = train_both(
             self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
@@ -652,8 +673,10 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
-    if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
+        return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"
+    if any(one.tied for one in located.verdicts):
+        return ""
+    if not some_left or not located.exact or located.gradients <= max(SAME_SINGLE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"
 

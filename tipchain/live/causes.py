@@ -21,14 +21,14 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.preflight.kinds import KINDS
 from tipchain.parity.preflight.parameters import NOT_COPIED
+from tipchain.parity.preflight.weighing import PADDING
+from tipchain.parity.rounding import EXPLAINED
 from tipchain.progress import Pace
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
 DESCRIBING = frozenset({"scaled-gradient"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
-WHOLE = 0.99
-"""The fraction of an error from which on a cause explains it."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 PIECES = ("optimizer", "scheduler")
@@ -164,6 +164,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
     why where a cause only describes. What another cause of the same error refutes is a finding, and no cause.
     """
+    diagnoses = [_as_built(one, findings) for one in diagnoses]
     serious = [one for one in grave(findings) if not any(_covers(cause, one) for cause in diagnoses)]
     pieces = {one.kind for one in serious if one.kind in PIECES}
     paths = {one.port_path for one in serious}
@@ -184,6 +185,16 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
 
 
+def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
+    """Return a cause about an index of padding in the words of construction, which knows what the index does in Paddle."""
+    if cause.code not in PADDING:
+        return cause
+    built = next(
+        (one for one in grave(findings) if one.code in PADDING and cause.port_path == one.port_path), None
+    )
+    return cause if built is None else replace(cause, message=built.message, fix=built.fix)
+
+
 def _covers(cause: Diagnosis, finding: Finding) -> bool:
     """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
     if finding.kind in PIECES:
@@ -194,7 +205,7 @@ def _covers(cause: Diagnosis, finding: Finding) -> bool:
         finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
     )
     return cause.says(finding) or (
-        shows and (cause.explained or 0.0) >= WHOLE and cause.code not in DESCRIBING
+        shows and (cause.explained or 0.0) >= EXPLAINED and cause.code not in DESCRIBING
     )
 
 

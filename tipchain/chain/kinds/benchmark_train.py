@@ -343,9 +343,11 @@ class _Plan(_Maker):
         trainers: tuple[str, ...] = (self.trainer(to_static=bool(asked)),)
         if "model_type" in self.section and not asked:
             trainers = self.listed("model_type", r"\w+")
+        # One device that the user names stands for all numbers of GPUs.
+        devices = self.driver.devices if self.request.options.device in (None, "gpu") else ("N1C1",)
         batches, precisions = self.listed("bench_batch", r"[1-9]\d*"), self.listed("fp_items", r"[a-z]+\d*")
-        for batch, precision, devices, trainer in product(batches, precisions, self.driver.devices, trainers):
-            yield Run(batch=batch, precision=precision, devices=devices, trainer=trainer)
+        for batch, precision, count, trainer in product(batches, precisions, devices, trainers):
+            yield Run(batch=batch, precision=precision, devices=count, trainer=trainer)
 
     def trainer(self, *, to_static: bool) -> str:
         if to_static:

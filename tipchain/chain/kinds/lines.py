@@ -23,7 +23,7 @@ class Layout:
 
     Attributes:
         suite: the suite's name.
-        text: the lines, written as in a suite's profile.
+        text: the lines, written as in a suite's profile; "" for those of the suite's own.
         reads: physical lines that the original reads, None for all.
         rest: whether a value is all after the first ``:`` in the original too.
         unread: roles that the original never reads.
@@ -31,14 +31,16 @@ class Layout:
     """
 
     suite: str
-    text: str
+    text: str = ""
     reads: int | None = None
     rest: bool = False
     unread: frozenset[str] = frozenset()
     layout: tuple[SlotRule, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", parse_layout(self.text))
+        object.__setattr__(
+            self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout
+        )
 
     @property
     def to_static(self) -> bool:

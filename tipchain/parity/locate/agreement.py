@@ -16,6 +16,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.rounding import EXPLAINED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 ACTIVATIONS = (
@@ -33,12 +34,11 @@ ACTIVATIONS = (
     "softplus",
 )
 """Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
-REFUTES = 100.0
-"""How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted."""
+REFUTES = 1 / (1 - EXPLAINED)
+"""How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted: it leaves less
+than a cause may leave unexplained."""
 NEXT = 3
 """Calls after a layer whose inputs are looked at for a function of its result."""
-SAME = 1e-6
-"""Relative difference up to which a tensor is the function of another one."""
 
 
 def continued(
@@ -67,16 +67,21 @@ def continued(
             yield pair.followed(number, Step(name, function=True), value)
 
 
+def made_next(call: Call, trace: Trace) -> Iterator[Value]:
+    """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
+    for one in trace.calls[call.number + 1 :][:NEXT]:
+        yield from (value for value in one.inputs if value not in call.outputs)
+    for one in trace.around(call):
+        yield from (value for value in one.outputs if value not in call.outputs)
+
+
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
-    later = trace.calls[call.number + 1 :][:NEXT]
-    values = [value for one in later for value in one.inputs]
-    values += [value for one in trace.around(call) for value in one.outputs]
     given = {
         id(value): value
-        for value in values
-        if value is not made and value.shape == made.shape and value.dtype == made.dtype
+        for value in made_next(call, trace)
+        if value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return
@@ -84,7 +89,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     for name in ACTIVATIONS:
         result = side.view(side.function(name)(tensor))
         for value in given.values():
-            if relative(result, store.get(value.stored)) <= SAME:
+            if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
 

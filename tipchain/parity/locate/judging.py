@@ -11,8 +11,8 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import continued, of_one_size, settled
-from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
+from tipchain.parity.locate.agreement import continued, made_next, of_one_size, settled
+from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise, holds
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative, squeezed_as
 from tipchain.parity.locate.feeding import Fed
@@ -27,7 +27,6 @@ from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
-    EXACT,
     FAULTS,
     FINE,
     Closeness,
@@ -40,27 +39,43 @@ from tipchain.parity.locate.verdicts import (
     ratio,
     reason_of,
 )
+from tipchain.parity.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
 Array = npt.NDArray[Any]
 STATE = (
     "it gives something else when it is run again on what it was given: it keeps something from call to call"
 )
-AGREE = 2.0**-23
-"""Relative difference of tensors of two float64 runs that code between the layers may make: where it computes in
-float32, as code with a cast does, that is what it makes."""
-COARSELY = 1e-3
-"""The same for two runs of which one is in float32."""
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
-SAME = 1e-9
-"""Relative difference up to which the results of two models in float64 are the same."""
-SINGLE_SAME = 1e-6
-"""The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
-"""How much a later layer may enlarge what an earlier one of the same function was off in float64."""
+"""How much a later layer may enlarge what an earlier one of the same function was off in float64. A choice, two orders:
+beyond it the layer's own error is measured for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What was found of a pair by itself.
+
+    Attributes:
+        pair: the pair.
+        verdicts: about forward, and perhaps backward.
+        inputs: which of the tensors that both are given belong together.
+        outputs: which of those that they give.
+        inherited: how far the first are apart.
+        made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
+        late: there was no time to judge it.
+    """
+
+    pair: CallPair
+    verdicts: list[LayerVerdict]
+    inputs: Sequence[Link] = ()
+    outputs: Sequence[Link] = ()
+    inherited: float = 0.0
+    made: float | None = None
+    late: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +85,7 @@ class _Done:
     Attributes:
         forward: verdicts, in the order of the port's calls.
         backward: likewise.
+        code: those of ``forward`` that are about code between the layers.
         loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
         reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
         clean: nothing before differs.
@@ -77,6 +93,7 @@ class _Done:
 
     forward: list[LayerVerdict] = field(default_factory=list)
     backward: list[LayerVerdict] = field(default_factory=list)
+    code: list[LayerVerdict] = field(default_factory=list)
     loose: dict[int, float] = field(default_factory=dict)
     reshaped: list[int] = field(default_factory=list)
     clean: bool
@@ -118,6 +135,7 @@ class PairJudge:
     _agreeing_pairs: Agreeing = field(init=False)
     _rounding: CodeRounding = field(init=False)
     _left: dict[int, Array] = field(default_factory=dict)
+    _made: float | None = None
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
@@ -142,40 +160,86 @@ class PairJudge:
         Raises:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
-        self.noise.limit = AGREE if self.exact else COARSELY
+        self.noise.limit = CONSTANT if self.exact else ROUGH
         furthest = max(self.outputs_apart(), default=inf)
-        near = furthest <= COARSELY
+        near = furthest <= ROUGH
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
-        done = _Done(clean=same_numbers(self.runs))
-        for number, pair in enumerate(self.matching.pairs):
+        return self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+
+    def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
+        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
+
+        Raises:
+            NotHeld: see `judge`.
+        """
+        found: dict[int, _Judged] = {}
+        for number, pair in enumerate(pairs):
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
             if self.pace.over:
                 self.late += 1
-                done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
+                late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
+                found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
                 continue
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-            # Tensors of other shapes show no difference where what is made of them is the same.
-            if done.clean and (inputs or not self._agree(pair, outputs)):
-                self._judge_given(done, pair, inputs, inherited)
+            self._made = None
             judged = [
-                self._weighed(pair, one, (*done.forward, *done.backward))
-                for one in self._judge_jointly(pair, inputs, outputs, inherited)
+                self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
-            if pair.whole or not outputs or self._alive(pair):
-                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
-                done.loose |= {id(one): far for one in judged}
-            done.forward.append(judged[0])
-            done.backward += judged[1:]
-            if done.clean and not outputs and judged[0].at_fault:
+            found[pair.port.number] = _Judged(
+                pair=pair,
+                verdicts=judged,
+                inputs=inputs,
+                outputs=outputs,
+                inherited=inherited,
+                made=self._made,
+            )
+        return found
+
+    def _in_turn(self, judged: Mapping[int, _Judged]) -> _Done:
+        """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
+        done = _Done(clean=same_numbers(self.runs))
+        for pair in self.matching.pairs:
+            one = judged[pair.port.number]
+            if one.late:
+                done.forward += one.verdicts
+                continue
+            # Tensors of other shapes show no difference where what is made of them is the same.
+            if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
+                self._judge_given(done, pair, one.inputs, one.inherited)
+            self._make_noise(one)
+            verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
+            if pair.whole or not one.outputs or self._alive(pair):
+                far = self._influence(pair.reference.outputs, one.outputs, verdicts[0].own)
+                done.loose |= {id(each): far for each in verdicts}
+            done.forward.append(verdicts[0])
+            done.backward += verdicts[1:]
+            if done.clean and not one.outputs and verdicts[0].at_fault:
                 done.reshaped.append(len(done.forward) - 1)
-            elif not self._agree(pair, outputs) and judged[0].at_fault:
+            elif not self._agree(pair, one.outputs) and verdicts[0].at_fault:
                 done.clean = False
-        return self._concluded(done)
+        return done
+
+    def _make_noise(self, one: _Judged) -> None:
+        """Let tensors of what follows be as far apart as a layer that does the same may take them."""
+        if one.made is not None:
+            limit = self.noise.limit
+            passed = one.inherited if one.inherited <= limit else 0.0
+            self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
+
+    def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
+        """Return the verdicts about a container, in the light of what is at fault inside it."""
+        trace, call = self.runs[1].trace, one.pair.port
+        around = f"{call.path}." if call.path else ""
+        inside = [
+            *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
+            *(each for each in done.code if f"{each.port_path}.".startswith(around)),
+        ]  # fmt: skip
+        return [_less_inside(each, inside) for each in one.verdicts]
 
     def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[Link], inherited: float) -> None:
         """Judge the code that gives a pair its inputs, all layers before having agreed."""
@@ -186,8 +250,9 @@ class PairJudge:
             return
         done.clean = False
         if not done.reshaped:
-            done.forward.append(self._code.before(pair, inputs, inherited))
-            done.loose[id(done.forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+            done.code.append(self._code.before(pair, inputs, inherited))
+            done.forward.append(done.code[-1])
+            done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with those about the models' ends, less what the models as a whole refute."""
@@ -200,7 +265,7 @@ class PairJudge:
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs[0].values, self.outputs_apart()
-        if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
+        if not max(apart, default=inf) <= (SAME_DOUBLE if self.exact else SAME_SINGLE):
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
@@ -223,8 +288,8 @@ class PairJudge:
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
         if self.exact and near:
-            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
+            self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
@@ -242,7 +307,7 @@ class PairJudge:
             return [], []
         steered = self._code.steered()
         changed = self._code.changed_gradient(far, steered)
-        unlike = [] if self.alike_inside else self._shared.beyond(COARSELY)
+        unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
         changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
         return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
 
@@ -259,11 +324,11 @@ class PairJudge:
         found = actual.get(one.name) if laid is None else laid.arranged(actual)
         if expected is None or found is None or found.size != expected.size:
             return False
-        return relative(expected, squeezed_as(found, expected.shape)) <= COARSELY
+        return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
-        limit = AGREE if self.exact else COARSELY
+        limit = CONSTANT if self.exact else ROUGH
         for pair in self.matching.pairs:
             if (
                 self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
@@ -275,7 +340,7 @@ class PairJudge:
     @property
     def alike_outside(self) -> bool:
         """Whether the models' outputs agree in float64."""
-        return self.exact and max(self.outputs_apart(), default=inf) <= SAME
+        return self.exact and max(self.outputs_apart(), default=inf) <= SAME_DOUBLE
 
     def gradients_apart(self) -> float:
         """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
@@ -299,7 +364,7 @@ class PairJudge:
         self, apart: float, values: tuple[Sequence[Value], Sequence[Value]], links: Sequence[Link]
     ) -> bool:
         """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
-        if not self.exact or not apart <= COARSELY:
+        if not self.exact or not apart <= ROUGH:
             return False
         ours, theirs = values
         return all(
@@ -329,12 +394,11 @@ class PairJudge:
                 return [replace(each, reason=reason + each.reason) for each in again]
         return judged
 
-    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
-        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew."""
         draws = self.runs[1].draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
-        verdict = verdict if alike else _random(verdict)
-        return _less_inside(verdict, others) if pair.whole else verdict
+        return verdict if alike else _random(verdict)
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -347,7 +411,8 @@ class PairJudge:
                 (self.models[0].side, self.models[1].side), pair
             )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
-            return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
+            verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
+            return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
         fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -375,6 +440,22 @@ class PairJudge:
         if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
             return decided
         return [replace(one, closeness=Closeness.NOT_COMPARABLE, reason=STATE) for one in decided]
+
+    def _reshaped_next(self, pair: CallPair) -> bool:
+        """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
+        calls, traces = (pair.reference, pair.port), [run.trace for run in self.runs]
+        if any(len(call.outputs) != 1 for call in calls):
+            return False
+        ours, theirs = (call.outputs[0] for call in calls)
+        pairs = [
+            *((ours, value) for value in made_next(pair.port, traces[1])),
+            *((value, theirs) for value in made_next(pair.reference, traces[0])),
+        ]
+        laid = [(*both, self.compare.layout(*both)) for both in pairs]
+        return any(
+            layout is not None and self.compare.between(one, other, layout) <= self.noise.limit
+            for one, other, layout in laid
+        )
 
     def _not_replayed(
         self, fed: Fed, inherited: float, apart: float, error: NotReplayed
@@ -423,7 +504,7 @@ class PairJudge:
         except NotReplayed:
             return False
         return all(
-            one.shape == value.shape and relative(self.store.get(value.stored), one) <= COARSELY
+            one.shape == value.shape and relative(self.store.get(value.stored), one) <= ROUGH
             for one, value in zip(again.outputs, call.outputs, strict=False)
         )
 
@@ -431,7 +512,7 @@ class PairJudge:
         """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
         known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
         apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
-        if known is None or max(inherited, apart) > EXACT:
+        if known is None or max(inherited, apart) > SAME_DOUBLE:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
@@ -458,10 +539,7 @@ class PairJudge:
             measured = self._outputs(replays, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
-            exact = max((one.exact or 0.0 for one in measured), default=0.0)
-            self.noise.limit = max(
-                self.noise.limit, SPREAD * exact, SPREAD * inherited * (inherited <= self.noise.limit)
-            )
+            self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
@@ -562,7 +640,7 @@ class PairJudge:
             for link in links
         ]
         largest = max([*around, self._shared.largest(pair) or 0.0])
-        return largest if self.exact and largest <= AGREE else None
+        return largest if self.exact and largest <= CONSTANT else None
 
     def _turns(self, pair: CallPair) -> int:
         """Return how many calls the layers of a pair have, the larger number."""
@@ -595,15 +673,9 @@ def _random(verdict: LayerVerdict) -> LayerVerdict:
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
-def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
+def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
     """Return the verdict about a container; what is at fault inside it says nothing about its own code."""
-    path = verdict.port_path
-    inside = (
-        one.port_path
-        for one in others
-        if one.at_fault and (not path or f"{one.port_path}.".startswith(f"{path}."))
-    )
-    found = next(inside, None)
+    found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
@@ -613,4 +685,4 @@ def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> Layer
 def _slightly(measured: Sequence[Measured]) -> bool:
     """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
     closeness, worst = classify(measured)
-    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
+    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < ROUGH

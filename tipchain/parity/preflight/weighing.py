@@ -25,6 +25,7 @@ from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 from tipchain.parity.preflight.front import alike
 from tipchain.parity.preflight.layers import place_of
 from tipchain.parity.preflight.table import Pair
+from tipchain.parity.rounding import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
@@ -35,8 +36,6 @@ PADDING = ("padding-idx", "padding-row")
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
 """Codes of what another layer may do in its place, so that two layers alone tell nothing."""
 
-APART = 1e-3
-"""Relative difference of two layers' results on inputs made to tell, beyond what float32 in a layer's own code makes of them."""
 LARGEST = 2**20
 """Elements of an input beyond which a layer is not tried."""
 TOKENS = 4096
@@ -147,7 +146,7 @@ class _Trial:
         except OutOfTime:
             return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
         if shown is None:
-            return one
+            return self._untried(one, pair)
         if not shown:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
@@ -156,6 +155,10 @@ class _Trial:
         """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
+        if any(
+            side.undropped(own) for side, own in zip(self.sides, (pair.reference, pair.port), strict=True)
+        ):
+            return None  # what is tried are copies, which have no such dropout
         if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
             return None
         if one.harmless and not alike(call.reference.inputs, call.port.inputs):
@@ -167,6 +170,13 @@ class _Trial:
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
+
+    def _untried(self, one: Finding, pair: Pair) -> Finding:
+        """Return a finding about layers that cannot be tried; what their copies leave out shows in train mode."""
+        both = zip(self.sides, (pair.reference, pair.port), strict=True)
+        if one.code != "dropout" or not any(side.undropped(own) for side, own in both):
+            return one
+        return replace(one, effect="elsewhere", message=f"{one.message}; a run in train mode would show it")
 
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
         return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
@@ -289,4 +299,4 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
 
 def _differ(one: Array, other: Array) -> bool:
     axes = tuple(range(one.ndim)) if one.shape == other.shape else arrange(one, other)
-    return axes is None or not relative(one.transpose(axes), other) <= APART
+    return axes is None or not relative(one.transpose(axes), other) <= ROUGH
