@@ -31,7 +31,7 @@ from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import begin_night
-from tipchain.nightly.view import NightView
+from tipchain.nightly.terminal import NightView
 
 GOAL_PLAN_S = 2.0
 GOAL_OVERHEAD_MS = 15.0

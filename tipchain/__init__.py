@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tipchain.parity.record import load_record, save_record
     from tipchain.parity.tolerance import Tolerance
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "AlignmentReport",
     "Tolerance",

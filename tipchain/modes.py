@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
@@ -26,18 +26,20 @@ make their samples themselves, in no folder at all."""
 
 
 class Mode(Enum):
-    """A TIPC mode. Source: TIPC ``train_infer_python`` documents."""
+    """A TIPC mode: one of `CHAIN_MODES`, or that of another kind of chain (`tipchain.chain.kinds`)."""
 
     LITE_TRAIN_LITE_INFER = "lite_train_lite_infer"
     LITE_TRAIN_WHOLE_INFER = "lite_train_whole_infer"
     WHOLE_TRAIN_WHOLE_INFER = "whole_train_whole_infer"
     WHOLE_INFER = "whole_infer"
     KLQUANT_WHOLE_INFER = "klquant_whole_infer"
+    BENCHMARK_TRAIN = "benchmark_train"
+    PADDLE2ONNX_INFER = "paddle2onnx_infer"
 
     @property
     def trains(self) -> bool:
         """Whether the mode has training steps."""
-        return self not in (Mode.WHOLE_INFER, Mode.KLQUANT_WHOLE_INFER)
+        return self in TRAINING_MODES
 
     @property
     def train_data(self) -> str:
@@ -50,13 +52,28 @@ class Mode(Enum):
         return "lite" if self.value.endswith("lite_infer") else "whole"
 
 
-def parse_mode(text: str) -> Mode:
+CHAIN_MODES = (
+    Mode.LITE_TRAIN_LITE_INFER,
+    Mode.LITE_TRAIN_WHOLE_INFER,
+    Mode.WHOLE_TRAIN_WHOLE_INFER,
+    Mode.WHOLE_INFER,
+    Mode.KLQUANT_WHOLE_INFER,
+)
+"""The modes of chains of train, eval, export and infer, and of alignments. Source: TIPC ``train_infer_python`` documents."""
+TRAINING_MODES = (*CHAIN_MODES[:3], Mode.BENCHMARK_TRAIN)
+
+
+def parse_mode(text: str, among: Sequence[Mode] = CHAIN_MODES) -> Mode:
     """Return the mode called ``text``.
+
+    Args:
+        text: its name.
+        among: the modes that it may be.
 
     Raises:
         UsageError: no such mode; the message lists the modes and the closest one.
     """
-    names = [mode.value for mode in Mode]
+    names = [mode.value for mode in among]
     if text in names:
         return Mode(text)
     hint = did_you_mean(text, names)

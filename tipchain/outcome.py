@@ -30,11 +30,17 @@ class ExitCode(IntEnum):
     """The program's exit codes."""
 
     PASSED = 0
+    """All that was checked passed."""
     FAILED = 1
+    """A check or a command failed, or it could not be found out."""
     USAGE = 2
+    """Wrong use, or input that cannot be read: one message, nothing written."""
     BUG = 3
+    """A bug of tipchain, with its traceback."""
     NOTHING_CHECKED = 4
+    """Nothing was checked: only skips, one side recorded, or an empty plan."""
     INTERRUPTED = 130
+    """Ctrl-C: what is known by then is shown."""
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> ExitCode:

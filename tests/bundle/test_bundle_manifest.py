@@ -7,9 +7,16 @@ import json
 
 import pytest
 
-from tipchain.bundle.manifest import KIND, MANIFEST, BundledWeights, CaseIdentity, Manifest, read_manifest
+from tipchain.bundle.manifest import (
+    FILE_NAME,
+    KIND,
+    MANIFEST,
+    BundledWeights,
+    CaseIdentity,
+    Manifest,
+    read_manifest,
+)
 from tipchain.bundle.manifest import write_manifest as write
-from tipchain.bundle.moves import FILE_NAME
 from tipchain.cli import main
 from tipchain.errors import BundleError
 

@@ -12,11 +12,17 @@ import pytest
 from bundle_samples import STAGES, tipchain
 from tiny_project import make_tiny_project
 
-from tipchain.bundle import placing
-from tipchain.bundle.manifest import damages, files_below, open_bundle, read_manifest, write_manifest
-from tipchain.bundle.moves import moves_of
+from tipchain.bundle import making
+from tipchain.bundle.evidence import describe_folder
+from tipchain.bundle.manifest import (
+    damages,
+    files_below,
+    moves_of,
+    open_bundle,
+    read_manifest,
+    write_manifest,
+)
 from tipchain.bundle.serving import kept_weights
-from tipchain.bundle.statistics import describe_folder
 from tipchain.cli import main
 from tipchain.errors import BundleError
 from tipchain.parity.case import load_case
@@ -213,7 +219,7 @@ def test_a_move_that_fails_is_told_and_the_old_one_stays(copied, tmp_path, monke
 
     before = read_manifest(copied.bundle).content
     new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
-    monkeypatch.setattr(placing, "replace_folder", fail)
+    monkeypatch.setattr(making, "replace_folder", fail)
     assert rebaseline(copied, "--with", new, "--why", "w") == 1
     assert "No space left on device" in capsys.readouterr().err
     assert open_bundle(copied.bundle).content == before
@@ -240,7 +246,7 @@ def test_a_move_that_was_taken_back_does_not_count(copied, tmp_path, monkeypatch
     new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
     newer = changed(new, tmp_path / "newer", "dumps/loss_torch.npy", nudge)
     assert rebaseline(copied, "--with", new, "--why", "w") == 0
-    monkeypatch.setattr(placing, "replace_folder", lambda *_: (_ for _ in ()).throw(OSError(5, "I/O error")))
+    monkeypatch.setattr(making, "replace_folder", lambda *_: (_ for _ in ()).throw(OSError(5, "I/O error")))
     assert rebaseline(copied, "--with", newer, "--why", "w") == 1
     assert main(["bundle", "verify", str(copied.bundle)]) == 0, "it is where the move before left it"
 
@@ -248,15 +254,15 @@ def test_a_move_that_was_taken_back_does_not_count(copied, tmp_path, monkeypatch
 @pytest.mark.parametrize("exchange", [True, False])
 def test_folders_change_places(tmp_path, monkeypatch, exchange):
     if not exchange:
-        monkeypatch.setattr(placing, "_exchange", lambda *_: False)
+        monkeypatch.setattr(making, "_exchange", lambda *_: False)
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "who").write_text(name)
-    placing.replace_folder(tmp_path / "old", tmp_path / "new")
+    making.replace_folder(tmp_path / "old", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert (tmp_path / "old" / "who").read_text() == "new"
     with pytest.raises(OSError, match="gone"):
-        placing.replace_folder(tmp_path / "old", tmp_path / "gone")
+        making.replace_folder(tmp_path / "old", tmp_path / "gone")
     assert (tmp_path / "old" / "who").read_text() == "new", "it stays"
 
 

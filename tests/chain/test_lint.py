@@ -325,7 +325,7 @@ def test_the_general_differences_are_fixes():
 
 
 def test_every_fix_is_said_by_a_finding_or_for_every_chain():
-    files = (ROOT / "tipchain/chain").glob("*.py")
+    files = (ROOT / "tipchain/chain").rglob("*.py")
     code = "".join(path.read_text() for path in files if path.name not in ("fixes.py", "lint.py"))
     profiles = "".join(path.read_text() for path in (ROOT / "tipchain/suites").glob("*.yaml"))
     for name in set(FIXES) - set(GENERAL):

@@ -17,6 +17,7 @@ SEVERAL = {
     "--mode": "lint looks at several",
     "--out": "an export is one file",
     "--only": "of stages a list, of commands a pattern",
+    "--chain": "init's is the case to write a chain for, elsewhere it is a kind of chain",
     "--junit": "standard output has how a night goes on",
     "--port": "align's are dumps",
     "--reference": "align's may be a bundle",

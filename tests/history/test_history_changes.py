@@ -22,10 +22,9 @@ from history_samples import (
 )
 
 from tipchain.commits import commits_between
-from tipchain.history.changes import changes
-from tipchain.history.compare import compare
-from tipchain.history.documents import changes_json
+from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry
+from tipchain.history.export import changes_json
 from tipchain.history.facts import CommandFacts, Machine
 from tipchain.history.text import changes_text, compare_text, fit
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tipchain.history.kinds import Kind, kind_of
-from tipchain.history.noise import BLOCK, is_news, motion, spread
+from tipchain.history.compare import BLOCK, Kind, is_news, kind_of, motion, spread
 
 SECONDS, METRIC = kind_of("seconds"), kind_of("top1")
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]

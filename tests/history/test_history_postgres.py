@@ -12,15 +12,14 @@ from history_samples import FAIL, PASS, item, judged, night, night_folder, train
 from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
-from tipchain.history import migrate, outbox, schema
-from tipchain.history.changes import changes
-from tipchain.history.compare import compare
+from tipchain.history import schema, sink
+from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.export import TABLES, export
 from tipchain.history.ingest import read_source
 from tipchain.history.places import place_of
 from tipchain.history.sink import keep_results, send_waiting
-from tipchain.history.store import History
+from tipchain.history.store import History, revision_of
 from tipchain.history.text import changes_text
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
@@ -74,7 +73,7 @@ def test_the_tables_are_those_that_are_used(place):
     with History(place).reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
-        assert migrate.revision_of(connection) == schema.HEAD
+        assert revision_of(connection) == schema.HEAD
 
 
 def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
@@ -132,7 +131,7 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
         server.start()
     assert count(History(place), schema.item_runs) == 1
     assert send_waiting(root=tmp_path, database=url).new == 2
-    assert outbox.waiting(place) == []
+    assert sink.waiting(place) == []
     history = History(place)
     with history.reading() as connection:
         (entry,) = list_entries(connection)

@@ -9,12 +9,11 @@ import pytest
 from history_samples import FAIL, PASS, fill, history_in, item, judged, night
 
 from tipchain.cli import main
-from tipchain.history.changes import changes
-from tipchain.history.documents import entry_json
-from tipchain.history.entries import find_entry, list_entries
+from tipchain.history.compare import changes
+from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
+from tipchain.history.export import entry_json
 from tipchain.history.facts import Machine, facts_json, parse_entry
 from tipchain.history.ingest import read_night
-from tipchain.history.queries import commands_of, items_of
 from tipchain.history.text import changes_text, head_lines, list_text
 from tipchain.nightly.nights import begin_night
 from tipchain.nightly.selection import Shard, share

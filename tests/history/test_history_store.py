@@ -29,13 +29,12 @@ from history_samples import (
 )
 
 from tipchain.errors import HistoryError, RecordError, UsageError
-from tipchain.history import migrate, schema
-from tipchain.history.entries import find_entry, list_entries
+from tipchain.history import schema
+from tipchain.history.entries import commands_of, find_entry, items_of, list_entries, verdicts_of
 from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.places import place_of, root_of
-from tipchain.history.queries import commands_of, items_of, verdicts_of
-from tipchain.history.store import History
+from tipchain.history.store import MIGRATIONS, History, revision_of
 from tipchain.nightly.shares import Part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -233,8 +232,8 @@ def test_the_migrations_make_the_tables_that_are_used(history):
     with history.reading() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
-        assert migrate.revision_of(connection) == schema.HEAD
-    assert ScriptDirectory(str(migrate.MIGRATIONS)).get_heads() == [schema.HEAD]
+        assert revision_of(connection) == schema.HEAD
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
 
 
 PART = Part(share=1, of=3, title="suite", manifest="0", commit="c")
@@ -254,7 +253,7 @@ def downgrade():
 def later(tmp_path):
     """The migrations of a later tipchain."""
     folder = tmp_path / "later"
-    shutil.copytree(migrate.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "m9999_next.py").write_text(NEXT.replace("HERE", schema.HEAD))
     return folder
 

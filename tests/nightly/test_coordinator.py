@@ -17,8 +17,16 @@ from tipchain.errors import RecordError, UsageError
 from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.items import Needs
-from tipchain.nightly.nights import hold, holder, latest_night, nights_below, read_night
-from tipchain.nightly.past import finished_items, last_failed, usual_seconds
+from tipchain.nightly.nights import (
+    finished_items,
+    hold,
+    holder,
+    last_failed,
+    latest_night,
+    nights_below,
+    read_night,
+    usual_seconds,
+)
 from tipchain.nightly.records import ENDED, FINISHED, ItemRecord, item_folder, write_document, write_record
 from tipchain.outcome import ExitCode, Outcome
 
@@ -331,7 +339,7 @@ def test_a_folder_that_becomes_read_only(tmp_path):
 
 
 def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
-    import tipchain.nightly.attempt as module
+    import tipchain.nightly.executor as module
 
     real, jumps = time.time, iter(range(0, 10**9, 3600))
     monkeypatch.setattr(module.time, "time", lambda: real() - next(jumps))

@@ -19,11 +19,20 @@ from night_samples import FIRST, NightSample, item
 from tipchain.bundle.making import work_folder
 from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.cli import main
-from tipchain.nightly import gc as collecting
-from tipchain.nightly.gc import Rules, choose, days, size_text
+from tipchain.nightly import cleanup as collecting
+from tipchain.nightly.cleanup import (
+    PIN,
+    TRASH,
+    UNWRITTEN_S,
+    Rules,
+    choose,
+    days,
+    disk_usage,
+    find_stored,
+    size_text,
+)
 from tipchain.nightly.nights import hold, nights_below, read_night
 from tipchain.nightly.results import find_nights
-from tipchain.nightly.stored import PIN, TRASH, UNWRITTEN_S, disk_usage, find_stored
 
 ITEM = item("alexnet")
 NOW = FIRST.timestamp() + 10 * 86400

@@ -267,7 +267,7 @@ def test_a_report_that_is_older_than_its_attempt_is_refused(tmp_path):
 def test_a_clock_that_is_set_back_makes_no_negative_time_and_no_report_stale(tmp_path, monkeypatch):
     shift = [0.0]
     real = time.time
-    monkeypatch.setattr("tipchain.nightly.attempt.time.time", lambda: real() - shift[0])
+    monkeypatch.setattr("tipchain.nightly.executor.time.time", lambda: real() - shift[0])
     old = tmp_path / "old.json"
     old.write_text("{}")
     hour_ago = real() - 3600

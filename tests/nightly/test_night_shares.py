@@ -14,15 +14,13 @@ from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 from tipchain.cli import main
 from tipchain.errors import UsageError
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.nights import begin_night, read_night
-from tipchain.nightly.past import balance_seconds, last_failed
+from tipchain.nightly.nights import balance_seconds, begin_night, last_failed, read_night
 from tipchain.nightly.plan_json import parse_plan, plan_json
 from tipchain.nightly.records import FINISHED, write_document
 from tipchain.nightly.results import find_nights, read_results
 from tipchain.nightly.selection import Shard, share
 from tipchain.nightly.shares import Part, gather, missing, night_id
-from tipchain.nightly.timeline import changes_since_before, read_timelines
-from tipchain.nightly.wholes import wholes_of
+from tipchain.nightly.timeline import changes_since_before, read_timelines, wholes_of
 from tipchain.outcome import Outcome
 
 ITEMS = [item(name) for name in "abcd"]

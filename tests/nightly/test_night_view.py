@@ -9,7 +9,7 @@ from night_samples import item
 
 from tipchain.nightly.progress import RunningItem, State
 from tipchain.nightly.records import ItemRecord
-from tipchain.nightly.view import SAY_S, NightView
+from tipchain.nightly.terminal import SAY_S, NightView
 from tipchain.outcome import Outcome
 
 

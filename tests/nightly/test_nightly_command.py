@@ -256,6 +256,8 @@ AS_NOBODY = """
 import os, sys
 from tipchain.cli import main
 from pathlib import Path
+from tipchain import blame
+from tipchain.report import github
 from tipchain.nightly import fingerprint, nights
 fingerprint.fingerprint(Path.cwd())
 assert main(["nightly", "plan", "suite.yaml"]) == 0  # what is imported may be root's alone

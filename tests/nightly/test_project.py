@@ -9,8 +9,7 @@ from tipchain.errors import ManifestError
 from tipchain.modes import Mode
 from tipchain.nightly import project as projects
 from tipchain.nightly.expand import expand
-from tipchain.nightly.layouts import missing_data
-from tipchain.nightly.manifest import load_manifest
+from tipchain.nightly.manifest import load_manifest, missing_data
 from tipchain.nightly.project import DiskProject
 from tipchain.outcome import Outcome
 

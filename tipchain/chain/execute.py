@@ -37,6 +37,8 @@ from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))
 """How the lines begin that may follow an alignment's verdict."""
+JUDGES = ("align", "compare")
+"""Steps whose exit code 1 says that something is wrong; any other, that it could not be found out."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
@@ -260,7 +262,7 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
     if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
         said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
-    unusable = code in (126, 127) or (command.step == "align" and (code != 1 or _is_open(ending.tail)))
+    unusable = code in (126, 127) or (command.step in JUDGES and (code != 1 or _is_open(ending.tail)))
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
 
 

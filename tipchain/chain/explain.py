@@ -62,6 +62,38 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
     return tuple(lines)
 
 
+def explain_kind(
+    file: ParamFile, slots: Slots, meanings: Mapping[str, str], plan: Plan | None
+) -> tuple[Line, ...]:
+    """Return the lines of a file of another kind of chain, with what they are for and which commands get them."""
+    by_line = {slot.line: slot for slot in slots.values()}
+    lines = []
+    for number, text in enumerate(file.lines, 1):
+        slot = by_line.get(number)
+        if slot is not None:
+            said = meanings.get(slot.role) or meaning(slot.role)
+            use = _kind_use(slot, plan) if plan else ""
+            lines.append(Line(number=number, text=text, role=slot.role, meaning=said, use=use))
+        elif HEADER.fullmatch(text.strip()):
+            lines.append(Line(number=number, text=text, role="", meaning="section", use=""))
+    return tuple(lines)
+
+
+def _kind_use(slot: Slot, plan: Plan) -> str:
+    """Return which commands of a plan a line's key or value is in."""
+    if slot.absent and slot.role not in NAMES:
+        return "left out"
+    key, value = _words(slot.key, slot), _words(slot.value, slot)
+    ids = [
+        one.id
+        for one in plan.commands
+        if (key and any(_flags(one.argv, key)))
+        or (value and slot.role not in NAMES and _has(one.argv, value))
+    ]
+    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+    return f"in {', '.join(ids[:MOST_IDS])}{more}" if ids else ""
+
+
 def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
     """Return what a line is that no slot has."""
     bare = text.strip()

@@ -31,6 +31,8 @@ FIXES: Mapping[str, str] = {
     "cwd": "a missing folder to run in is an ERROR",
     "last-line": "an argument in the place of a missing one keeps its value; the original writes a path for it",
     "cpu-words": "on the CPU a program that would look for a GPU is told so",
+    "no-installs": "a conversion fetches and installs no packages while it runs",
+    "onnx-flags": "an argument that paddle2onnx has no more is left out",
     "devices": "CUDA_VISIBLE_DEVICES is set for every command of a leg and for no other; hosts are parsed",
     "no-sleep": "there are no fixed pauses between steps",
     "timeouts": "there is no hidden limit of 5 minutes; --timeout sets one",

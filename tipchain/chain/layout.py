@@ -14,6 +14,7 @@ from tipchain.chain.fixes import Finding
 from tipchain.chain.params import Param, ParamFile
 from tipchain.chain.roles import looks_like, meaning, sounds_like
 from tipchain.chain.slots import (
+    Lines,
     Section,
     Slots,
     check_headers,
@@ -22,8 +23,8 @@ from tipchain.chain.slots import (
     section_slots,
     wanted,
 )
-from tipchain.chain.suites import SlotRule, Suite
-from tipchain.errors import ParamsError, did_you_mean
+from tipchain.chain.suites import SlotRule
+from tipchain.errors import InputError, ParamsError, did_you_mean
 
 CODE = "sections"
 # Stands for a line that is not there; it fits every rule but an optional one.
@@ -50,7 +51,7 @@ class _Change:
     pairs: Pairs
 
 
-def read_slots(file: ParamFile, suite: Suite) -> Slots:
+def read_slots(file: ParamFile, suite: Lines) -> Slots:
     """Return the slots of ``file`` by role.
 
     Raises:
@@ -69,7 +70,7 @@ def read_slots(file: ParamFile, suite: Suite) -> Slots:
     raise ParamsError(first.message, file=first.file, line=first.line)
 
 
-def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Finding, ...]]:
+def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Finding, ...]]:
     """Return the slots of ``file`` and what does not fit; None for slots that cannot be told.
 
     A mistyped key is taken for the right one, so that the rest of the file can be looked at.
@@ -97,7 +98,7 @@ def read_layout(file: ParamFile, suite: Suite) -> tuple[Slots | None, tuple[Find
     return checked_slots(renamed, suite) if plain else None, tuple(findings)
 
 
-def distance(file: ParamFile, suite: Suite) -> int:
+def distance(file: ParamFile, suite: Lines) -> int:
     """Return how far ``file`` is from the layout of ``suite``: 0 if it fits, small if one line of it is wrong."""
     sections = layout_sections(suite, file)
     try:
@@ -115,7 +116,7 @@ def distance(file: ParamFile, suite: Suite) -> int:
     return total
 
 
-def refusal(error: ParamsError, code: str) -> Finding:
+def refusal(error: InputError, code: str) -> Finding:
     """Return an error as a finding."""
     parts = [error.message]
     if error.hint:

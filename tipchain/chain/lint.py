@@ -12,8 +12,11 @@ from pathlib import Path
 from tipchain.chain.build import SpecReader
 from tipchain.chain.detect import checkout, detect_suite, fits, marks_in_checkout, marks_in_file
 from tipchain.chain.expand import expand
-from tipchain.chain.explain import Line, explain
+from tipchain.chain.explain import Line, explain, explain_kind
 from tipchain.chain.fixes import SEVERITIES, Finding
+from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
+from tipchain.chain.kinds.base import Planner, Request, planner
+from tipchain.chain.kinds.lines import choose_layout
 from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
@@ -32,9 +35,13 @@ from tipchain.chain.slots import (
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import NOTHING, shell_operator
 from tipchain.errors import ParamsError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 PATTERN = "*train*infer_python*.txt"
+OTHER_SECTIONS = frozenset(
+    mark.section for kind in KINDS.values() for mark in kind.marks if kind.name != TRAIN_INFER
+) - {"train_params"}
+"""Sections that the files of other kinds begin with, whatever they are called."""
 MAX_REFUSED = 100
 """Lines that cannot be read are told one by one up to here: a file of another kind has thousands."""
 # What a line is taken for once it was refused, so that the rest of the file can be looked at.
@@ -67,6 +74,7 @@ class Linted:
         file: the file.
         readable: whether it could be read at all.
         suite: the profile's name, "" where none was looked for.
+        chain: the kind of chain.
         title: whose driver the profile is of.
         reason: why it was taken for that suite.
         modes: the modes that were looked at.
@@ -77,6 +85,7 @@ class Linted:
     file: str
     readable: bool = True
     suite: str = ""
+    chain: str = TRAIN_INFER
     title: str = ""
     reason: str = ""
     modes: tuple[str, ...] = ()
@@ -89,39 +98,43 @@ class Linted:
 
 
 def named_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield ``paths``; of a folder the parameter files below it, without those of other drivers."""
+    """Yield ``paths``; of a folder the parameter files below it, without those of drivers that tipchain does not run."""
     for path in paths:
         if path.is_dir():
-            yield from (one for one in sorted(path.rglob(PATTERN)) if not _is_of_another_driver(one))
+            yield from (one for one in sorted(path.rglob("*.txt")) if _is_of_a_chain(one))
         else:
             yield path
 
 
-def _is_of_another_driver(path: Path) -> bool:
-    """Tell whether a file begins with the section of a driver that runs no chains, as ``train_ptq_infer_python.txt``."""
+def _is_of_a_chain(path: Path) -> bool:
+    """Tell by its name and its first section whether a file is one of a chain's; one that cannot be read is by its name."""
+    usual = path.match(PATTERN)
     try:
         headers = read_params(path).headers
     except ParamsError:
-        return False  # it is looked at, and refused
-    return bool(headers) and headers[0][0] in OTHER_FILES
+        return usual  # it is looked at, and refused
+    first = headers[0][0] if headers else ""
+    return first not in OTHER_FILES if usual else first in OTHER_SECTIONS
 
 
 def lint_file(
-    path: Path, *, suite: str | None = None, modes: Sequence[Mode] = tuple(Mode), explained: bool = False,
-    disk: Disk | None = None,
+    path: Path, *, suite: str | None = None, modes: Sequence[Mode] = CHAIN_MODES, explained: bool = False,
+    disk: Disk | None = None, chain: str | None = None,
 ) -> Linted:  # fmt: skip
     """Return what is to be said about the file at ``path``.
 
     Args:
         path: the file.
         suite: the profile's name or file; told from the file and its checkout where it is None.
-        modes: the modes to look at; klquant_whole_infer only where the suite has it.
+        modes: the modes to look at; klquant_whole_infer only where the suite has it. A file of another kind of chain
+            is looked at in that kind's.
         explained: say what each line means, too.
         disk: what is on the disk; to look at each path once for many files.
+        chain: the kind of chain; told from the file, and the mode where there is one, if it is None.
 
     Raises:
         ProfileError: the suite's profile is wrong.
-        UsageError: unknown suite.
+        UsageError: unknown kind or suite.
     """
     try:
         text = read_text(path)
@@ -133,6 +146,9 @@ def lint_file(
             _remark(file, "lines end with CR LF; the original takes the CR for part of each value")
         )
     root = checkout(path)
+    told = tell_kind(file, modes[0] if len(modes) == 1 else None, chain)
+    if told.kind.module:
+        return _lint_kind(text, file, told, root, suite, refused, explained=explained)
     chosen = get_suite(suite) if suite else detect_suite(file, root=root)
     reason = "named by --suite" if suite else _reason(file, chosen, root)
     modes = tuple(mode for mode in modes if mode is not Mode.KLQUANT_WHOLE_INFER or chosen.klquant)
@@ -152,6 +168,41 @@ def lint_file(
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     lines = explain(file, chosen, slots, plans) if explained else ()
     return replace(linted, found=_sorted(together), lines=lines)
+
+
+def _lint_kind(
+    text: str, file: ParamFile, told: Told, root: Path | None, suite: str | None, refused: Sequence[Finding],
+    *, explained: bool,
+) -> Linted:  # fmt: skip
+    """Return what is to be said about a file of another kind of chain, in that kind's modes."""
+    kind, module = told.kind, planner(told.kind)
+    options = Options(root=str(Path.cwd()))
+    requests = [
+        Request(text=text, file=file, mode=mode, root=root, suite=suite, lenient=True, options=options)
+        for mode in kind.modes
+    ]
+    layout = choose_layout(requests[0], module.LAYOUTS)
+    slots, found = read_layout(file, layout)
+    linted = Linted(
+        file=file.path, suite=layout.suite, chain=kind.name, title=kind.title, reason=told.reason,
+        modes=tuple(mode.value for mode in kind.modes),
+    )  # fmt: skip
+    if slots is None:
+        return replace(linted, found=_sorted(Found(finding=one) for one in (*refused, *found)))
+    plans = [_kind_plan(module, request) for request in requests]
+    per_mode = {request.mode: findings for request, (_, findings) in zip(requests, plans, strict=True)}
+    plan = next((one for one, _ in plans if one), None)
+    together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
+    lines = explain_kind(file, slots, module.MEANINGS, plan) if explained else ()
+    return replace(linted, found=_sorted(together), lines=lines)
+
+
+def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence[Finding]]:
+    try:
+        plan = module.plan(request)
+    except ParamsError as error:
+        return None, [refusal(error, "value")]
+    return plan, plan.findings
 
 
 # The file and its suite

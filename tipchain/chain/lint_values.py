@@ -12,11 +12,11 @@ from tipchain.chain.reading import OTHER_MODES
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import Suite
 from tipchain.chain.words import NOTHING, Slot
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 CODE = "useless"
-EVERY_MODE = frozenset(mode for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER)
-WITHOUT_TRAINING = tuple(mode.value for mode in Mode if not mode.trains)
+EVERY_MODE = frozenset(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
+WITHOUT_TRAINING = tuple(mode.value for mode in CHAIN_MODES if not mode.trains)
 
 
 def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[Finding]:
@@ -59,7 +59,9 @@ def _mode_entries(slots: Slots, suite: Suite) -> Iterator[Finding]:
                     yield _finding(slot, f"has a value for {name}, a mode of other drivers", "info")
                 elif name in WITHOUT_TRAINING:
                     yield _finding(slot, f"has a value for {name}, which does not train", "info")
-        elif slot.role in ("epoch", "batch") and any(name in {mode.value for mode in Mode} for name in names):
+        elif slot.role in ("epoch", "batch") and any(
+            name in {mode.value for mode in CHAIN_MODES} for name in names
+        ):
             yield _finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
 
 

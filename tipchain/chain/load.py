@@ -10,6 +10,8 @@ from tipchain.chain.changes import changed_text, device_changes, set_changes
 from tipchain.chain.detect import checkout, detect_suite
 from tipchain.chain.expand import expand
 from tipchain.chain.fixes import ALL
+from tipchain.chain.kinds import Told, tell_kind
+from tipchain.chain.kinds.base import Request, planner
 from tipchain.chain.layout import read_slots
 from tipchain.chain.params import ParamFile, parse_params, read_text
 from tipchain.chain.plan import Options, Plan, with_notes
@@ -22,8 +24,9 @@ from tipchain.modes import Mode
 
 def load_plan(
     path: Path,
-    mode: Mode,
+    mode: Mode | None,
     *,
+    chain: str | None = None,
     suite: str | None = None,
     legacy: bool = False,
     lenient: bool = False,
@@ -34,7 +37,8 @@ def load_plan(
 
     Args:
         path: the file.
-        mode: the mode.
+        mode: the mode; None for the only one of the file's kind.
+        chain: the kind of chain; told from the file and the mode where it is None.
         suite: the profile's name or file; told from the file and its checkout where it is None.
         legacy: the original driver's commands, defects included.
         lenient: let unknown trainers and mistyped booleans pass with a note.
@@ -44,7 +48,7 @@ def load_plan(
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
         ProfileError: the suite's profile is wrong.
-        UsageError: unknown suite or device, or a setting that names no line.
+        UsageError: unknown kind, suite or device, a mode that the kind does not have, or a setting that names no line.
     """
     options = _rooted(options or Options())
     text, notes = read_text(path), tuple[str, ...]()
@@ -52,6 +56,25 @@ def load_plan(
     if options.settings:
         text, notes = changed_text(text, set_changes(file, options.settings))
         file = _parsed(text, path, legacy=legacy)
+    told = tell_kind(file, mode, chain)
+    mode = told.mode(mode, str(path))
+    if told.kind.module:
+        return with_notes(
+            planner(told.kind).plan(
+                Request(
+                    text=text,
+                    file=file,
+                    mode=mode,
+                    root=checkout(path),
+                    suite=suite,
+                    legacy=legacy,
+                    lenient=lenient,
+                    options=options,
+                    fixes=fixes,
+                )
+            ),
+            *notes,
+        )
     chosen = get_suite(suite) if suite else detect_suite(file, legacy=legacy, root=checkout(path))
     if options.device is not None:
         slots = legacy_slots(text, str(path), chosen) if legacy else read_slots(file, chosen)
@@ -92,6 +115,16 @@ def _forgiving(text: str, path: str) -> ParamFile:
         return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), path)
     except ParamsError:
         return ParamFile(path=path, lines=(), headers=(), params=())
+
+
+def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:
+    """Return which kind of chain the file at ``path`` is, and why; a text that is no parameter file is `TRAIN_INFER`'s.
+
+    Raises:
+        ParamsError: it cannot be read.
+        UsageError: no kind is called ``chain``.
+    """
+    return tell_kind(_parsed(read_text(path), path, legacy=True), mode, chain)
 
 
 def nothing_planned(plan: Plan) -> str:

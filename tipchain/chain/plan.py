@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.chain.fixes import Finding
+from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.modes import DataFolders, Mode
 
 PLACEHOLDER = "RUN"
@@ -108,6 +109,7 @@ class Plan:
         commands: the commands in order.
         latest: names below ``out`` that shall point to files of the run, as (name, path below ``run``).
         notes: what was left out and why.
+        chain: the kind of chain, a name of `tipchain.chain.kinds.KINDS`.
         results_log: name of the suite's log of status lines, below ``out``.
         results_head: line that the suite writes there at the start of a run, "" for none.
         redirected: steps whose status lines show the redirection to the log.
@@ -125,6 +127,7 @@ class Plan:
     commands: tuple[Command, ...]
     latest: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    chain: str = TRAIN_INFER
     results_log: str = "results_python.log"
     results_head: str = ""
     redirected: frozenset[str] = frozenset()
@@ -141,6 +144,7 @@ class Options:
         python: interpreter instead of the file's.
         timeout_s: limit for every command; None for the mode's own limits, infinity for none.
         gpu_id: CUDA_VISIBLE_DEVICES in whole_infer.
+        argument: the driver's third word where it names no GPU, as benchmark_train's ``dynamic_bs8_fp32_DP_N1C1``.
         device: device of the alignment and the chain instead of gpu_list's; the CPU for inference, too.
         settings: lines to change, as ``KEY=VALUE``.
         root: absolute folder that the plan is made in, for suites that name it in their commands.
@@ -154,6 +158,7 @@ class Options:
     root: str = "."
     workdir: str = ""
     gpu_id: str | None = None
+    argument: str | None = None
     device: str | None = None
     settings: tuple[str, ...] = ()
     data: DataFolders | None = None
@@ -173,6 +178,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         "params": plan.params,
         "mode": plan.mode.value,
         "suite": plan.suite,
+        "chain": plan.chain,
         "commands": [command_json(command) for command in plan.commands],
         "notes": list(plan.notes),
     }

@@ -1,7 +1,8 @@
 """Profiles of suites: YAML files, read and checked.
 
-The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``) or stands
-in the checkout as ``test_tipc/tipchain_suite.yaml``.
+The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), stands
+in the checkout as ``test_tipc/tipchain_suite.yaml``, or comes with an installed package: its entry point
+``NAME = PACKAGE`` in the group ``tipchain.suites`` says that ``NAME.yaml`` lies in the folder of ``PACKAGE``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,36 +43,94 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
+ENTRY_POINTS = "tipchain.suites"
 STYLES = ("models", "kinds", "quantize")
 ROLE = re.compile(r"[a-z_]\w*")
 
 
 @cache
-def suite_names() -> tuple[str, ...]:
-    """Return the names of the shipped suites."""
-    return tuple(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+def _shipped() -> Mapping[str, Path]:
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
 
 
-def get_suite(name: str) -> Suite:
-    """Return the suite called ``name``: a shipped one, or a profile file (``*.yaml``, ``*.yml``).
+@cache
+def _profiles() -> Mapping[str, Path]:
+    """Return the files of all suites that have a name: the shipped ones, and those of installed packages."""
+    found = dict(_shipped())
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
+        if point.name in found:
+            raise _broken(point, f"there is a suite {point.name!r} already: {found[point.name]}")
+        found[point.name] = _installed(point)
+    return found
 
-    Raises:
-        UsageError: no such suite; the message names the shipped ones.
-        ProfileError: the profile is wrong.
-    """
-    if name in suite_names():
-        return read_profile(SHIPPED / f"{name}.yaml")
-    if name.endswith((".yaml", ".yml")):
-        return read_profile(Path(name))
-    hint = did_you_mean(name, suite_names())
-    raise UsageError(
-        f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
-        "\n  or a profile of your own: a file that ends with .yaml"
+
+def _installed(point: EntryPoint) -> Path:
+    """Return the profile that an entry point names; its package is not imported, for a profile runs no code."""
+    top, *below = point.value.split(".")
+    spec = find_spec(top) if top.isidentifier() else None
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    files = [Path(place, *below, f"{point.name}.yaml") for place in places]
+    if not files:
+        raise _broken(point, f"there is no package {point.value!r}")
+    file = next((one for one in files if one.is_file()), None)
+    if file is None:
+        raise _broken(point, f"there is no {files[0]}")
+    return file
+
+
+def _broken(point: EntryPoint, message: str) -> UsageError:
+    owner = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+    return UsageError(
+        f"the suite {point.name!r} of {owner} cannot be used: {message}\n"
+        f"  found: the entry point {point.name} = {point.value} in the group {ENTRY_POINTS}\n"
+        f"  expected: NAME = PACKAGE, with NAME.yaml in the folder of that package"
     )
 
 
+def suite_names() -> tuple[str, ...]:
+    """Return the names of the suites that are shipped or come with installed packages.
+
+    Raises:
+        UsageError: the entry point of an installed package is broken.
+    """
+    return tuple(_profiles())
+
+
+def get_suite(name: str) -> Suite:
+    """Return the suite called ``name``: shipped, of an installed package, or a profile file (``*.yaml``, ``*.yml``).
+
+    Raises:
+        UsageError: no such suite (the message names all), or the entry point of an installed package is broken.
+        ProfileError: the profile is wrong.
+    """
+    shipped = _shipped().get(name)
+    if shipped is not None:
+        return read_profile(shipped)
+    if name.endswith((".yaml", ".yml")):
+        return read_profile(Path(name))
+    installed = _profiles().get(name)
+    if installed is None:
+        hint = did_you_mean(name, suite_names())
+        raise UsageError(
+            f"unknown suite {name!r}"
+            + (f", {hint}" if hint else "")
+            + f"\n  suites: {', '.join(suite_names())}"
+            "\n  or a profile of your own: a file that ends with .yaml"
+        )
+    suite = read_profile(installed)
+    if suite.name != name:
+        raise ProfileError(
+            "is called otherwise than its entry point",
+            file=installed,
+            key="suite",
+            found=suite.name,
+            expected=name,
+        )
+    return suite
+
+
 def all_suites() -> tuple[Suite, ...]:
-    """Return the shipped suites."""
+    """Return the suites that have a name."""
     return tuple(get_suite(name) for name in suite_names())
 
 
@@ -101,10 +162,10 @@ def _document(path: Path) -> tuple[Any, dict[str, Any]]:
     data = dict(document.data)
     base = data.pop("extends", None)
     if base is not None:
-        if base not in suite_names():
+        if base not in _shipped():
             raise ProfileError(
                 "extends an unknown suite", file=path, line=document.line(("extends",)), key="extends", found=base,
-                expected=", ".join(suite_names()), hint=did_you_mean(str(base), suite_names()),
+                expected=", ".join(_shipped()), hint=did_you_mean(str(base), _shipped()),
             )  # fmt: skip
         if path == SHIPPED / f"{base}.yaml":
             raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")

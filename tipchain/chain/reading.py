@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from tipchain.chain.fixes import ALL, Finding
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import Suite
-from tipchain.chain.words import Slot, Words, flag, plain_list, split_words
+from tipchain.chain.words import Slot, Words, check_folder_name, flag, plain_list, split_words
 from tipchain.errors import did_you_mean
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 BOOLEANS = ("True", "False")
 # Modes of other drivers, which may have an entry in a mode list.
 OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
-MODE_NAMES = (*(mode.value for mode in Mode), *OTHER_MODES)
+MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
 LITE = Mode.LITE_TRAIN_LITE_INFER.value
 
 
@@ -68,12 +67,8 @@ class SlotReader:
 
     def folder_name(self, slot: Slot, name: str) -> None:
         """Refuse a name that would leave its folder or be taken for an option."""
-        if self.on("no-shell") and (
-            not re.fullmatch(r"[A-Za-z0-9_+.,=@-]+", name) or name in (".", "..") or name.startswith("-")
-        ):
-            raise slot.error(
-                f"{name!r} cannot be a folder's name", expected="letters, digits and any of _+.,=@-"
-            )
+        if self.on("no-shell"):
+            check_folder_name(slot, name)
 
     def list_of(self, slot: Slot) -> tuple[str, ...]:
         """Return the elements of a slot's list."""

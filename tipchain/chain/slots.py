@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Protocol
 
+from tipchain.chain.kinds import owner
 from tipchain.chain.params import Param, ParamFile, split_lines
-from tipchain.chain.suites import SlotRule, Suite
+from tipchain.chain.suites import SlotRule
 from tipchain.chain.words import Slot
 from tipchain.errors import ParamsError, did_you_mean
 from tipchain.stage_table import SCRIPTS, STAGES
@@ -23,14 +25,37 @@ ALIGNMENT_KEYS = ("alignment", "steps")
 TO_STATIC_SECTION = "to_static_train_benchmark_params"
 ALIKE = 0.8
 """From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
-# Sections that files of other TIPC drivers begin with.
+# Sections that files of other TIPC drivers begin with, which tipchain does not run.
 OTHER_FILES: Mapping[str, str] = {
     "ptq_params": "test_ptq_inference_python.sh",
     "cpp_infer_params": "test_inference_cpp.sh",
     "serving_params": "test_serving_infer_python.sh",
-    "paddle2onnx_params": "test_paddle2onnx.sh",
     "lite_params": "test_lite.sh",
 }
+
+
+class Lines(Protocol):
+    """How a driver reads lines: a `Suite`, or the `Layout` of another kind of chain."""
+
+    @property
+    def layout(self) -> tuple[SlotRule, ...]:
+        """The lines."""
+
+    @property
+    def reads(self) -> int | None:
+        """Physical lines that the original reads, None for all."""
+
+    @property
+    def rest(self) -> bool:
+        """Whether a value is all after the first ``:`` in the original too."""
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Roles that the original never reads."""
+
+    @property
+    def to_static(self) -> bool:
+        """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +71,7 @@ class Section:
         return self.names[0]
 
 
-def layout_sections(suite: Suite, file: ParamFile) -> tuple[Section, ...]:
+def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
     """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
     sections: list[tuple[tuple[str, ...], list[SlotRule]]] = []
     for rule in suite.layout:
@@ -63,7 +88,7 @@ def _has_header(file: ParamFile, index: int, rule: SlotRule) -> bool:
     return index < len(file.headers) and file.headers[index][0] in rule.keys
 
 
-def checked_slots(file: ParamFile, suite: Suite) -> Slots:
+def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     """Return the slots of ``file`` by role.
 
     Raises:
@@ -107,8 +132,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
-            if found in OTHER_FILES:
-                hint = f"this is a file for {OTHER_FILES[found]}, which is no train_infer_python chain"
+            hint = _other_driver(found) or hint
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
@@ -121,6 +145,14 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
+
+
+def _other_driver(section: str) -> str:
+    """Return which driver's files begin with a section, as a hint; "" for none of the others."""
+    if section in OTHER_FILES:
+        return f"this is a file for {OTHER_FILES[section]}, which is no train_infer_python chain"
+    kind = owner(section)
+    return f"this is a file for {kind.driver}: --chain {kind.name}" if kind else ""
 
 
 def ends_after_evaluation(file: ParamFile, sections: Sequence[Section]) -> bool:
@@ -192,12 +224,12 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
     return Slot(role=role, key=param.key, value=param.value.strip(), file=file.path, line=param.line)
 
 
-def cut_slots(slots: Slots, suite: Suite) -> Slots:
+def cut_slots(slots: Slots, suite: Lines) -> Slots:
     """Return ``slots`` with keys and values as the original driver cuts them; what it never reads stays whole."""
     return {role: slot if role in suite.unread else _cut(slot, suite) for role, slot in slots.items()}
 
 
-def legacy_slots(text: str, path: str, suite: Suite, *, whole: bool = False) -> Slots:
+def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> Slots:
     """Return the slots as the original drivers count them.
 
     They drop empty lines, look no key up, and cut values at the second ``:``; some read the first lines only.
@@ -228,13 +260,13 @@ def _has_word(line: str, word: str) -> bool:
     return re.search(rf"(?<!\w){word}(?!\w)", line) is not None
 
 
-def _legacy_slot(role: str, line: str, number: int, path: str, suite: Suite) -> Slot:
+def _legacy_slot(role: str, line: str, number: int, path: str, suite: Lines) -> Slot:
     key, colon, rest = line.partition(":")
     value = line if suite.rest and not colon else rest
     return Slot(role=role, key=key, value=value, file=path, line=number)
 
 
-def _cut(slot: Slot, suite: Suite) -> Slot:
+def _cut(slot: Slot, suite: Lines) -> Slot:
     value = _echoed(slot.value if suite.rest else slot.value.partition(":")[0])
     key = _echoed(slot.key)
     return slot if (key, value) == (slot.key, slot.value) else replace(slot, key=key, value=value)

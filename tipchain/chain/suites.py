@@ -84,7 +84,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerRule:
-    """A way to train: the slot whose key is the trainer's name, the slots whose values make the command."""
+    """A way to train.
+
+    Attributes:
+        kind: ``norm``, ``pact``, ``fpgm``, …
+        key: role of the slot whose key is the trainer's name.
+        command: roles of the slots whose values make the program.
+        export: role of the slot that has its export.
+    """
 
     kind: str
     key: str
@@ -143,7 +150,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """A command in front of each training, in a folder of its own."""
+    """A command in front of each training, in a folder of its own.
+
+    Attributes:
+        words: the command.
+        cwd: the folder that it runs in.
+        when: it is run if all of these hold.
+    """
 
     words: str
     cwd: str
@@ -171,10 +184,19 @@ class InferRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infer:
-    """Inference: where the model is (``folder``), what names it (``model``), which slot has the data after training.
+    """Inference.
 
-    ``result_file`` is a pattern of a file that it must write, of the first choice that holds; none where it prints its
-    result.
+    Attributes:
+        cwd: the folder to run in.
+        folder: template of the folder that holds the exported model.
+        model: template of what the model's argument says.
+        data: role of the data after training; "" for none.
+        data_else: role of the data that the default mode passes where ``data`` is none or null; only for programs that
+            take it.
+        raw: roles that the original writes even if they are null.
+        rules: inference on the CPU and on a GPU.
+        result_file: pattern of a file that it must write, of the first choice that holds; none where it prints its
+            result. Relative to the folder that the plan is made in.
     """
 
     cwd: str
@@ -221,7 +243,14 @@ class Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """By what a suite's files and checkouts are recognised."""
+    """By what a suite's files and checkouts are recognised.
+
+    Attributes:
+        folders: folders of the checkout.
+        headers: sections of the file.
+        keys: keys of the file.
+        values: first words of programs in the file.
+    """
 
     folders: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
@@ -231,7 +260,14 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A chain that was really run with a profile: the suite's commit, the model, Paddle's version, the day."""
+    """A chain that was really run with a profile.
+
+    Attributes:
+        commit: the suite's commit.
+        model: the model's name.
+        paddle: the version of Paddle.
+        date: the day.
+    """
 
     commit: str
     model: str
@@ -283,6 +319,7 @@ class Suite:
         status: its lines after ``Run successfully with command - ``.
         redirected: steps whose lines show the redirection.
         result_line: regular expression of a line that an inference must print; "" for the usual ones.
+        verified: chains that were really run; never inherited.
     """
 
     name: str

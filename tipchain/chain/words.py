@@ -58,6 +58,16 @@ class Slot:
         )
 
 
+def check_folder_name(slot: Slot, name: str) -> None:
+    """Refuse a name that would leave its folder or be taken for an option.
+
+    Raises:
+        ParamsError: it would.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_+.,=@-]+", name) or name in (".", "..") or name.startswith("-"):
+        raise slot.error(f"{name!r} cannot be a folder's name", expected="letters, digits and any of _+.,=@-")
+
+
 def plain_list(value: str) -> tuple[str, ...]:
     """Return a list as bash splits it at ``|``: nothing is trimmed, an empty value has no element."""
     parts = value.split("|")

@@ -127,8 +127,7 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
 def _show(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from tipchain.bundle.manifest import read_manifest
-    from tipchain.bundle.moves import moves_of, untold
+    from tipchain.bundle.manifest import moves_of, read_manifest, untold
 
     manifest = read_manifest(args.bundle)
     if args.json:
@@ -148,9 +147,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from tipchain.bundle.manifest import damages, read_manifest
-    from tipchain.bundle.moves import untold
-    from tipchain.bundle.statistics import false_statistics
+    from tipchain.bundle.evidence import false_statistics
+    from tipchain.bundle.manifest import damages, read_manifest, untold
 
     manifest = read_manifest(args.bundle)
     problems = damages(args.bundle, manifest)

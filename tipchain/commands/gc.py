@@ -17,8 +17,7 @@ from tipchain.foreign_text import clean
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
-    from tipchain.nightly.gc import Choice, Doomed, Rules
-    from tipchain.nightly.stored import Stored
+    from tipchain.nightly.cleanup import Choice, Doomed, Rules, Stored
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +66,7 @@ def _size(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Delete, or pin; the exit code is 1 if something that should go is still there."""
-    from tipchain.nightly.gc import Rules, choose
-    from tipchain.nightly.stored import find_stored
+    from tipchain.nightly.cleanup import Rules, choose, find_stored
 
     if args.pin or args.unpin:
         return _pin(args)
@@ -100,8 +98,8 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     Raises:
         UsageError: a folder that was named is not there.
     """
+    from tipchain.nightly.cleanup import RUNS
     from tipchain.nightly.nights import NIGHTS
-    from tipchain.nightly.stored import RUNS
 
     for folder in (*args.folders, *args.baselines):
         if not folder.is_dir():
@@ -118,7 +116,7 @@ def _nothing_here() -> str:
 
 
 def _show(choice: Choice, now: float, *, dry: bool) -> None:
-    from tipchain.nightly.gc import size_text
+    from tipchain.nightly.cleanup import size_text
 
     doomed = choice.doomed
     if doomed:
@@ -135,7 +133,7 @@ def _show(choice: Choice, now: float, *, dry: bool) -> None:
 
 
 def _table(rows: Sequence[Doomed], now: float) -> None:
-    from tipchain.nightly.gc import days, size_text
+    from tipchain.nightly.cleanup import days, size_text
 
     for one in rows:
         stored = one.stored
@@ -171,7 +169,7 @@ def _agreed(choice: Choice) -> bool:
 
 def _delete(doomed: Sequence[Doomed]) -> list[str]:
     """Delete, and return what could not be."""
-    from tipchain.nightly.gc import delete
+    from tipchain.nightly.cleanup import delete
 
     problems = []
     for one in doomed:
@@ -182,7 +180,7 @@ def _delete(doomed: Sequence[Doomed]) -> list[str]:
 
 
 def _end(choice: Choice, rules: Rules, problems: Sequence[str]) -> int:
-    from tipchain.nightly.gc import size_text
+    from tipchain.nightly.cleanup import size_text
 
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
@@ -193,8 +191,8 @@ def _end(choice: Choice, rules: Rules, problems: Sequence[str]) -> int:
 
 
 def _pin(args: argparse.Namespace) -> int:
-    from tipchain.bundle.moves import who
-    from tipchain.nightly.stored import PIN, pin, pin_text
+    from tipchain.bundle.manifest import who
+    from tipchain.nightly.cleanup import PIN, pin, pin_text
 
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
@@ -219,10 +217,10 @@ def _named(args: argparse.Namespace, name: str) -> Path:
     Raises:
         UsageError: there is none, or several are called so.
     """
+    from tipchain.nightly.cleanup import RUNS
     from tipchain.nightly.nights import NIGHTS
     from tipchain.nightly.records import NIGHT
     from tipchain.nightly.results import find_nights
-    from tipchain.nightly.stored import RUNS
 
     path = Path(name)
     if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_json, count, show
+from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
 from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
 
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "figures, verdicts, artifacts or causes")  # fmt: skip
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
+    add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
     _finish(export, _export, as_json=False)
 
 
@@ -186,16 +187,16 @@ def _place(args: argparse.Namespace) -> tuple[Path, Place]:
 @contextmanager
 def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     """Yield a connection to the history, after what waited has been sent, and the project's folder."""
-    from tipchain.history import outbox
+    from tipchain.history import sink
     from tipchain.history.store import History
 
     root, place = _place(args)
-    if place.file is not None and not place.file.exists() and not outbox.waiting(place):
+    if place.file is not None and not place.file.exists() and not sink.waiting(place):
         raise UsageError(
             f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one"
         )
     history = History(place)
-    sent = outbox.send(history)
+    sent = sink.send(history)
     for one in sent.added:
         print(f"{one.name}, which waited, is in the history now", file=sys.stderr)
     if sent.problem:
@@ -232,8 +233,8 @@ def _say(kept: Kept) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from tipchain.history.documents import entry_json
     from tipchain.history.entries import list_entries
+    from tipchain.history.export import entry_json
     from tipchain.history.text import list_text
 
     with _reading(args) as (connection, _):
@@ -243,9 +244,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from tipchain.history.documents import causes_json, commands_json, entry_json, item_json
-    from tipchain.history.entries import find_entry
-    from tipchain.history.queries import causes_of, commands_of, items_of, verdicts_of
+    from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
+    from tipchain.history.export import causes_json, commands_json, entry_json, item_json
     from tipchain.history.text import item_text, show_text
 
     with _reading(args) as (connection, _):
@@ -283,8 +283,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _causes(args: argparse.Namespace) -> int:
-    from tipchain.history.documents import causes_json
-    from tipchain.history.queries import find_causes
+    from tipchain.history.entries import find_causes
+    from tipchain.history.export import causes_json
     from tipchain.history.text import causes_text
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
@@ -303,8 +303,8 @@ def _no_such_item(name: str, entry: Entry, items: Sequence[str]) -> UsageError:
 
 def _compare(args: argparse.Namespace) -> int:
     from tipchain.history.compare import compare
-    from tipchain.history.documents import comparison_json
     from tipchain.history.entries import find_entry
+    from tipchain.history.export import comparison_json
     from tipchain.history.text import compare_text
 
     first, dots, second = args.range.partition("..")
@@ -319,9 +319,9 @@ def _compare(args: argparse.Namespace) -> int:
 
 def diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
-    from tipchain.history.changes import changes
-    from tipchain.history.documents import changes_json
+    from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
+    from tipchain.history.export import changes_json
     from tipchain.history.text import changes_text
 
     with _reading(args) as (connection, root):
@@ -355,7 +355,7 @@ def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
 
 def _export(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_entry
-    from tipchain.history.export import TABLES, export
+    from tipchain.history.export import TABLES, export, scalars
     from tipchain.runs import check_writable, replacing_path
 
     if args.table not in TABLES:
@@ -363,6 +363,12 @@ def _export(args: argparse.Namespace) -> int:
     check_writable({"--out": args.out})
     with _reading(args) as (connection, _):
         chosen = [find_entry(connection, name) for name in args.nights] or None
+        written = show_in_viewers(args, lambda: scalars(connection, chosen))
+        if written is not None:
+            print(
+                f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}"
+            )
+            return ExitCode.PASSED
         if args.out == "-":
             export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
             return ExitCode.PASSED

@@ -1,4 +1,4 @@
-"""``tipchain lint``: what parameter files mean, what is wrong in them, and where the originals do something else."""
+"""``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tipchain.chain.lint import PATTERN, Linted, lint_file, named_files
+from tipchain.chain.kinds import KINDS
+from tipchain.chain.layout import refusal
+from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
 from tipchain.commands.options import STDOUT, add_json, add_strict, former, show
-from tipchain.modes import Mode, parse_mode
+from tipchain.errors import CaseError
+from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.report.lint import document_of, render_github, render_summary, render_text
 from tipchain.report.terminal import terminal_width, use_color
+
+CASES = (".yaml", ".yml")
+"""How the names of alignment cases end."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,11 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help=f"parameter file, or a folder for all {PATTERN} below it",
+        help=f"parameter file, alignment case (.yaml), or a folder for all {PATTERN} below it",
     )
     add_json(parser, "the findings")
     parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
     parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--chain",
+        metavar="KIND",
+        help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}",
+    )
     parser.add_argument("--suite", help="whose layout the files have; told from each file if left out")
     parser.add_argument(
         "--mode",
@@ -50,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
     _read_format(args)
-    modes = [parse_mode(name) for name in dict.fromkeys(args.mode)] or list(Mode)
+    modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
         print(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}", file=sys.stderr)
@@ -58,9 +69,25 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
     disk = Disk()
-    files = [lint_file(path, suite=args.suite, modes=modes, explained=explained, disk=disk) for path in paths]
+    files = [
+        _lint_case(path)
+        if path.suffix in CASES
+        else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
+        for path in paths
+    ]
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
     return _exit_code(files, strict=args.strict)
+
+
+def _lint_case(path: Path) -> Linted:
+    """Return what is wrong with an alignment case; nothing that it names is imported."""
+    from tipchain.parity.case import load_case
+
+    try:
+        load_case(path)
+    except CaseError as error:
+        return Linted(file=str(path), readable=False, found=(Found(finding=refusal(error, "case")),))
+    return Linted(file=str(path))
 
 
 def _read_format(args: argparse.Namespace) -> None:

@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from tipchain.nightly.past import usual_seconds
+    from tipchain.nightly.nights import usual_seconds
     from tipchain.nightly.plan_json import plan_json
 
     plan, nights = _chosen(args)
@@ -133,7 +133,7 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
-    from tipchain.nightly.tables import plan_lines
+    from tipchain.nightly.terminal import plan_lines
     from tipchain.report.terminal import terminal_width
 
     return "\n".join(plan_lines(plan, usual, terminal_width()))
@@ -149,8 +149,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     """Return the plan that the command line asks for, and the folder of the manifest's nights."""
     from tipchain.nightly.expand import expand
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import nights_folder
-    from tipchain.nightly.past import balance_seconds, last_failed
+    from tipchain.nightly.nights import balance_seconds, last_failed, nights_folder
     from tipchain.nightly.project import DiskProject
     from tipchain.nightly.selection import only, parse_shard, select, share
 
@@ -160,7 +159,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = nights_folder(plan, args.out).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        from tipchain.nightly.tables import counted
+        from tipchain.nightly.terminal import counted
 
         failed = last_failed(nights)
         print(f"what failed when it last ran: {counted(len(failed), 'item')}", file=sys.stderr)
@@ -218,8 +217,8 @@ def _go_on(
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
-    from tipchain.nightly.past import usual_seconds
-    from tipchain.nightly.view import NightView
+    from tipchain.nightly.nights import usual_seconds
+    from tipchain.nightly.terminal import NightView
 
     view = NightView(sys.stdout, len(night.plan.items))
     coordinator = Coordinator(
@@ -264,7 +263,7 @@ def sinks(args: argparse.Namespace) -> Sequence[Sink]:
 
 
 def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode) -> None:
-    from tipchain.nightly.tables import summary_lines
+    from tipchain.nightly.terminal import summary_lines
     from tipchain.report.terminal import terminal_width, use_color
 
     lines = summary_lines(
@@ -313,7 +312,7 @@ def _status(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import holder
     from tipchain.nightly.progress import read_state, state_json
     from tipchain.nightly.results import read_results
-    from tipchain.nightly.tables import state_lines
+    from tipchain.nightly.terminal import state_lines
     from tipchain.outcome import Outcome
     from tipchain.report.terminal import terminal_width
 

@@ -51,7 +51,7 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
-    from tipchain.nightly.junit import night_junit
+    from tipchain.nightly.ci_reports import night_junit
     from tipchain.nightly.results import read_results
     from tipchain.runs import atomic_write
 
@@ -66,7 +66,7 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 
 def _write_github(results: Results, database: str | None) -> None:
-    from tipchain.nightly.github import annotate, summary
+    from tipchain.nightly.ci_reports import annotate, summary
     from tipchain.report.github import write_summary
 
     for line in annotate(results):
@@ -85,7 +85,7 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
 
 
 def _by_history(results: Results, database: str | None) -> Sequence[str]:
-    from tipchain.history.changes import changes
+    from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
     from tipchain.history.places import place_of
     from tipchain.history.store import History
@@ -126,7 +126,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     from tipchain.nightly.dashboard import render
     from tipchain.nightly.nights import NIGHTS
     from tipchain.nightly.results import find_nights
-    from tipchain.nightly.tables import counted
+    from tipchain.nightly.terminal import counted
     from tipchain.nightly.timeline import read_timelines
     from tipchain.runs import atomic_write, check_writable
 

@@ -9,20 +9,23 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tipchain.chain.kinds import KINDS
 from tipchain.errors import OutputError, UsageError
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
 if TYPE_CHECKING:
     from tipchain.report.write import Targets
+    from tipchain.scalars import Scalar
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
 METHODS = ("mean", "min", "max", "all")
+VIEWERS = {"tensorboard": "TensorBoard", "visualdl": "VisualDL"}
 STRICT = "forward within 1e-6, the reproduction guide's threshold"
 
 
@@ -194,6 +197,28 @@ def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> No
     parser.add_argument("--html", type=Path, metavar="FILE", help=f"write {what} as one HTML file")
 
 
+def add_viewers(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--tensorboard DIR`` and ``--visualdl DIR``; `show_in_viewers` writes."""
+    for viewer, title in VIEWERS.items():
+        parser.add_argument(f"--{viewer}", type=Path, metavar="DIR", help=f"write {what}, for {title}")
+
+
+def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Scalar]]) -> int | None:
+    """Write curves for the viewers that were asked for; return how many numbers they have, None where none was.
+
+    Raises:
+        UsageError: a viewer's library is not installed, or its folder cannot be written.
+    """
+    count = None
+    for viewer in VIEWERS:
+        folder: Path | None = getattr(args, viewer)
+        if folder is not None:
+            from tipchain.scalars import write_scalars
+
+            count = write_scalars(scalars(), viewer, folder)
+    return count
+
+
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where the report of a run goes."""
     add_json(parser, "the report")
@@ -266,23 +291,34 @@ def add_mode(parser: argparse._ActionsContainer, what: str = "TIPC mode") -> Non
 
 def add_chain_mode(parser: argparse.ArgumentParser) -> None:
     """Declare the mode of a chain, as the drivers take it or as ``--mode``; `chain_mode` reads it."""
-    names = ", ".join(mode.value for mode in Mode)
-    parser.add_argument("mode", nargs="?", metavar="MODE", help=f"TIPC mode: {names}")
+    names, more = (
+        ", ".join(mode.value for mode in Mode if (mode in CHAIN_MODES) is usual) for usual in (True, False)
+    )
+    parser.add_argument(
+        "mode", nargs="?", metavar="MODE",
+        help=f"TIPC mode: {names}; of other kinds of chains {more}, which need not be named where the kind has one",
+    )  # fmt: skip
     parser.add_argument("--mode", dest="mode_by_name", metavar="MODE", help="the same as MODE")
+    parser.add_argument(
+        "--chain", metavar="KIND",
+        help=f"the kind of chain, told from the file if left out: {', '.join(KINDS)}",
+    )  # fmt: skip
 
 
 def chain_mode(args: argparse.Namespace) -> Mode:
-    """Return the mode of a chain.
+    """Return the mode of a chain: the one asked for, or the only one of the file's kind.
 
     Raises:
-        UsageError: there is none, two, or one that is unknown.
+        UsageError: there is none, two, or one that is unknown or that the kind does not have.
+        ParamsError: the file cannot be read.
     """
     if args.mode_by_name is not None and args.mode not in (None, args.mode_by_name):
         raise UsageError(f"MODE is {args.mode}, but --mode {args.mode_by_name}: give one of them")
     mode = args.mode_by_name or args.mode
-    if not mode:
-        raise UsageError(f"MODE is missing\n  expected one of: {', '.join(mode.value for mode in Mode)}")
-    return parse_mode(mode)
+    known = parse_mode(mode, tuple(Mode)) if mode else None
+    from tipchain.chain.load import file_kind
+
+    return file_kind(args.params, known, args.chain).mode(known, str(args.params))
 
 
 def add_root(parser: argparse._ActionsContainer) -> None:

@@ -41,7 +41,8 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     add_chain_mode(parser)
     parser.add_argument(
         "gpu", nargs="?", metavar="GPU_ID",
-        help="CUDA_VISIBLE_DEVICES in the modes without training, the third argument of the drivers",
+        help="the third argument of the drivers: CUDA_VISIBLE_DEVICES in the modes without training; "
+        "in benchmark_train one item of the file, as dynamic_bs8_fp32_DP_N1C1",
     )  # fmt: skip
     parser.add_argument("--suite", help="whose layout the file has; told from the file if left out")
     parser.add_argument(
@@ -73,17 +74,20 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
     extra = {} if run is None else {"run": run}
-    if args.gpu and args.gpu_id and args.gpu != args.gpu_id:
-        raise UsageError(f"GPU_ID is {args.gpu}, but --gpu-id {args.gpu_id}: give one of them")
+    mode = chain_mode(args)
+    third = None if mode is Mode.BENCHMARK_TRAIN else args.gpu
+    if third and args.gpu_id and third != args.gpu_id:
+        raise UsageError(f"GPU_ID is {third}, but --gpu-id {args.gpu_id}: give one of them")
     return Options(
         python=args.python,
         timeout_s=args.timeout,
-        gpu_id=args.gpu_id or args.gpu or None,
+        gpu_id=args.gpu_id or third or None,
+        argument=args.gpu if third is None else None,
         device=args.device,
         settings=tuple(args.settings),
         root=str(Path.cwd()),
         workdir=str(args.out or ""),
-        data=_data_folders(args.params, chain_mode(args)),
+        data=_data_folders(args.params, mode),
         **extra,
     )
 
@@ -105,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     plan = load_plan(
         args.params,
         chain_mode(args),
+        chain=args.chain,
         suite=args.suite,
         legacy=args.legacy,
         lenient=args.lenient,

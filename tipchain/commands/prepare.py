@@ -83,13 +83,21 @@ def add_prepare_first(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_chain_first(
-    params: Path, mode: Mode, *, suite: str | None, python: str | None, data_path: Path | None, stream: TextIO
+    params: Path,
+    mode: Mode,
+    *,
+    chain: str | None = None,
+    suite: str | None,
+    python: str | None,
+    data_path: Path | None,
+    stream: TextIO,
 ) -> int:
     """Prepare what the chain of a parameter file needs; return the exit code, 0 if it may run.
 
     Args:
         params: the parameter file.
         mode: the mode.
+        chain: the kind of chain; told from the file if None.
         suite: whose layout it has; told from the file if None.
         python: the interpreter of the chain, and of a suite's script; the file's if None.
         data_path: the user's own data.
@@ -105,7 +113,9 @@ def prepare_chain_first(
     if checkout is None:
         return ExitCode.PASSED
     with redirect_stdout(stream):
-        code = prepare_suite(plan_preparation(checkout, params, mode, suite, python=python), None)
+        code = prepare_suite(
+            plan_preparation(checkout, params, mode, suite, chain=chain, python=python), None
+        )
     return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
 
 
@@ -137,7 +147,13 @@ def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
     why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
     _refuse(args, ("data_only", "force", "data_path"), why)
     preparation = plan_preparation(
-        checkout, args.params, mode, args.suite, python=args.python, keep=args.keep_data
+        checkout,
+        args.params,
+        mode,
+        args.suite,
+        chain=args.chain,
+        python=args.python,
+        keep=args.keep_data,
     )
     if args.dry_run:
         print("\n".join(describe(preparation)))

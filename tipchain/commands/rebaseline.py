@@ -158,10 +158,9 @@ def _decide(
     args: argparse.Namespace, old: tuple[Path, Manifest], new: tuple[Path, Manifest], case: Case
 ) -> int:
     """Compare, and move where the evidence or ``--force`` lets it."""
-    from tipchain.bundle.evidence import Side, compare_bundles
-    from tipchain.bundle.moves import identity, log_of, who, write_move
-    from tipchain.bundle.placing import replace_folder
-    from tipchain.bundle.statistics import false_statistics
+    from tipchain.bundle.evidence import Side, compare_bundles, false_statistics
+    from tipchain.bundle.making import replace_folder
+    from tipchain.bundle.manifest import identity, log_of, who, write_move
     from tipchain.parity.stage_judge import Rules
 
     place = old[0]
@@ -206,7 +205,7 @@ def _decide(
 
 def _stay(args: argparse.Namespace, place: Path, manifest: Manifest, case: Case) -> int:
     """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
-    from tipchain.bundle.moves import identity, log_of, untold, who, write_move
+    from tipchain.bundle.manifest import identity, log_of, untold, who, write_move
 
     other = untold(place, manifest)
     if other and args.force:

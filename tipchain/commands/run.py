@@ -109,6 +109,7 @@ def _prepare(args: argparse.Namespace) -> int:
     return prepare_chain_first(
         args.params,
         chain_mode(args),
+        chain=args.chain,
         suite=args.suite,
         python=args.python,
         data_path=args.data_path,
@@ -161,6 +162,7 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
     plan = load_plan(
         args.params,
         chain_mode(args),
+        chain=args.chain,
         suite=args.suite,
         lenient=args.lenient,
         options=options(args, name),

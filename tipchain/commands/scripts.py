@@ -26,6 +26,7 @@ from tipchain.commands.options import Parser, add_color, check_targets, report_t
 from tipchain.foreign_text import escaped
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
+from tipchain.parity.rounding import SAME_DOUBLE
 from tipchain.report.terminal import coloring
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
@@ -123,8 +124,6 @@ def _rate_table(folder: Path) -> list[str]:
     """Return both curves as a table of the steps at which a rate changes, each difference marked."""
     import numpy as np
 
-    from tipchain.parity.judging.lr import ZERO
-
     torch, paddle = (_recorded(folder, "lr", side).get("lr") for side in ("torch", "paddle"))
     if torch is None or paddle is None:
         return []
@@ -135,7 +134,7 @@ def _rate_table(folder: Path) -> list[str]:
     shown = changes if len(changes) <= MOST_RATES else [*changes[: MOST_RATES - 1], changes[-1]]
     rows = [
         f"{step:>6}  {torch[step]:>12.9g}  {paddle[step]:>12.9g}"
-        + ("" if np.isclose(paddle[step], torch[step], rtol=1e-6, atol=ZERO * torch.max()) else "  <-")
+        + ("" if np.isclose(paddle[step], torch[step], rtol=1e-6, atol=SAME_DOUBLE * torch.max()) else "  <-")
         for step in shown
     ]
     left_out = [f"{'…':>6}  {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []

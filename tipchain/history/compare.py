@@ -1,22 +1,501 @@
-"""Two entries side by side: what flipped, what is new, what is gone, which numbers moved."""
+"""What changed between entries, and whether a number moved beyond its noise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import isfinite
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import combinations
+from math import isfinite, sqrt
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
-from tipchain.history.entries import Entry, of_entry
-from tipchain.history.kinds import Kind, kind_of
-from tipchain.history.queries import CommandRun, ItemRun, commands_of, items_of
-from tipchain.history.schema import OUTCOMES, item_runs, texts, verdicts
-from tipchain.outcome import Outcome
+from tipchain.commits import DIRTY, Commits, commits_between, commits_of_file
+from tipchain.history.entries import (
+    CauseRun,
+    CommandRun,
+    Entry,
+    ItemRun,
+    causes_of,
+    commands_of,
+    entries_before,
+    items_of,
+    of_entry,
+    real,
+)
+from tipchain.history.schema import (
+    OUTCOMES,
+    code_of,
+    command_runs,
+    entries,
+    figures,
+    item_runs,
+    machines,
+    text_number,
+    texts,
+    verdicts,
+)
+from tipchain.outcome import BAD, Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+# Has a number moved beyond its noise? Robust statistics of its last nights.
+
+ENOUGH = 10
+"""Earlier nights that are needed; with fewer the plain rules hold."""
+WINDOW = 30
+"""Earlier nights that count."""
+BLOCK = 100
+"""Values after which the memory of told drifts moves on."""
+STEP, DRIFT = 4.0, 3.0
+SURE = 3.29
+"""Of the Mann-Kendall test's normal deviate: chance alone exceeds it once in 1000 times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Motion:
+    """A number that moved.
+
+    Attributes:
+        how: at once, slowly over nights, or told by the plain rules.
+        before: what it was: the median, the start of the line, or the last value.
+        after: what it is.
+        spread: of the noise, as a standard deviation; 0 where the plain rules hold.
+        nights: earlier nights that this rests on.
+    """
+
+    how: Literal["step", "drift", "plain"]
+    before: float
+    after: float
+    spread: float
+    nights: int
+
+
+def motion(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
+    """Return how a number moved with its latest value; None if it did not.
+
+    Args:
+        earlier: its earlier values, the oldest first.
+        value: the latest.
+        rule: how far a number of its kind may move.
+    """
+    if not earlier:
+        return None
+    last = earlier[-1]
+    finite = [one for one in earlier[-WINDOW:] if isfinite(one)]
+    if len(finite) < ENOUGH or not isfinite(value) or not isfinite(last):
+        moved = rule.moved_plainly(last, value)
+        return (
+            Motion(how="plain", before=last, after=value, spread=0.0, nights=len(earlier)) if moved else None
+        )
+    if min(finite) == max(finite) == value:
+        return None
+    return _step(finite, value, rule) or _drift([*finite, value], rule)
+
+
+def is_news(values: Sequence[float], rule: Rule) -> bool:
+    """Tell whether a drift that ``motion`` finds in the latest value was not told before: it began, or grew by as much again.
+
+    A line that leads up for a month is found anew every night of it. What has been told is not kept anywhere: it follows
+    from the values before, from the first of a stretch of at least `BLOCK` that is the same whichever night is asked for.
+
+    Args:
+        values: all of the number's values, the oldest first, up to the latest.
+        rule: how far a number of its kind may move.
+    """
+    told: Motion | None = None
+    news = False
+    first = max((len(values) - 1) // BLOCK - 1, 0) * BLOCK
+    for at in range(first + 1, len(values)):
+        now = motion(values[max(first, at - WINDOW) : at], values[at], rule)
+        news = now is not None and (now.how != "drift" or _grew(told, now))
+        if now is not None and news:
+            told = now if now.how == "drift" else None
+    return news
+
+
+def _grew(told: Motion | None, now: Motion) -> bool:
+    """Tell whether a drift is another than the one that was told, or leads as far again beyond where that had led."""
+    if told is None:
+        return True
+    led, more = told.after - told.before, now.after - told.after
+    return (now.after - now.before) * led < 0 or more * led >= led * led
+
+
+def _step(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
+    middle, scale, last = median(earlier), spread(earlier), earlier[-1]
+    limit = max(STEP * scale, rule.relative * abs(middle), rule.absolute)
+    off, last_off = value - middle, last - middle
+    told_before = abs(last_off) > limit and last_off * off > 0
+    if abs(off) <= limit or (told_before and abs(value - last) <= limit):
+        return None
+    return Motion(how="step", before=middle, after=value, spread=scale, nights=len(earlier))
+
+
+def spread(values: Sequence[float]) -> float:
+    """Return a robust estimate of the standard deviation of ``values``."""
+    middle = median(values)
+    deviations = [abs(value - middle) for value in values]
+    return 1.4826 * median(deviations) or 1.2533 * fmean(deviations)
+
+
+def _drift(values: Sequence[float], rule: Rule) -> Motion | None:
+    if _kendall(values) <= SURE:
+        return None
+    slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
+    start = median(value - slope * at for at, value in enumerate(values))
+    residuals = [value - start - slope * at for at, value in enumerate(values)]
+    scale, led = spread(residuals), slope * (len(values) - 1)
+    if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
+        return None
+    if sum(map(abs, residuals)) >= _best_step(values):
+        return None
+    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
+
+
+def _kendall(values: Sequence[float]) -> float:
+    """Return the Mann-Kendall test's normal deviate, without its sign; ties count as neither."""
+    count = len(values)
+    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
+    ties = [values.count(one) for one in set(values)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    return max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0
+
+
+def _best_step(values: Sequence[float]) -> float:
+    """Return the sum of the distances from two levels, one before and one after the night where that fits best."""
+
+    def off(part: Sequence[float]) -> float:
+        middle = median(part)
+        return sum(abs(value - middle) for value in part)
+
+    return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
+
+
+# Numbers of the history by kind, and how far each may move before it is told.
+
+
+class Kind(Enum):
+    """What a number is."""
+
+    METRIC = "metric"
+    TIME = "time"
+    SPEED = "speed"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How far a number may move.
+
+    Attributes:
+        kind: what it is.
+        relative, absolute: with enough nights to know its noise: what it must move by at least, as a part of its
+            median and in its own unit. The noise comes on top (`tipchain.history.compare`).
+        plain_relative, plain_absolute: with too few nights, or none: both must be exceeded.
+    """
+
+    kind: Kind
+    relative: float
+    absolute: float
+    plain_relative: float
+    plain_absolute: float
+
+    def moved_plainly(self, before: float, after: float) -> bool:
+        """Tell whether a number moved, by the plain rules; from or to NaN or infinity is a move."""
+        if not isfinite(before) or not isfinite(after):
+            return not (before == after or (before != before and after != after))  # noqa: PLR0124
+        moved = abs(after - before)
+        return moved > self.plain_relative * abs(before) and moved > self.plain_absolute
+
+
+_METRIC = Rule(kind=Kind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6)
+_SECONDS = Rule(kind=Kind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0)
+_COST_S = Rule(kind=Kind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02)
+_MILLISECONDS = Rule(kind=Kind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0)
+_SPEED = Rule(kind=Kind.SPEED, relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
+_MEMORY = Rule(kind=Kind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0)
+_PERCENT = Rule(kind=Kind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0)
+
+
+def kind_of(name: str) -> Rule:
+    """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.figures`)."""
+    if name in ("seconds", "total_s"):
+        return _SECONDS
+    if name in ("ips", "avg_ips", "qps"):
+        return _SPEED
+    if name == "gpu_util":
+        return _PERCENT
+    for end, rule in (("_s", _COST_S), ("_ms", _MILLISECONDS), ("_mb", _MEMORY)):
+        if name.endswith(end):
+            return rule
+    return _METRIC
+
+
+# What changed since the last comparable run.
+
+LOOKED_AT = 200
+"""Earlier entries among which a comparable one is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """A metric, time, speed or amount of memory that moved beyond its noise.
+
+    Attributes:
+        item: the item.
+        part: the command; "" for the item itself.
+        name: ``seconds``, or a figure's name.
+        motion: how.
+    """
+
+    item: str
+    part: str
+    name: str
+    motion: Motion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an item fails that did not fail before.
+
+    Attributes:
+        item: the item.
+        cause: what its report says.
+        suspects: the commits since then that changed the file of the line to change, the latest first.
+        uncommitted: whether the run had local changes, any of which may be it.
+    """
+
+    item: str
+    cause: CauseRun
+    suspects: tuple[str, ...] = ()
+    uncommitted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What changed between an entry and the last comparable one.
+
+    Attributes:
+        entry: the entry.
+        comparison: with the comparable one; None where there is none.
+        shifts: numbers that moved beyond their noise, metrics first.
+        commits: between the two.
+        explanations: causes of what newly fails, as far as reports tell them.
+        nights: comparable entries before this one that its numbers were held against, at most `WINDOW`.
+        plainly: whether some numbers had too few of them, so that the plain rules were used.
+    """
+
+    entry: Entry
+    comparison: Comparison | None
+    shifts: tuple[Shift, ...] = ()
+    commits: Commits = field(default_factory=Commits)
+    explanations: tuple[Explanation, ...] = ()
+    nights: int = 0
+    plainly: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing changed but, possibly, the commit."""
+        found = self.comparison
+        return found is not None and not (
+            found.environment or found.flips or found.new or found.gone or found.command_flips
+            or found.verdict_flips or found.new_verdicts or found.gone_verdicts or self.shifts
+        )  # fmt: skip
+
+
+def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry | None = None) -> Changes:
+    """Return what changed since the last comparable run.
+
+    Comparable is an earlier entry of the same kind and title, on a machine of the same class, that has an item in common.
+
+    Args:
+        connection: to the history.
+        entry: the night or run.
+        root: a folder of the repository, for the commits.
+        against: an entry to compare with instead.
+    """
+    earlier = comparable(connection, entry)
+    before = against or (earlier[0] if earlier else None)
+    if before is None:
+        return Changes(entry=entry, comparison=None)
+    found = compare(connection, before, entry)
+    # Held against this run's own past; what is between it and an older run that the user names belongs to that past.
+    series = _Series(
+        connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry
+    )
+    shifts, plainly = _shifts(series, drifts_again=against is not None)
+    return Changes(
+        entry=entry,
+        comparison=found,
+        shifts=tuple(shifts),
+        commits=commits_between(root, before.commit, entry.commit),
+        explanations=tuple(_explanations(connection, found, root)),
+        nights=len(series.nights),
+        plainly=plainly,
+    )
+
+
+def _explanations(connection: Connection, found: Comparison, root: Path) -> Iterator[Explanation]:
+    """Yield the first cause of each item that fails now and did not before."""
+    causes = causes_of(connection, found.after)
+    before, after = found.before.commit, found.after.commit
+    fresh = [one.item for one in found.flips if one.after in BAD and one.before not in BAD]
+    for item in (*fresh, *found.new):
+        cause = next(iter(causes.get(item, ())), None)
+        if cause is not None:
+            suspects = commits_of_file(root, before, after, cause.file) if item in fresh else ()
+            yield Explanation(item=item, cause=cause, suspects=suspects, uncommitted=after.endswith(DIRTY))
+
+
+def comparable(connection: Connection, entry: Entry) -> list[Entry]:
+    """Return the earlier entries that ``entry`` can be compared with, the latest first."""
+    candidates = [one for one in entries_before(connection, entry, LOOKED_AT) if one.where == entry.where]
+    mine = sa.select(item_runs.c.item_id).where(of_entry(item_runs.c.entry_id, entry))
+    shared = (
+        sa.select(item_runs.c.entry_id)
+        .distinct()
+        .where(
+            item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]),
+            item_runs.c.item_id.in_(mine),
+        )
+    )
+    sharing = set(connection.execute(shared).scalars())
+    return [one for one in candidates if not sharing.isdisjoint(one.rows)]
+
+
+class _Series:
+    """The numbers of an entry's items that passed, each with its values in earlier nights on machines of the class."""
+
+    def __init__(self, connection: Connection, nights: Sequence[Entry], entry: Entry) -> None:
+        self.nights = list(reversed(nights))  # the oldest first
+        self.found: dict[tuple[str, str, str], dict[int, float]] = {}
+        self.entry, self.connection = entry, connection
+        of = {row: one.id for one in (*self.nights, entry) for row in one.rows}
+        ids = list(of)
+        self.classes = classes = dict[str, str]()
+        for row in connection.execute(self._items(ids)):
+            if of[row.entry_id] == entry.id:
+                classes[row.item] = row.machine_class or row.machine
+        for query in (self._items(ids), self._figures(ids)):
+            for row in connection.execute(query):
+                if classes.get(row.item) == (row.machine_class or row.machine):
+                    self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(
+                        row.value
+                    )
+
+    def each(self) -> Sequence[tuple[tuple[str, str, str], list[float], float]]:
+        """Return, for each number of the entry, what it is called, its earlier values and the latest."""
+        order = [one.id for one in self.nights]
+        return [
+            (name, [values[night] for night in order if night in values], values[self.entry.id])
+            for name, values in self.found.items()
+            if self.entry.id in values
+        ]
+
+    def drift_is_news(self, name: tuple[str, str, str]) -> bool:
+        """Tell whether a drift of a number of the entry was not told in an earlier night; this reads all its values."""
+        item, part, figure = name
+        rows = of_entry(item_runs.c.entry_id, self.entry)
+        query: sa.Select[Any] = (
+            sa.select(machines.c.name, machines.c.machine_class)
+            .select_from(item_runs)
+            .join(entries, entries.c.id == item_runs.c.entry_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.item_id == text_number(item), item_runs.c.outcome == code_of(Outcome.PASS))
+            .where(entries.c.kind == self.entry.kind, entries.c.title == self.entry.title)
+            .where(sa.or_(entries.c.began < self.entry.began, rows))
+            .order_by(entries.c.began, entries.c.id)
+        )
+        if part or figure != SECONDS:
+            query = (
+                query.add_columns(figures.c.value)
+                .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
+                .join(figures, figures.c.command_run_id == command_runs.c.id)
+                .where(
+                    command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure)
+                )
+                .where(command_runs.c.outcome == code_of(Outcome.PASS))
+            )
+        else:
+            query = query.add_columns(item_runs.c.seconds)
+        found = self.connection.execute(query)
+        values = [real(value) for host, known, value in found if (known or host) == self.classes[item]]
+        return is_news(values, kind_of(figure))
+
+    def _items(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        return self._of_passes(
+            sa.select(
+                item_runs.c.entry_id,
+                texts.c.text.label("item"),
+                sa.literal("").label("part"),
+                sa.literal(SECONDS).label("name"),
+                item_runs.c.seconds.label("value"),
+                machines.c.machine_class,
+                machines.c.name.label("machine"),
+            ).select_from(item_runs),
+            ids,
+        )
+
+    def _figures(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        parts, names = texts.alias(), texts.alias()
+        query = (
+            sa.select(
+                item_runs.c.entry_id,
+                texts.c.text.label("item"),
+                parts.c.text.label("part"),
+                names.c.text.label("name"),
+                figures.c.value,
+                machines.c.machine_class,
+                machines.c.name.label("machine"),
+            )
+            .select_from(item_runs)
+            .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
+            .join(figures, figures.c.command_run_id == command_runs.c.id)
+            .join(parts, parts.c.id == command_runs.c.command_id)
+            .join(names, names.c.id == figures.c.name_id)
+            .where(command_runs.c.outcome == code_of(Outcome.PASS))
+        )
+        return self._of_passes(query, ids)
+
+    @staticmethod
+    def _of_passes(query: sa.Select[tuple[object, ...]], ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+        return (
+            query.join(texts, texts.c.id == item_runs.c.item_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.entry_id.in_(ids), item_runs.c.outcome == code_of(Outcome.PASS))
+        )
+
+
+def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
+    """Return what moved, and whether plain rules judged some of it; drifts that were told before only if asked for."""
+    found, plainly = [], False
+    for (item, part, name), earlier, value in series.each():
+        plainly |= bool(earlier) and len(earlier) < ENOUGH
+        moved = motion(earlier, value, kind_of(name))
+        if moved is None or (
+            moved.how == "drift" and not drifts_again and not series.drift_is_news((item, part, name))
+        ):
+            continue
+        found.append(Shift(item=item, part=part, name=name, motion=moved))
+    # Metrics first, then times, speeds, memory; the largest first.
+    order = ["metric", "time", "speed", "memory"]
+    found.sort(key=lambda one: (order.index(kind_of(one.name).kind.value), -_size(one.motion)))
+    return found, plainly
+
+
+def _size(moved: Motion) -> float:
+    """Return how large a motion is, by what it was."""
+    size = abs(moved.after - moved.before) / (abs(moved.before) or 1.0)
+    return size if size == size else float("inf")  # noqa: PLR0124  (NaN)
+
+
+# Two entries side by side: what flipped, what is new, what is gone, which numbers moved.
 
 GREW = 10.0
 """How many times as large a tensor's largest difference must be to be told, where the verdict is the same."""
@@ -89,7 +568,7 @@ class Comparison:
         command_flips: commands whose outcome differs, of items in both.
         verdict_flips: verdicts likewise.
         new_verdicts, gone_verdicts: subjects that only one side judged, of items in both: how many by item.
-        moved: figures and seconds that differ by more than the plain rules allow (`tipchain.history.kinds`), of what
+        moved: figures and seconds that differ by more than the plain rules allow (`tipchain.history.compare`), of what
             passed on both sides.
         grew: tensors whose largest difference became more than `GREW` times as large under the same verdict.
     """

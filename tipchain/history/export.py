@@ -1,20 +1,23 @@
-"""The history as CSV or JSON lines, row by row."""
+"""The history as JSON values, CSV and JSON lines; NaN and infinities are strings, as in reports."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import sqlalchemy as sa
 
 from tipchain.chain.result_json import number_json
-from tipchain.history.entries import Entry
-from tipchain.history.rows import CAUSE_TEXTS, STATISTICS
+from tipchain.history.compare import Changes, Comparison
+from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun
 from tipchain.history.schema import (
+    CAUSE_TEXTS,
     OUTCOMES,
+    STATISTICS,
     artifacts,
     causes,
     command_runs,
@@ -26,9 +29,91 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
+from tipchain.outcome import Outcome
+from tipchain.scalars import Scalar
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+# The history as JSON values; NaN and infinities are strings, as in reports.
+
+
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Return an entry; of a night that was run in shares, with these."""
+    counts = {outcome.value: count for outcome, count in entry.counts.items()}
+    document: dict[str, Any] = _json_value(asdict(replace(entry, shares=()))) | {"counts": counts}
+    del document["id"], document["part"]
+    document["shares"] = [
+        {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
+        for one in entry.shares
+    ]
+    return document | {"missing": entry.missing, "wrong": entry.wrong}
+
+
+def item_json(item: ItemRun) -> dict[str, Any]:
+    """Return an item."""
+    document: dict[str, Any] = _json_value(asdict(item))
+    del document["row"]
+    return document
+
+
+def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, Any]]:
+    """Return commands."""
+    return [_json_value(asdict(one)) for one in commands]
+
+
+def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, Any]]:
+    """Return causes."""
+    return [_json_value(asdict(one)) for one in causes]
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison."""
+    rest = {
+        name: _json_value([asdict(one) for one in getattr(found, name)])
+        for name in ("environment", "flips", "command_flips", "verdict_flips", "moved", "grew")
+    }
+    return {
+        "before": entry_json(found.before),
+        "after": entry_json(found.after),
+        "common": found.common,
+        "new": list(found.new),
+        "gone": list(found.gone),
+        "new_verdicts": dict(found.new_verdicts),
+        "gone_verdicts": dict(found.gone_verdicts),
+        **rest,
+    }
+
+
+def changes_json(found: Changes) -> dict[str, Any]:
+    """Return what changed."""
+    return {
+        "entry": entry_json(found.entry),
+        "comparison": None if found.comparison is None else comparison_json(found.comparison),
+        "nothing": found.nothing,
+        "shifts": _json_value([asdict(one) for one in found.shifts]),
+        "commits": _json_value(asdict(found.commits)),
+        "explanations": _json_value([asdict(one) for one in found.explanations]),
+        "nights": found.nights,
+        "plainly": found.plainly,
+    }
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value with all in it that JSON has no form for replaced."""
+    if isinstance(value, dict):
+        return {
+            name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_json_value(one) for one in value]
+    if isinstance(value, Outcome):
+        return value.value
+    return number_json(value) if isinstance(value, float) else value
+
+
+# The history as CSV or JSON lines, row by row.
 
 TABLES = ("entries", "items", "commands", "figures", "verdicts", "artifacts", "causes")
 FORMATS = ("csv", "jsonl")
@@ -55,6 +140,32 @@ def export(
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
     return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
+
+
+def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[Scalar]:
+    """Yield the seconds of items and the figures of their commands, by entry: the oldest of each title is step 0.
+
+    Args:
+        connection: to the history.
+        chosen: the entries; None for all.
+    """
+    steps: dict[str, dict[str, int]] = {}
+    for table, value in (("items", "seconds"), ("figures", "value")):
+        query = (
+            _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
+        )
+        if chosen is not None:
+            query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
+        for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
+            if row[value] is None:
+                continue
+            own = steps.setdefault(row["title"], {})
+            step = own.setdefault(row["entry"], len(own))
+            what = "seconds" if table == "items" else f"{row['command']}/{row['figure']}"
+            yield Scalar(
+                run=row["title"].replace("/", "_"), tag=f"{row['item']}/{what}", step=step,
+                value=float(row[value]), time=float(row["began"]),
+            )  # fmt: skip
 
 
 def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:

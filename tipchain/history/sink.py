@@ -1,17 +1,204 @@
-"""What a coordinator calls when a night has ended: results reach the database, or wait on the disk."""
+"""What ended nights hand on: it reaches the database, or waits on the disk and is sent at the next call."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import sys
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tipchain.errors import HistoryError, RecordError
-from tipchain.history import outbox
-from tipchain.history.handed import missed_nights, note_handed
+from tipchain.history.facts import EntryFacts, ItemFacts, facts_json, parse_entry, parse_item
 from tipchain.history.ingest import Source, read_source
 from tipchain.history.places import FOLDER, Place, make_folder, place_of
-from tipchain.history.store import History
+from tipchain.history.store import Added, History
+from tipchain.nightly.nights import holder, nights_below
+from tipchain.nightly.records import FINISHED
+from tipchain.runs import atomic_write, replacing
+
+# Which finished nights were handed on to a history: a file in a night's folder says so.
+#
+# A coordinator that is killed after it wrote ``finished.json`` and before the history had the night leaves one without that
+# file. The next call that looks at the manifest's nights finds it, and hands it on.
+
+HANDED = "history.json"
+"""In a night's folder: a history has the night, or it waits in an outbox. Nothing else rests on it."""
+LOOKED_AT = 10
+"""How many of the latest nights are looked at; those before one that was handed on are not."""
+
+
+def note_handed(night: Path, database: str) -> None:
+    """Note that a finished night was handed on; where that cannot be written, it is looked at again.
+
+    Args:
+        night: its folder.
+        database: the database, without its password.
+    """
+    with suppress(OSError):
+        atomic_write(night / HANDED, json.dumps({"database": database}) + "\n")
+
+
+def missed_nights(nights: Path, but: Path | None = None) -> list[Path]:
+    """Return finished nights that were not handed on, the oldest first.
+
+    Args:
+        nights: the folder of a manifest's nights.
+        but: one that is being handed on now.
+    """
+    found: list[Path] = []
+    for folder in nights_below(nights)[:LOOKED_AT]:
+        if but is not None and folder.resolve() == but.resolve():
+            continue
+        if (folder / HANDED).exists():
+            break
+        # Held by a coordinator: it is about to do so itself.
+        if (folder / FINISHED).is_file() and not holder(folder):
+            found.append(folder)
+    return found[::-1]
+
+
+# What could not be written to the database waits in files, and is sent at the next call.
+#
+# ::
+#
+#     .tipchain/outbox/<database>/<began>-<key>.jsonl.gz      one night or report each, whole
+#
+# A file stands for itself: the night's folder or the report may be gone by the time it is sent. It is removed once all
+# of it is in the database; being killed before that only means that it is sent again, which adds nothing twice.
+
+FORMAT = 1
+SUFFIX = ".jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What sending came to.
+
+    Attributes:
+        added: what is in the database now, and was waiting.
+        waiting: how many files still wait.
+        problem: why; "" if none does.
+    """
+
+    added: tuple[Added, ...] = ()
+    waiting: int = 0
+    problem: str = ""
+    unreadable: tuple[Path, ...] = field(default_factory=tuple)
+
+
+def keep(place: Place, source: Source) -> Path:
+    """Write a night or a report into the outbox, whole or not at all, and return the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    make_folder(place.outbox.parents[2])
+    entry = source.entry
+    digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
+    path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
+    with replacing(path) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
+        head = {"format": FORMAT, "entry": facts_json(entry)}
+        packed.write(json.dumps(head).encode() + b"\n")
+        for item in source.items():
+            packed.write(json.dumps(facts_json(item)).encode() + b"\n")
+        packed.write(b"end\n")
+    return path
+
+
+def waiting(place: Place) -> list[Path]:
+    """Return the files that wait for a database, the oldest night first."""
+    return sorted(place.outbox.glob(f"[!.]*{SUFFIX}"))
+
+
+def send(history: History) -> Sent:
+    """Add all that waits for this database; stop at the first that it does not take.
+
+    What another process is sending is left to that. A file that cannot be read stays, and is named.
+    """
+    from filelock import FileLock, Timeout
+
+    place = history.place
+    files = waiting(place)
+    if not files:
+        return Sent()
+    try:
+        with FileLock(place.outbox / ".lock", timeout=0):
+            return _send_files(history, files)
+    except (Timeout, OSError):
+        return Sent(waiting=len(waiting(place)), problem="another process is sending them")
+
+
+def _send_files(history: History, files: list[Path]) -> Sent:
+    added: list[Added] = []
+    unreadable: list[Path] = []
+    for number, path in enumerate(files):
+        try:
+            entry = read_entry(path)
+            added.append(history.add(entry, read_items(path)))
+        except RecordError:
+            unreadable.append(path)
+            continue
+        except HistoryError as error:
+            left = len(files) - number + len(unreadable)
+            return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
+        with suppress(FileNotFoundError):
+            path.unlink()
+    problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
+    return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
+
+
+def read_entry(path: Path) -> EntryFacts:
+    """Return the entry of a file that waits.
+
+    Raises:
+        RecordError: it cannot be read, or not to its end.
+    """
+    lines = list(_lines(path, last=1))
+    try:
+        head = json.loads(lines[0])
+        entry = parse_entry(head["entry"])
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
+    if head["format"] != FORMAT:
+        raise RecordError("has another format", file=path, found=repr(head["format"]), expected=FORMAT)
+    return entry
+
+
+def read_items(path: Path) -> Iterator[ItemFacts]:
+    """Yield the items of a file that waits.
+
+    Raises:
+        RecordError: it cannot be read, or not to its end.
+    """
+    for number, line in enumerate(_lines(path)):
+        if number == 0:
+            continue
+        try:
+            yield parse_item(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(
+                f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
+            ) from error
+
+
+def _lines(path: Path, last: int | None = None) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file):
+                if line == "end\n" or number == last:
+                    return
+                yield line
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise RecordError(f"cannot be read: {error}", file=path, expected="a file of the outbox") from error
+    raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
+
+
+# What a coordinator calls when a night has ended: results reach the database, or wait on the disk.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +327,7 @@ def send_waiting(*, root: Path, database: str | None = None) -> Kept:
         UsageError: the database's URL cannot be understood.
     """
     place = place_of(root, database)
-    count = len(outbox.waiting(place))
+    count = len(waiting(place))
     if not count:
         return Kept(sent=True)
     try:
@@ -157,7 +344,7 @@ def _open(place: Place, root: Path) -> History:
 
 def _send(history: History) -> Kept:
     """Send what waits."""
-    place, sent = history.place, outbox.send(history)
+    place, sent = history.place, send(history)
     lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
     lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []
     return Kept(sent=not sent.waiting, new=sum(one.new for one in sent.added), message="\n".join(lines),
@@ -174,7 +361,7 @@ def _wait(source: Source, place: Place, error: Exception) -> Kept:
     reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
     file, end = None, ""
     try:
-        file = outbox.keep(place, source)
+        file = keep(place, source)
         _note(source, place)
         end = f"  kept in {file}, sent at the next call"
     except OSError as trouble:
@@ -184,4 +371,4 @@ def _wait(source: Source, place: Place, error: Exception) -> Kept:
             f"  hint: they are in {where}; tipchain history add sends them later"
         )
     message = f"history: {reason}\n{end}"
-    return Kept(sent=False, message=message, waiting=len(outbox.waiting(place)), kept=file)
+    return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)

@@ -6,8 +6,9 @@ night: what a writer had not finished when it was killed can be added again, and
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,136 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tipchain.errors import HistoryError, first_line
-from tipchain.history import rows, schema
+from tipchain.history import schema
 from tipchain.history.facts import EntryFacts, ItemFacts
-from tipchain.history.migrate import MIGRATIONS, READS, migrate
 from tipchain.history.places import Place
+from tipchain.runs import replacing_path
 
 if TYPE_CHECKING:
+    from alembic.config import Config
     from sqlalchemy import Connection, Engine
+
+
+# Bringing a database's tables up to date.
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+LOCK_KEY = 7_420_113_005
+"""Of PostgreSQL's advisory lock: any number that nothing else in the database uses."""
+LOCK_TIMEOUT_S = 120.0
+READS = "tipchain_reads"
+"""Execution option of connections that only read."""
+
+
+def revision_of(connection: Connection) -> str:
+    """Return the revision of a database's tables; "" where it has none of ours."""
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return ""
+    return str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() or "")
+
+
+def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRATIONS) -> None:
+    """Bring the tables to revision ``head``; nothing happens where they are there already.
+
+    One process at a time does it. An SQLite file is copied first, to ``<name>.<old revision>.backup`` beside it.
+
+    Args:
+        engine: of the database.
+        file: SQLite's file; None for a server.
+        head: the revision that is wanted.
+        scripts: the folder of the migrations.
+
+    Raises:
+        HistoryError: the tables are of a later tipchain, or are not ours.
+        OSError: the copy cannot be written.
+        sqlalchemy.exc.SQLAlchemyError: the database refuses.
+    """
+    reader = engine.execution_options(**{READS: True})
+    with reader.connect() as connection:
+        if revision_of(connection) == head:
+            return
+    with _only_one(engine, file):
+        with reader.connect() as connection:
+            found = revision_of(connection)
+            _check(connection, found, scripts)
+        if found == head:
+            return
+        if file is not None:
+            _prepare(file, found)
+        _upgrade(engine, head, scripts)
+
+
+def _config(scripts: Path) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _check(connection: Connection, found: str, scripts: Path) -> None:
+    """Refuse a database that is later than the migrations, or somebody else's."""
+    from alembic.script import ScriptDirectory
+
+    known = [one.revision for one in ScriptDirectory.from_config(_config(scripts)).walk_revisions()]
+    if found and found not in known:
+        raise HistoryError(
+            f"the history was written by a later tipchain\n"
+            f"  found: tables of revision {found}\n"
+            f"  expected: {known[0]} or earlier\n"
+            "  hint: update tipchain here, or name another database with --database"
+        )
+    names = sa.inspect(connection).get_table_names()
+    if not found and "entries" in names:
+        raise HistoryError(
+            "the database holds tables that are not a history's\n"
+            f"  found: {', '.join(sorted(names)[:5])}\n"
+            "  expected: an empty database, or one that tipchain made"
+        )
+
+
+def _upgrade(engine: Engine, head: str, scripts: Path) -> None:
+    from alembic import command
+
+    config = _config(scripts)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, head)
+
+
+def _prepare(file: Path, found: str) -> None:
+    """Copy an SQLite file that holds something, and let it be written to while it is read (WAL)."""
+    with closing(sqlite3.connect(file, timeout=LOCK_TIMEOUT_S)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        if found:
+            backup = file.with_name(f"{file.name}.{found}.backup")
+            with replacing_path(backup) as beside, closing(sqlite3.connect(beside)) as copy:
+                connection.backup(copy)
+
+
+@contextmanager
+def _only_one(engine: Engine, file: Path | None) -> Iterator[None]:
+    """Hold the lock for changing tables: a file's beside it, a server's in the database."""
+    if file is not None:
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(file.with_name(f".{file.name}.lock"), timeout=LOCK_TIMEOUT_S):
+                yield
+        except Timeout:
+            raise HistoryError(
+                f"{file}: another process has been changing its tables for {LOCK_TIMEOUT_S:g} s"
+            ) from None
+        return
+    with engine.connect() as connection:
+        connection.execute(sa.select(sa.func.pg_advisory_lock(LOCK_KEY)))
+        try:
+            yield
+        finally:
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(LOCK_KEY)))
+
+
+# Opening, reading and writing.
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer of an SQLite file waits for others."""
@@ -118,9 +242,9 @@ class History:
 
     def _entry(self, connection: Connection, entry: EntryFacts) -> int:
         """Return the number of the entry, which is added if need be."""
-        self._insert(connection, schema.machines, [rows.machine_row(entry.machine)])
-        self._insert(connection, schema.environments, [rows.environment_row(entry.environment)])
-        self._insert(connection, schema.entries, [rows.entry_row(entry)])
+        self._insert(connection, schema.machines, [schema.machine_row(entry.machine)])
+        self._insert(connection, schema.environments, [schema.environment_row(entry.environment)])
+        self._insert(connection, schema.entries, [schema.entry_row(entry)])
         key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
         return int(connection.execute(key).scalar_one())
 
@@ -136,30 +260,30 @@ class History:
         """Add an item and return the numbers of its texts; None if it is there already."""
         table = schema.item_runs
         own = sa.select(table.c.id).where(
-            table.c.entry_id == entry, table.c.item_id == rows.text_number(item.id)
+            table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id)
         )
         if connection.execute(own).first() is not None:
             return None
-        self._insert(connection, schema.machines, [rows.machine_row(item.machine)])
-        self._insert(connection, schema.environments, [rows.environment_row(item.environment)])
-        texts = rows.texts_of(item)
+        self._insert(connection, schema.machines, [schema.machine_row(item.machine)])
+        self._insert(connection, schema.environments, [schema.environment_row(item.environment)])
+        texts = schema.texts_of(item)
         # In the order of their numbers: two writers that wait for each other's texts would wait for ever.
         wanted = [texts[one] for one in sorted(texts) if one not in self._written]
         self._insert(connection, schema.texts, wanted)
-        if not self._insert(connection, table, [rows.item_row(entry, item)]):
+        if not self._insert(connection, table, [schema.item_row(entry, item)]):
             return None
         number = int(connection.execute(own).scalar_one())
-        self._insert(connection, schema.verdicts, rows.verdict_rows(number, item))
-        self._insert(connection, schema.artifacts, rows.artifact_rows(number, item))
-        self._insert(connection, schema.causes, rows.cause_rows(number, item))
-        self._insert(connection, schema.command_runs, rows.command_rows(number, item))
+        self._insert(connection, schema.verdicts, schema.verdict_rows(number, item))
+        self._insert(connection, schema.artifacts, schema.artifact_rows(number, item))
+        self._insert(connection, schema.causes, schema.cause_rows(number, item))
+        self._insert(connection, schema.command_runs, schema.command_rows(number, item))
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
             found = connection.execute(
                 sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number)
             )
             numbers = {int(command): int(run) for command, run in found}
-            self._insert(connection, schema.figures, rows.figure_rows(numbers, item))
+            self._insert(connection, schema.figures, schema.figure_rows(numbers, item))
         return set(texts)
 
     def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, Any]]) -> int:

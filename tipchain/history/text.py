@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
 
-from tipchain.history.changes import Changes, Explanation, Shift
-from tipchain.history.compare import Comparison, Flip, Moved, is_time
-from tipchain.history.entries import Entry
-from tipchain.history.kinds import kind_of
-from tipchain.history.noise import ENOUGH
-from tipchain.history.queries import CauseRun, CommandRun, ItemRun
+from tipchain.history.compare import (
+    ENOUGH,
+    Changes,
+    Comparison,
+    Explanation,
+    Flip,
+    Moved,
+    Shift,
+    is_time,
+    kind_of,
+)
+from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun
 from tipchain.outcome import Outcome
 
 WIDTH = 80

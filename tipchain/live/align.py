@@ -36,7 +36,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding
 from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.code_at_fault import GRADIENTS_AGREE, GROWTH
+from tipchain.parity.locate.code_at_fault import GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
@@ -56,6 +56,7 @@ from tipchain.parity.preflight.front import check as check_construction
 from tipchain.parity.preflight.parameters import MANY, two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.weighing import weigh
+from tipchain.parity.rounding import SAME_SINGLE
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.runs import commit
 
@@ -68,8 +69,6 @@ RANDOM = "random, not comparable: the models' random numbers cannot be made the 
 """What is said of results that depend on them."""
 SHOWN_OUTPUTS = 4
 """Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
-UNTOLD = 1e-6
-"""Relative difference of outputs in float64 that layers of the same function, each off by less, may add up to."""
 
 
 def align(
@@ -206,6 +205,7 @@ class _Work:
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     layers: list[LayerVerdict] = field(default_factory=list)
+    of_buffers: list[LayerVerdict] = field(default_factory=list)
     first: LayerVerdict | None = None
     findings: list[Finding] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
@@ -232,7 +232,7 @@ class _Work:
                 located = self._locate(store, pairs)
             except OutOfTime as error:
                 apart = error.apart
-                differ = apart is not None and not apart <= UNTOLD
+                differ = apart is not None and not apart <= SAME_SINGLE
                 told = f"the outputs differ, relative {apart:.3g}; the layers were " if differ else ""
                 self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, f"{told}{LATE}")
         self._stage("preflight", self._check_construction, pairs, located, store)
@@ -268,7 +268,7 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                self.layers,
+                [one for one in self.layers if one not in self.of_buffers],  # their causes are told already
                 self.findings,
                 self.sides,
                 self.models,
@@ -430,9 +430,10 @@ class _Work:
         """Judge what one call leaves in the buffers of both models, where it changes some."""
         with self._erring("forward"):
             verdicts, causes = check_buffers(
-                self.sides, self._copies(), self.inputs, self.names, located, UNTOLD
+                self.sides, self._copies(), self.inputs, self.names, located, SAME_SINGLE
             )
             self.layers += verdicts
+            self.of_buffers = verdicts
             self.first = self.first or next((one for one in verdicts if one.at_fault), None)
             self.diagnoses += causes
             if verdicts:
@@ -652,8 +653,8 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
-        return "" if apart <= max(UNTOLD, located.noise) else f"the outputs differ, relative {apart:.3g}"
-    if not some_left or not located.exact or located.gradients <= max(GRADIENTS_AGREE, GROWTH * apart):
+        return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"
+    if not some_left or not located.exact or located.gradients <= max(SAME_SINGLE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.runs import Inputs, Run, bind, buffers_of, call_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.rounding import SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
 
@@ -65,11 +66,15 @@ def check_buffers(
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
     verdicts: dict[str, LayerVerdict] = {}
     causes: list[Diagnosis] = []
-    for name in ours.after.keys() & theirs.after.keys():
-        apart = _apart(ours, theirs, name, limit)
+    both = [name for name in ours.after if name in theirs.after]
+    off = {name: apart for name in both if (apart := _apart(ours, theirs, name, limit)) is not None}
+    whys = {name: _why(name, ours, theirs, [one for one in both if one not in off]) for name in off}
+    # What has a name is told first, then what only one side moves, then what is declared first.
+    for name in sorted(off, key=lambda one: (not whys[one][0], ours.moved(one) == theirs.moved(one))):
+        apart = off[name]
         path, _, leaf = name.rpartition(".")
         port = match.get(path, paths.get(path, path))
-        if apart is None or port in verdicts:
+        if port in verdicts:
             continue
         told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g} in float64"
         if ours.moved(name) != theirs.moved(name):
@@ -82,16 +87,13 @@ def check_buffers(
             turn=0, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS, method="float64", reason=told,
         )  # fmt: skip
         mode = "train" if getattr(layer, "training", False) else "eval"
+        why, code = whys[name][1], whys[name][0] or "buffer-update"
         causes.append(
             Diagnosis(
-                code="buffer-update",
-                port_path=port,
-                message=f"{shown}: {told}; both are in {mode} mode",
-                explained=None,
-                evidence="the outputs of this call agree; those of later calls need not",
-                fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
+                code=code, port_path=port, message=f"{shown}: {told}{f': {why}' if why else ''}; both are in {mode} mode", explained=None,
+                evidence="the outputs of this call agree; those of later calls need not", fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
             )
-        )
+        )  # fmt: skip
     return list(verdicts.values()), causes
 
 
@@ -104,6 +106,41 @@ def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | N
         return None  # the preflight tells that
     apart = relative(one, other)
     return None if apart <= limit else apart
+
+
+def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> tuple[str, str]:
+    """Return the slug and words of why a buffer is left otherwise; empty where it does not show.
+
+    Args:
+        name: torch's name.
+        ours: the reference's buffers.
+        theirs: the port's, by the same names.
+        agreeing: names of those that are left alike.
+    """
+    if not (ours.moved(name) and theirs.moved(name)):
+        return "", ""
+    layer = name.rpartition(".")[0]
+    twin = next(
+        (
+            one for one in theirs.after
+            if one != name and one in ours.after and one.rpartition(".")[0] == layer and theirs.moved(one)
+            and np.array_equal(theirs.after[one], theirs.after[name]) and not np.array_equal(ours.after[one], ours.after[name])
+        ), None,
+    )  # fmt: skip
+    if twin is not None:
+        return "shared-buffer", f"it is always equal to `{twin.rpartition('.')[2]}`: both names are one tensor, a copy (`clone`) is missing"  # fmt: skip
+    steps = [held.after[name] - ours.before[name] for held in (ours, theirs)]
+    factor = float((steps[0] * steps[1]).sum() / max(float((steps[0] ** 2).sum()), TINY))
+    if factor and relative(steps[1], factor * steps[0]) <= SAME_SINGLE:
+        return "buffer-momentum", (
+            f"it moves {factor:.6g} times as far as the reference's: its decay (momentum) is another one, or is taken for its complement"
+        )
+    beside = [
+        one.rpartition(".")[2] for one in agreeing if one.rpartition(".")[0] == layer and theirs.moved(one)
+    ]
+    if beside:
+        return "", f"{', '.join(f'`{one}`' for one in beside)}, which the call changes too, {'agrees' if len(beside) == 1 else 'agree'}: what is made of them differs (a division, its smoothing or epsilon)"  # fmt: skip
+    return "", ""
 
 
 def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -> dict[str, str]:

@@ -21,14 +21,13 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.preflight.kinds import KINDS
 from tipchain.parity.preflight.parameters import NOT_COPIED
+from tipchain.parity.rounding import EXPLAINED
 from tipchain.progress import Pace
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
 DESCRIBING = frozenset({"scaled-gradient"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
-WHOLE = 0.99
-"""The fraction of an error from which on a cause explains it."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 PIECES = ("optimizer", "scheduler")
@@ -194,7 +193,7 @@ def _covers(cause: Diagnosis, finding: Finding) -> bool:
         finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
     )
     return cause.says(finding) or (
-        shows and (cause.explained or 0.0) >= WHOLE and cause.code not in DESCRIBING
+        shows and (cause.explained or 0.0) >= EXPLAINED and cause.code not in DESCRIBING
     )
 
 

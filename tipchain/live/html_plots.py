@@ -8,7 +8,8 @@ from math import isfinite
 
 from tipchain.live.histograms import PER_DECADE, Histogram
 from tipchain.live.html_tree import DIRECTIONS, SLUGS
-from tipchain.parity.locate.verdicts import ORDER, UNIT, Closeness, LayerVerdict
+from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
+from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
 from tipchain.report.html.page import Markup, element, exactly, many, markup, number, prose, table
 
@@ -18,8 +19,6 @@ CROWD = 300
 """Layers from which on dots are small."""
 LABEL = 24
 """Characters of a layer's name in a chart: half of a phone's width."""
-FLAT = 1e-9
-"""How close, relative to their size, two curves are that one line shows."""
 
 
 def depth_plots(verdicts: Sequence[LayerVerdict]) -> Markup:
@@ -197,7 +196,7 @@ def _ends(count: int) -> tuple[float, float]:
 
 def _alike(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     size = max((abs(one) for one in ours if isfinite(one)), default=0.0)
-    return all(abs(one - other) <= FLAT * size for one, other in zip(ours, theirs, strict=True))
+    return all(abs(one - other) <= SAME_DOUBLE * size for one, other in zip(ours, theirs, strict=True))
 
 
 def _odd(ours: Sequence[float], theirs: Sequence[float]) -> str:

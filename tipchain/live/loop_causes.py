@@ -16,11 +16,9 @@ import numpy.typing as npt
 from tipchain.live.loops import STEP, Loop, Loops, paired
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
-ROUND = 1e-6
-"""Relative error up to which a ratio of gradients is a whole number, or one over one: float64 has much less."""
 CLEARING = ("zero_grad", "clear_grad", "clear_gradients")
 """How optimizers and models are told to forget their gradients."""
 UNSCALE = "call scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) after it"
@@ -168,7 +166,7 @@ def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterat
         share = 1 - _left(ours, made) / off if off else 0.0
         best = max(best, (share, one), key=lambda pair: round(pair[0], 6))
     share, found = best
-    if found is not None and share >= EXPLAINS:
+    if found is not None and share >= EXPLAINED:
         evidence = f"the port's loop was run with this put right: {share:.2%} of the difference is gone after {count} steps"
         yield Diagnosis(
             code=found.code,
@@ -191,7 +189,7 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
             fix="update after as many batches as the reference does", before=lambda watched, _: watched.now in wanted,
         )  # fmt: skip
     ratio = _ratio(ours, theirs, 0)
-    if ratio is not None and abs(ratio - 1) > ROUND:
+    if ratio is not None and abs(ratio - 1) > SAME_SINGLE:
         code, message, fix = _scaled(ratio, backwards, theirs)
         yield _Treatment(before=_multiplying(lambda _: 1 / ratio), code=code, message=message, fix=fix)
     limits = [_limit(side) for side in (ours, theirs)]
@@ -226,7 +224,7 @@ def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, s
     """Return the slug of a constant ratio of gradients, what to say of it, and what to do about it."""
     scale = _scale_of(theirs.loop)
     for times in (ratio, 1 / ratio):
-        if backwards > 1 and abs(times / backwards - 1) < ROUND:
+        if backwards > 1 and abs(times / backwards - 1) < SAME_SINGLE:
             more = times == ratio
             words = "are not divided by" if more else "are divided once more by"
             return (
@@ -234,10 +232,10 @@ def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, s
                 f"the port's gradients {words} the {backwards} batches of an update: {ratio:.6g} times the reference's",
                 f"{'divide' if more else 'do not divide'} the port's loss by {backwards} before backward()",
             )
-    if scale is not None and abs(ratio / scale - 1) < ROUND:
+    if scale is not None and abs(ratio / scale - 1) < SAME_SINGLE:
         words = f"the port's gradients are {ratio:.6g} times the reference's, the scaler's factor: they are not unscaled"
         return "loss-scaling", words, UNSCALE
-    if scale is not None and abs(ratio * scale - 1) < ROUND:
+    if scale is not None and abs(ratio * scale - 1) < SAME_SINGLE:
         words = f"the port's gradients are one over {scale:.6g} of the reference's, the scaler's factor"
         return "clip-order", f"{words}: they are clipped before they are unscaled", UNSCALE
     words = f"the port's gradients are {ratio:.6g} times the reference's at each update"
@@ -270,7 +268,7 @@ def _limit(watched: _Watched) -> float | None:
     norms = [one.norm for one in watched.updates]
     top = max(norms, default=0.0)
     reached = [
-        one for one in norms if abs(one - top) <= 1e-5 * top
+        one for one in norms if abs(one - top) <= ROUGH * top
     ]  # a clip adds 1e-6 to the norm that it divides by
     return float(f"{top:.5g}") if top and len(reached) > 1 else None
 
@@ -333,7 +331,7 @@ def _left(ours: _Watched, theirs: _Watched, only: str = "") -> float:
             for name, value in one[what].items():
                 two = other[match].get(name)
                 if two is not None and two.shape == value.shape:
-                    worst.append(distance(value, two) / (moved + 1e-12 * rms(value) + 1e-300))
+                    worst.append(distance(value, two) / (moved + NOISE * rms(value) + TINY))
     for one_loss, other_loss in zip(ours.losses, theirs.losses, strict=False) if not only else ():
         for name, value in one_loss.items():
             if name in other_loss and other_loss[name].shape == value.shape and rms(value):
@@ -343,7 +341,7 @@ def _left(ours: _Watched, theirs: _Watched, only: str = "") -> float:
 
 def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
     """Yield how the averages that two loops keep differ, where the models themselves agree."""
-    if _left(ours, theirs, only="model") > ROUND:
+    if _left(ours, theirs, only="model") > SAME_SINGLE:
         return
     for what, other in paired(ours.states[-1], theirs.states[-1]).items():
         if what == "model":
@@ -358,7 +356,7 @@ def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             continue
         left = max(distance(a, b) for a, b in zip(_average(*tracks[0], two), tracks[1][0], strict=True))
         share = max(0.0, 1 - left / apart)
-        if share < EXPLAINS:
+        if share < EXPLAINED:
             continue
         evidence = f"the reference's average with the port's rule is the port's: {share:.2%} of the difference is gone"
         words = _average_words(what, one, two)
@@ -413,9 +411,9 @@ def _recognize(kept: Sequence[Array], given: Sequence[Array]) -> _Rule | None:
             target = given[step - 1] if early else given[step]
             gap, move = target - kept[step - 1], kept[step] - kept[step - 1]
             size = float(gap @ gap)
-            told = size > 1e-24 * float(target @ target)  # else it is where it would move to
+            told = size > NOISE**2 * float(target @ target)  # else it is where it would move to
             share = float(move @ gap) / size if told else 0.0
-            if float(np.linalg.norm(move - share * gap)) > 1e-6 * max(float(np.linalg.norm(move)), 1e-9 * float(np.linalg.norm(target))):  # fmt: skip
+            if float(np.linalg.norm(move - share * gap)) > SAME_SINGLE * max(float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target))):  # fmt: skip
                 break
             decays.append(1 - share if told else float("nan"))
         else:
@@ -435,25 +433,25 @@ def _average(kept: Sequence[Array], given: Sequence[Array], rule: _Rule) -> list
 def _average_words(what: str, ours: _Rule, theirs: _Rule) -> dict[str, str]:
     shown = [_shown(one.decays) for one in (ours, theirs)]
     pairs = [pair for pair in zip(ours.decays, theirs.decays, strict=True) if not np.isnan(pair).any()]
-    if ours.early != theirs.early and all(abs(a - b) < ROUND for a, b in pairs):
+    if ours.early != theirs.early and all(abs(a - b) < SAME_SINGLE for a, b in pairs):
         who = ("after", "before") if theirs.early else ("before", "after")
         return {
             "code": "ema-order", "message": f"the port's average ({what}) takes the parameters {who[1]} the update, the reference's {who[0]} it",
             "fix": f"update the average {who[0]} optimizer.step()",
         }  # fmt: skip
-    if all(abs(one - 1) < ROUND for one in theirs.decays if not np.isnan(one)):
+    if all(abs(one - 1) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         return {
             "code": "ema-missing", "message": f"the port's average ({what}) never moves, the reference's has a decay of {shown[0]}",
             "fix": "update the average at each step",
         }  # fmt: skip
     words = f"the port's average ({what}) has a decay of {shown[1]}, the reference's of {shown[0]}"
-    if all(abs(one) < ROUND for one in theirs.decays if not np.isnan(one)):
+    if all(abs(one) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         words += ": it is the parameters themselves, no copy of them or a decay of 0"
     return {"code": "ema-decay", "message": words, "fix": f"give the port's average a decay of {shown[0]}"}
 
 
 def _shown(decays: Sequence[float]) -> str:
-    values = [f"{one:.6g}" for one in decays if abs(one - 1) > ROUND]  # of the steps in which it moves
+    values = [f"{one:.6g}" for one in decays if abs(one - 1) > SAME_SINGLE]  # of the steps in which it moves
     return (
         "1"
         if not values
@@ -476,8 +474,8 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             continue
         factor = float(other.sum()) / float(value.sum())
         same = not [one for one in zip(ours.states[1]["model"].values(), theirs.states[1]["model"].values(), strict=False)
-                    if one[0].shape == one[1].shape and distance(*one) > 1e-6 * rms(one[0])]  # fmt: skip
-        if same and abs(factor - 1) > ROUND:
+                    if one[0].shape == one[1].shape and distance(*one) > SAME_SINGLE * rms(one[0])]  # fmt: skip
+        if same and abs(factor - 1) > SAME_SINGLE:
             yield Diagnosis(
                 code="returned-loss", port_path=STEP, explained=None, evidence="the models agree after the step",
                 message=f"the loss that the port's step returns is {factor:.6g} times the reference's, its updates are the reference's",

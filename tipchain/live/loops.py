@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tipchain.conversion.layouts import Slot, assemble
 from tipchain.errors import UsageError
-from tipchain.live.training import CHAOS, CONSTANT, FACTOR, MOST_SHAKE, SHAKE, Recipe, shake, state_of
+from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
@@ -23,6 +23,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.pieces.opening import slots_of
 from tipchain.parity.pieces.trained import any_precision
+from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
 Step = Callable[..., Any]
@@ -33,8 +34,6 @@ DEPTH = 3
 """How deep objects of the user's are looked into for tensors that a loop keeps."""
 SHOWN = 3
 """Tensors that a reason names."""
-MOST_CONSTANT = 1e-6
-"""Relative difference of first losses that constants in float32 may make: some of 2^-24, in a row of layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +303,7 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
     """
     recipe = loops.recipe
     (one, other), (moved, _) = loops.open(), loops.open(rate=1 + CONSTANT)
-    shake(recipe.sides[0], moved.model, _share(loops) if same else SHAKE, recipe.seed)
+    shake(recipe.sides[0], moved.model, _share(loops) if same else NOISE, recipe.seed)
     start = {"model": one.state(), **one.extras()}
     first = dict(start)
     curves: dict[str, list[float]] = {"step/reference": [], "step/port": []}
@@ -347,15 +346,15 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
 def _share(loops: Loops) -> float:
     """Return how far the moved reference's parameters are off, relative to each."""
     (one, other), (moved, _) = loops.open(), loops.open()
-    shake(loops.recipe.sides[0], moved.model, SHAKE, loops.recipe.seed)
+    shake(loops.recipe.sides[0], moved.model, NOISE, loops.recipe.seed)
     firsts = []
     for loop in (one, other, moved):
         loop.step(0)
         firsts.append(sum(float(value.sum()) for value in loop.losses.values()))
     wanted, drift = abs(firsts[1] - firsts[0]), abs(firsts[2] - firsts[0])
-    if not drift or not wanted <= MOST_CONSTANT * abs(firsts[0]):
-        return SHAKE
-    return min(SHAKE * max(wanted / drift, 1.0), MOST_SHAKE)
+    if not drift or not wanted <= SAME_SINGLE * abs(firsts[0]):
+        return NOISE
+    return min(NOISE * max(wanted / drift, 1.0), MOST_SHAKE)
 
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:
@@ -394,7 +393,7 @@ def _allow(allowed: dict[str, float], losses: Mapping[str, Array], moved: Mappin
     chaotic = False
     for name, value in losses.items():
         off = distance(value, moved[name]) if moved.get(name, value).shape == value.shape else 0.0
-        limit = FACTOR * off + 1e-10 * rms(value)
+        limit = FACTOR * off + SAME_DOUBLE * rms(value)
         allowed[name] = max(allowed.get(name, 0.0), limit)
         chaotic = chaotic or allowed[name] > CHAOS * rms(value) > 0
     return chaotic
@@ -416,7 +415,7 @@ def _losses_apart(
         apart = distance(one, two) if one.shape == two.shape else np.inf
         if not apart <= allowed[name]:
             yield Apart(
-                what="loss", name=name, times=apart / max(allowed[name], 1e-300), expected=one, actual=two
+                what="loss", name=name, times=apart / max(allowed[name], TINY), expected=one, actual=two
             )
 
 
@@ -435,11 +434,11 @@ def _tensors_apart(
         for name in _common(ours[what], theirs[other]):
             one, two = ours[what][name], theirs[other][name]
             drift = distance(one, moved[what][name]) if name in moved.get(what, {}) else 0.0
-            allowed = FACTOR * (drift + CONSTANT * steps[name]) + 1e-9 * (rms(one) + scale)
+            allowed = FACTOR * (drift + CONSTANT * steps[name]) + SAME_DOUBLE * (rms(one) + scale)
             apart = distance(one, two)
             if not apart <= allowed:
                 found.append(
-                    Apart(what=what, name=name, times=apart / max(allowed, 1e-300), expected=one, actual=two)
+                    Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two)
                 )
         yield from sorted(found, key=lambda one: -one.times)
         if found:

@@ -16,12 +16,13 @@ from tipchain.parity.pieces.data_arrays import Cause, apart, rounding
 from tipchain.parity.pieces.data_compare import same_array
 from tipchain.parity.pieces.data_images import explain_images
 from tipchain.parity.pieces.data_labels import explain_labels
-from tipchain.parity.pieces.knobs import EXPLAINS
 from tipchain.parity.pieces.loss_formulas import log_softmax
+from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED
 
 Array = npt.NDArray[Any]
 Change = Callable[[Array], Array]
 SHOWN = 4
+"""Values that a message shows."""
 
 
 def explain_results(
@@ -72,7 +73,7 @@ def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | No
         with np.errstate(all="ignore"):
             made = [change(one) for one in given]
         left = apart(made, wanted)
-        if left <= max(rounding(made, wanted), (1 - EXPLAINS) * off):  # NaN is not
+        if left <= max(rounding(made, wanted), (1 - EXPLAINED) * off):  # NaN is not
             return replace(cause, explained=min(1.0, 1 - left / off))
     return None
 
@@ -169,7 +170,7 @@ def _places(rows: Array, others: Array) -> list[int | None]:
     found: list[int | None] = []
     for row in given:
         near = (
-            np.flatnonzero((np.abs(flat - row) <= 1e-5 * scale).all(axis=1))
+            np.flatnonzero((np.abs(flat - row) <= SAME_ENLARGED * scale).all(axis=1))
             if len(flat)
             else np.zeros(0, int)
         )

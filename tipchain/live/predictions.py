@@ -26,16 +26,14 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.data_arrays import NOISE
 from tipchain.parity.pieces.data_compare import same_array
 from tipchain.parity.pieces.data_sources import call_with_raw
 from tipchain.parity.pieces.loss import open_fields
+from tipchain.parity.rounding import SAME_ENLARGED, UNIT
 
 Array = npt.NDArray[Any]
 Predict = Callable[..., Any]
 PREDICT = "predict"
-UNIT = 2.0**-24
-"""Rounding of float32: the reference's parameters are moved by as much, to see what rounding makes of a result."""
 WHO = ("reference", "port")
 Leaf = Any
 """An array, a number, a string or None in a result."""
@@ -302,7 +300,9 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     usual = np.isfinite(e)
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
-    return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + NOISE * rms(e[usual]))
+    return bool(
+        distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual])
+    )
 
 
 def _values(one: Array, other: Array) -> str:
@@ -311,4 +311,4 @@ def _values(one: Array, other: Array) -> str:
     e, a = one.astype(np.float64), other.astype(np.float64)
     off = np.nan_to_num(np.abs(e - a), nan=np.inf)
     worst = tuple(int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
-    return f"{int((off > NOISE * rms(e)).sum())} of {e.size} values, most at {list(worst)}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
+    return f"{int((off > SAME_ENLARGED * rms(e)).sum())} of {e.size} values, most at {list(worst)}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"

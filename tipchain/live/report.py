@@ -22,6 +22,7 @@ LINES = 20
 MOST_CAUSES = 3
 """Causes that this text has at most."""
 WIDTH = 100
+"""Columns of a report on a terminal."""
 WORDS = {"NaN", "Infinity", "-Infinity"}
 """How JSON has what is no finite number."""
 T = TypeVar("T")
@@ -74,6 +75,12 @@ class AlignmentReport(Alignment):
         from tipchain.runs import atomic_write
 
         atomic_write(Path(path), render(self))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of the report: the verdict, stages, causes and differences of construction."""
+        from tipchain.live.html import render_cell
+
+        return render_cell(self)
 
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""

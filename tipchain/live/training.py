@@ -18,24 +18,20 @@ from tipchain.parity.locate.layer_pairs import LayerPair
 from tipchain.parity.locate.losses import Precise
 from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.verdicts import UNIT
 from tipchain.parity.pieces.opening import Clips, clipping
 from tipchain.parity.pieces.schedulers import stepper
 from tipchain.parity.pieces.trained import any_precision
+from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 
 Array = npt.NDArray[Any]
 Built = tuple[Any, Any]
 FACTOR = 30.0
-"""How many times as far as the reference from itself, moved a little, the port may be."""
-SHAKE = 1e-12
-"""How much the reference's parameters are moved, relative to each; the noise of float64 through a deep net."""
+"""How many times as far as the reference from itself, moved a little, the port may be: two equal noises of a single number are further
+apart once in 47 times (2/pi arctan 1/30), those of whole tensors never."""
 MOST_SHAKE = 1e-5
-"""How much they are moved at most."""
-CONSTANT = 2.0**-22
-"""Relative error of constants that a framework keeps in float32 whatever its tensors are in, as Paddle does learning
-rates, momentums and decays; the moved reference's learning rate is off by this."""
+"""How much they are moved at most: where a share this small moves the outputs visibly, nothing can be told of rounding."""
 CHAOS = 0.05
-"""Where the moved reference is this far from itself, relative, a comparison says nothing any more."""
+"""Where the moved reference is this far from itself, relative, a comparison says nothing any more: `FACTOR` times it is more than all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +115,17 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
         built = recipe.build(models)
         reference = _train(recipe, 0, models[0], built[0])
         port = _train(recipe, 1, models[1], built[1], follows=reference.drawn)
-        share = SHAKE
+        share = NOISE
         if same:
-            shake(recipe.sides[0], others[0], SHAKE, recipe.seed)
+            shake(recipe.sides[0], others[0], NOISE, recipe.seed)
             first = abs(_first_loss(recipe, others[0]) - reference.losses[0])
             wanted = abs(port.losses[0] - reference.losses[0])
-            share = min(SHAKE * max(wanted / first, 1.0), MOST_SHAKE) if first else SHAKE
+            share = min(NOISE * max(wanted / first, 1.0), MOST_SHAKE) if first else NOISE
             others = recipe.copies()
         shake(recipe.sides[0], others[0], share, recipe.seed)
         moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
-    least = FACTOR * UNIT if reference.single or port.single else 1e-10
+    least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
     largest = np.maximum.accumulate(np.asarray(allowed) + [least * abs(one) for one in reference.losses])
     curves = {
         "train/reference": reference.losses, "train/port": port.losses, "train/allowed": largest.tolist(),
@@ -167,12 +163,12 @@ def _judge_state(
         if other is None or other.shape != after.shape:
             continue
         compared += 1
-        allowed = FACTOR * (distance(after, moved.state[name]) + CONSTANT * updates[name]) + 1e-9 * (
+        allowed = FACTOR * (distance(after, moved.state[name]) + CONSTANT * updates[name]) + SAME_DOUBLE * (
             rms(after) + scale
         )
         apart = distance(after, other)
-        if not apart <= allowed and (worst is None or apart / max(allowed, 1e-300) > worst[0]):
-            worst = apart / max(allowed, 1e-300), name
+        if not apart <= allowed and (worst is None or apart / max(allowed, TINY) > worst[0]):
+            worst = apart / max(allowed, TINY), name
     if worst is not None:
         path, _, leaf = worst[1].rpartition(":")
         reason = f"after {recipe.iterations} updates {leaf} of {paths[path] or 'the model'} is {worst[0]:.3g} times as far off as allowed"

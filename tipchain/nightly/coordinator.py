@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
-from tipchain.nightly.dumps import drop_dumps
+from tipchain.nightly.artifacts import drop_dumps
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge

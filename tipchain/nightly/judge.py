@@ -10,11 +10,10 @@ from typing import Any
 
 from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.process import last_lines
+from tipchain.nightly.artifacts import files_left, log_end, read_report
 from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.figures import causes_in
-from tipchain.nightly.left import files_left, read_report
-from tipchain.nightly.log_tail import log_end
 from tipchain.nightly.records import ItemRecord
+from tipchain.nightly.results import causes_in
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.quantities import duration
 

@@ -15,9 +15,8 @@ from tipchain.chain.hardware import Gpus
 from tipchain.chain.leases import Leases
 from tipchain.chain.process import GRACE_S, Stop
 from tipchain.nightly import isolation
-from tipchain.nightly.attempt import run_attempt
 from tipchain.nightly.cpu_slots import CpuSlots
-from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.executor import Ended, Work, run_attempt
 from tipchain.nightly.items import Item
 from tipchain.nightly.machine import memory_mb, resident_mb, usable_gpus
 

@@ -1,24 +1,204 @@
-"""A night's manifest: a YAML file that names chains, alignment cases and other commands, and what they need.
-
-Every mistake is a `ManifestError` that names file, line, key, what was found and what was expected.
-"""
+"""The manifest of a night: what it runs."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
-from tipchain.nightly.entry_values import WORD, choices, env, quantity, resources, texts, words
-from tipchain.nightly.items import Kind
-from tipchain.nightly.layouts import LAYOUTS
+from tipchain.nightly.items import CLUSTERS_OWN, Kind
 from tipchain.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.stage_table import STAGES
 from tipchain.yaml_lines import Reader, load_yaml
+
+# Layouts of full data: what a data folder must hold, looked at in a few folders, not file by file.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A layout.
+
+    Attributes:
+        expected: what a folder of this layout holds, for messages.
+        missing: returns what a folder lacks, as the path that was looked for; "" if it lacks nothing.
+    """
+
+    expected: str
+    missing: Callable[[Path], str]
+
+
+def missing_data(path: Path, layout: str) -> str:
+    """Return what is missing of the data in ``path``, with the path that was wanted; "" if they are there.
+
+    Args:
+        path: the folder.
+        layout: a name in `LAYOUTS`.
+    """
+    kind = LAYOUTS[layout]
+    if not path.is_dir():
+        return f"{path} is not there (expected: {kind.expected})"
+    try:
+        lacking = kind.missing(path)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return f"{lacking} is not there (expected: {kind.expected})" if lacking else ""
+
+
+def _holds_folders(path: Path) -> bool:
+    return path.is_dir() and any(one.is_dir() for one in islice(path.iterdir(), 1000))
+
+
+def _class_folders(path: Path) -> str:
+    return next(
+        (f"{path / split}/<class>/" for split in ("train", "val") if not _holds_folders(path / split)), ""
+    )
+
+
+def _imagenet(path: Path) -> str:
+    """ImageNet: class folders, or the list files of the Paddle suites beside the images."""
+    if not _class_folders(path):
+        return ""
+    lists = [path / f"{split}_list.txt" for split in ("train", "val")]
+    if any(one.is_file() for one in lists):
+        return next((str(one) for one in lists if not one.is_file()), "")
+    return _class_folders(path)
+
+
+def _ucf101(path: Path) -> str:
+    """UCF-101: videos or raw frames, and the lists of the first split, beside them or in ``annotations``."""
+    kinds = [kind for kind in ("rawframes", "videos") if (path / kind).is_dir()]
+    if not kinds:
+        return str(path / "rawframes")
+    lacking = ""
+    for kind in kinds:
+        lacking = _ucf101_kind(path, kind)
+        if not lacking:
+            return ""
+    return lacking
+
+
+def _ucf101_kind(path: Path, kind: str) -> str:
+    if not any((path / kind).iterdir()):
+        return f"{path / kind}/<Class>/"
+    for split in ("train", "val"):
+        pattern = f"*{split}_split_1_{kind}.txt"
+        if not any(path.glob(pattern)) and not any(path.glob(f"annotations/{pattern}")):
+            return str(path / pattern)
+    return ""
+
+
+def _any(path: Path) -> str:
+    return "" if any(path.iterdir()) else f"{path}/*"
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "imagenet": Layout(
+        expected="train/<class>/ and val/<class>/, or train_list.txt and val_list.txt", missing=_imagenet
+    ),
+    "ucf101": Layout(
+        expected="rawframes/ or videos/, with *train_split_1_*.txt and *val_split_1_*.txt", missing=_ucf101
+    ),
+    "classes": Layout(expected="train/<class>/ and val/<class>/", missing=_class_folders),
+    "any": Layout(expected="a folder that is not empty", missing=_any),
+}
+
+
+# Values of a manifest's entries: lists of texts, choices, words, variables, times and sizes, each checked.
+
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+RESOURCES_EXPECTED = (
+    "names of a cluster's resources with amounts, {imagenet: 1}; cpus, gpus and memory have keys of their own"
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def quantity(one: Reader, key: str, parse: Any, expected: str, default: float) -> Any:
+    """Return the time or size of ``key``, as ``parse`` reads it."""
+    found = one.value(key, (str, int, float), expected, default=None)
+    if found is None:
+        return default
+    try:
+        return parse(found)
+    except ValueError:
+        raise one.error(key, "cannot be read", found=repr(found), expected=expected) from None
+
+
+def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return a list of texts; one text alone is a list of one."""
+    found = one.value(key, (list, str), expected, default=... if default is None else default)
+    found = [found] if isinstance(found, str) else found
+    for number, text in enumerate(found):
+        if not isinstance(text, str) or not text:
+            path = (*one.path, key, str(number))
+            raise ManifestError(
+                "is not a text", file=one.file, line=one.document.line(path), key=".".join(path),
+                found=repr(text), expected=expected,
+            )  # fmt: skip
+    return tuple(found)
+
+
+def choices(
+    one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None
+) -> tuple[Any, ...]:
+    """Return a list of some of ``choices``, each once."""
+    found = texts(one, key, f"a list of {', '.join(choices)}", default)
+    for text in found:
+        if text not in choices:
+            raise one.error(
+                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
+            )
+    if not found:
+        raise one.error(key, "is empty", expected=f"some of {', '.join(choices)}")
+    return tuple(dict.fromkeys(found))
+
+
+def words(one: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of words that can be selected by."""
+    found = texts(one, key, "a list of words", default)
+    for text in found:
+        if not WORD.fullmatch(text):
+            raise one.error(key, "is not a word", found=repr(text), expected="letters, digits, '.', '_', '-'")
+    return tuple(dict.fromkeys(found))
+
+
+def env(one: Reader) -> dict[str, str]:
+    """Return the variables of ``env``, as texts."""
+    found = one.value("env", dict, "a mapping of variables", default={})
+    for name, value in found.items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            raise one.error("env", "is not a variable's name", found=repr(name), expected="NAME: value")
+        if isinstance(value, (dict, list)) or value is None:
+            raise one.error("env", f"{name} is not a text", found=repr(value), expected="NAME: value")
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
+    }
+
+
+def resources(one: Reader) -> dict[str, float]:
+    """Return the amounts of ``resources``, by name."""
+    found = one.value("resources", dict, RESOURCES_EXPECTED, default={})
+    for name, amount in found.items():
+        if not isinstance(name, str) or not name or name in CLUSTERS_OWN:
+            raise one.error(
+                "resources", "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED
+            )
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 < amount < math.inf:
+            raise one.error(
+                "resources", f"{name} is not an amount", found=repr(amount), expected=RESOURCES_EXPECTED
+            )
+    return {name: float(amount) for name, amount in found.items()}
+
+
+# A night's manifest: a YAML file that names chains, alignment cases and other commands, and what they need.
+#
+# Every mistake is a `ManifestError` that names file, line, key, what was found and what was expected.
 
 Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
@@ -34,7 +214,7 @@ class DataFolder:
     Attributes:
         name: what entries call it.
         path: absolute.
-        layout: a name in `tipchain.nightly.layouts.LAYOUTS`.
+        layout: a name in `tipchain.nightly.manifest.LAYOUTS`.
     """
 
     name: str
@@ -114,11 +294,12 @@ class Manifest:
 
     Attributes:
         path: the file.
-        name: of its nights' folder.
-        root: absolute; what files are named from.
+        name: of its nights' folder; without it, the file's name.
+        root: absolute; what files are named from. Without it, the nearest folder above with a ``pyproject.toml`` or a
+            ``test_tipc``.
         sha256: of its bytes.
         data: full data, by name.
-        entries: in the order in which their items run.
+        entries: chains, cases and commands, in the order in which their items run.
     """
 
     path: Path

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.errors import InputError, ManifestError, TipchainError
 from tipchain.modes import Mode
-from tipchain.nightly.layouts import missing_data
-from tipchain.nightly.manifest import DataFolder, Entry, Manifest
+from tipchain.nightly.manifest import DataFolder, Entry, Manifest, missing_data
 
 if TYPE_CHECKING:
     from tipchain.chain.params import ParamFile

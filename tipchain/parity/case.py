@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES
 from tipchain.parity.builders import find_root, resolve
 from tipchain.parity.case_settings import read_data
 from tipchain.parity.case_types import (
@@ -272,7 +272,7 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
 def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     modes = reader.mapping("modes", default={})
     assert modes is not None
-    known = [mode.value for mode in Mode]
+    known = [mode.value for mode in CHAIN_MODES]
     result = {}
     for name in modes.data:
         if name not in known:

@@ -29,7 +29,23 @@ Args = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One framework's builders, each ``"module:callable"`` or None."""
+    """One framework's builders, each ``"module:callable"`` or None.
+
+    Attributes:
+        model: called with ``model_args``; returns the module or layer.
+        loss: called with ``loss.args``; returns a callable of output and label that returns a scalar.
+        optimizer: called with the parameters, the learning rate and the case's ``optimizer``; returns an optimizer.
+        scheduler: called with the optimizer and the case's ``scheduler``, Paddle's with None and ``learning_rate``;
+            returns a schedule.
+        dataset: called with the data folder, ``"train"`` or ``"val"`` and ``data.args``; returns a data set of (image,
+            label, file name).
+        transforms: called as ``dataset`` is; returns a function that loads the image of an index, and the transforms, as
+            pairs of name and callable, in the order in which they are applied.
+        metric: called without arguments; returns a callable of output and label that returns percentages by name, or an
+            object with ``update`` and ``compute``.
+        loader: called with the data set, the batch size, a seed and the epoch; returns the side's own training loader.
+        augmentation: called with the data folder and a seed; returns the random augmentation whose draws are compared.
+    """
 
     model: str
     loss: str | None = None
@@ -47,8 +63,13 @@ class InputSpec:
     """One fake input: floats as ``values`` says, uniform integers in ``[low, high)`` otherwise.
 
     Attributes:
+        name: the argument of the model's ``forward``; ``label`` goes to the loss.
         shape: the shape wherever one is needed.
         shapes: all shapes that the forward stage tries, ``shape`` first; empty stands for ``shape`` alone.
+        dtype: the type of the array.
+        seed: seed of the random values.
+        low: least integer.
+        high: integers are below it: for a label, the number of classes.
         values: ``"normal"`` (standard normal) or ``"probabilities"`` (positive, summing to 1 along the last axis).
     """
 
@@ -106,7 +127,13 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """What a mode changes: the data (``lite``, ``whole``), the number of epochs, and of seeds that are trained from."""
+    """What one TIPC mode changes.
+
+    Attributes:
+        data: ``lite`` or ``whole``, of training and evaluation; without it the mode's own.
+        epochs: epochs of training, instead of ``train.epochs``.
+        seeds: runs a side from different seeds, instead of ``train.seeds``.
+    """
 
     data: str | None = None
     epochs: int | None = None
@@ -115,7 +142,12 @@ class ModeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDeviation:
-    """A tensor known to differ; fails when it stops deviating."""
+    """A tensor known to differ; fails when it stops deviating.
+
+    Attributes:
+        subject: ``STAGE/KEY``, such as ``forward/logits``.
+        reason: why the deviation is accepted.
+    """
 
     subject: str
     reason: str
@@ -123,7 +155,14 @@ class KnownDeviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What one stage does with another model than the rest: None keeps the case's own."""
+    """What one stage does with another model than the rest: None keeps the case's own.
+
+    Attributes:
+        model_args: arguments of both model builders in this stage.
+        weights: where this stage's weights come from.
+        inputs: the fake inputs of this stage.
+        outputs: names of the model's outputs in this stage.
+    """
 
     model_args: Args | None = None
     weights: WeightsSpec | None = None
@@ -138,12 +177,32 @@ class Case:
     Attributes:
         id: name; also the folder below ``test_tipc/output``.
         path: the YAML file.
-        root: the project's root, where paths and imports start.
+        root: the project's root, where paths and imports start; in the file it is seen from the file. Without it, the
+            nearest folder above with a ``pyproject.toml`` or a ``test_tipc``.
         digest: SHA-256 of the YAML file.
         sides: builders of ``"torch"`` and ``"paddle"``.
+        model_args: arguments of both model builders.
+        weights: where the weights come from.
+        inputs: the fake inputs, by the name of forward's argument, and ``label``.
         outputs: names of the model's outputs, in order.
+        stages: which stages ``align`` runs; without it, all whose builders are there.
+        backward: settings of the stage ``backward``.
+        train: settings of the stage ``train``, and defaults of ``tipchain train``.
+        data: the data set, and the evaluation loader.
+        loss: arguments of both loss builders, and the variants that the stage ``loss`` compares besides.
+        optimizer_args: arguments of both optimizer builders.
+        scheduler_args: arguments of both scheduler builders.
         tolerances: by stage, then by key; keys may be fnmatch patterns.
+        modes: what a TIPC mode changes.
+        known_deviations: tensors that are known to differ.
         overrides: by stage, what that stage does otherwise.
+        seed: seed of everything random that has no seed of its own.
+        init: settings of the stage ``init``.
+        inference: settings of the stage ``inference``.
+        distributed: settings of the stage ``distributed``.
+        training_data: settings of the stage ``train_data``.
+        updates: settings of the stages ``optimizer`` and ``regularization``.
+        lr: settings of the stage ``lr``.
         variant: the stage whose overrides are applied, or "".
         reseed: what was added to the seeds that the file names.
     """

@@ -46,8 +46,7 @@ _HEADER_ITEM = re.compile(
 )
 
 
-_INFLATED = 100
-_SPARED = 1 << 27
+_INFLATED, _SPARED = 100, 1 << 27
 """What a compressed file may become: a hundred times its size, and masks and zeros of 128 MiB besides. Deflate can make
 a thousand times as much of bytes that say nothing."""
 

@@ -22,6 +22,7 @@ _FUNCTION = b"\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93q\x00"
 _ARGUMENTS = b"\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87q\x01"
 _RECONSTRUCT = b"h\x00h\x01R"
 _ALIGNMENT = 64
+"""Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
 
 
 def write_tree(file: IO[bytes], tree: Mapping[Any, Any]) -> None:

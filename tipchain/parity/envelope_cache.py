@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tipchain.parity.stages.bench import Bench
 
 FORMAT = 1
+"""Number of the cached files' format."""
 KEPT = 8
 """Files that one case keeps: modes, seeds and machines take turns."""
 

@@ -19,6 +19,7 @@ SIZES = (8, 8, 3)
 RANKS = (0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 2, 5, 1, 3, 0, 5, 9)
 """How many classes have a larger logit than the true one, for each sample: every way of counting gives another number."""
 CLASSES = (0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 2, 1, 2, 3, 3, 2, 1, 0, 3)
+"""The classes of the probe's samples: not equally many of each, so that means over classes and over samples differ."""
 MOST = 6
 """Top-k accuracies are told apart up to this k."""
 

@@ -33,6 +33,7 @@ from tipchain.parity.sources import file_hash, imported_sources
 from tipchain.runs import atomic_write, replacing_path
 
 FORMAT = 3
+"""Number of the cached weights' format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

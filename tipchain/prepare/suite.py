@@ -78,6 +78,7 @@ def plan_preparation(
     mode: Mode,
     suite: str | None = None,
     *,
+    chain: str | None = None,
     python: str | None = None,
     keep: bool = False,
 ) -> Preparation:
@@ -88,14 +89,15 @@ def plan_preparation(
         params: the parameter file.
         mode: the mode.
         suite: whose layout the file has; told from it if None.
+        chain: the kind of chain; told from the file and the mode if None.
         python: the interpreter that the script runs with; the file's if None.
         keep: whether what the script deletes is put back.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
-        UsageError: unknown suite, or no such interpreter.
+        UsageError: unknown kind or suite, a mode that the kind does not have, or no such interpreter.
     """
-    plan = _plan(checkout, params, mode, suite)
+    plan = _plan(checkout, params, mode, suite, chain)
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
     log, paths = f"{LOGS}/{model}-{mode.value}.log", named_paths(plan)
     if not (checkout / SCRIPT).is_file():
@@ -115,11 +117,13 @@ def plan_preparation(
     )
 
 
-def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None) -> Plan:
+def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None, chain: str | None) -> Plan:
     """Return the chain's plan; typos in the file are the linter's business."""
     from tipchain.chain.load import load_plan
 
-    return load_plan(params, mode, suite=suite, lenient=True, options=Options(root=str(checkout)))
+    return load_plan(
+        params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout))
+    )
 
 
 def describe(preparation: Preparation) -> list[str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tipchain.chain.fixes import SEVERITIES
+from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
 from tipchain.foreign_text import clean
 from tipchain.modes import Mode
@@ -108,7 +109,8 @@ def _counted(number: int, one: str, several: str) -> str:
 
 
 def _of(one: Linted) -> str:
-    return f"suite {one.suite}, {one.title}: {one.reason}"
+    kind = "" if one.chain == TRAIN_INFER else f"{one.chain}, "
+    return f"{kind}suite {one.suite}, {one.title}: {one.reason}"
 
 
 def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
@@ -166,6 +168,7 @@ def _as_json(one: Linted) -> dict[str, object]:
     data: dict[str, object] = {
         "file": one.file,
         "suite": one.suite,
+        "chain": one.chain,
         "reason": one.reason,
         "modes": list(one.modes),
         "findings": [

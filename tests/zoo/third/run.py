@@ -89,6 +89,7 @@ def judge_fault(fault: Any, of: str = "third") -> dict[str, Any]:
         "place": place,
         "code": None if cause is None else str(cause.code),
         "message": None if cause is None else str(cause.message),
+        "fix": None if cause is None else str(cause.fix),
         "stages": _stages(report),
     }
 

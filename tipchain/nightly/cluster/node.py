@@ -21,11 +21,10 @@ from pathlib import Path
 from tipchain.chain.execute import search_path
 from tipchain.chain.process import Stop
 from tipchain.nightly import isolation
-from tipchain.nightly.attempt import run_attempt
+from tipchain.nightly.artifacts import read_files_left
 from tipchain.nightly.cluster.folders import pieces
 from tipchain.nightly.cluster.messages import Begun, FromNode, Job, Line
-from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.left import read_files_left
+from tipchain.nightly.executor import Ended, Work, run_attempt
 
 SAY_S = 1.0
 """How often the last line of output is sent, at most."""

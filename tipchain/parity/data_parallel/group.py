@@ -22,6 +22,7 @@ LOOPBACK = "127.0.0.1"
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
 PATIENCE_S = 5.0
+"""Seconds that a process may take to end by itself."""
 
 
 class GroupError(TipchainError):

@@ -17,6 +17,7 @@ import signal
 from tipchain.imports import kept_import
 
 PR_SET_PDEATHSIG = 1
+"""What `prctl` calls it (``linux/prctl.h``)."""
 
 
 def end_with_parent(parent: int | None = None) -> None:

@@ -12,7 +12,10 @@ from tipchain.parity.diagnose.hypotheses import Hypothesis, attributes
 from tipchain.parity.diagnose.program import Act, Op
 
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
+"""Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
+TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
 RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
+"""Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
 MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
 PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
@@ -53,14 +56,15 @@ _POOL = (
     Knob(code="kernel-size", attribute="kernel_size", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
     Knob(code="divisor", attribute="divisor", argument="divisor_override", torch="divisor_override"),
 )  # fmt: skip
-_SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
+SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
+"""Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
 KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
     (("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"), (_EPSILON,)),
     (("GroupNorm",), (
         Knob(code="num-groups", attribute="_num_groups", argument="num_groups", torch="num_groups", usual=(1, 2, 4, 8, 16, 32)),
     )),
     (("LeakyReLU",), (
-        Knob(code="negative-slope", attribute="_negative_slope", argument="negative_slope", torch="negative_slope", usual=_SLOPES),
+        Knob(code="negative-slope", attribute="_negative_slope", argument="negative_slope", torch="negative_slope", usual=SLOPES),
     )),
     (("ELU", "CELU", "SELU"), (
         Knob(code="alpha", attribute="_alpha", argument="alpha", torch="alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),

@@ -16,7 +16,9 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
 
 MOST_TENSORS = 14
+"""Tensors of a call that are looked at: a limit on the search, three for each of query, key and value with their biases fit in."""
 MOST_ORDERS = 24
+"""Orders of axes that are tried: 4!, all of a tensor with four."""
 HEADS = 4
 """Axes that a tensor of batch, sequence and divided channels has at least."""
 CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})

@@ -19,10 +19,9 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import LayerVerdict
+from tipchain.parity.rounding import ROUGH, SAME_DOUBLE
 
 Array = npt.NDArray[Any]
-SAME = 1e-9
-"""Relative difference up to which what a layer was given is the same on both sides."""
 
 
 def pieces(
@@ -70,7 +69,7 @@ def _build(
         mended=tuple(
             (number, other)
             for number, other, axes in links
-            if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME
+            if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME_DOUBLE
         ),
     )  # fmt: skip
 
@@ -111,7 +110,7 @@ def _links(
             actual = store.get(theirs[other].stored)
             axes = arrange(expected, actual) if expected.dtype.kind == actual.dtype.kind else None
             if axes is not None:
-                found.append((relative(expected.transpose(axes), actual) > SAME, other, axes))
+                found.append((relative(expected.transpose(axes), actual) > SAME_DOUBLE, other, axes))
         if found:
             _, other, axes = min(found)
             free.remove(other)
@@ -144,7 +143,7 @@ def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]
                 (one.reference.outputs, one.port.outputs, compare.outputs(one)),
             )
         )
-        return made <= SAME or (isfinite(given) and given > SAME)
+        return made <= SAME_DOUBLE or (isfinite(given) and given > SAME_DOUBLE)
 
     inside: dict[str, bool] = {}
     for one in located.matching.containers:
@@ -213,7 +212,7 @@ def _is_paddles(layer: Any) -> bool:
 
 def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerdict) -> Consumer | None:
     """Return the first layer inside the piece that is given something else than the reference's."""
-    noise = max(SAME, 1e-3 * min(verdict.own or 0.0, 1e-3))
+    noise = max(SAME_DOUBLE, ROUGH * min(verdict.own or 0.0, ROUGH))
     ours, theirs = located.reference.trace, located.port.trace
     for inner in located.matching.pairs:
         if inner.whole or not (_inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)):  # fmt: skip

@@ -35,6 +35,7 @@ from tipchain.parity.diagnose.terms import own_tensors
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.parity.diagnose.wrong_values import rotary_base
 from tipchain.parity.locate.differences import HIDING
+from tipchain.parity.rounding import ROUGH
 
 NAMES = {
     "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
@@ -264,18 +265,21 @@ def differences(op: Op, step: Step, piece: Piece, walk: Walk) -> list[tuple[int 
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
         placed = [one for one in slots if str(one[0]) == given]
         if not named and given.isdigit():
-            same = [one for one in slots if _kind(one[2]) == _kind(value) and isinstance(one[0], int)]
-            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or same[:1]
+            same = [one for one in slots if _kind(one[2]) == _kind(value)]
+            by_place = [one for one in same if isinstance(one[0], int)]
+            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or by_place[:1]
+            named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
         for slot, name, present in named[:1]:
             told = _as_ports(value, present)
             if _kind(told) == "none" or _same(told, present) or (name == "axis" and not has_axis(op, told)):
                 continue
             found.append((slot, name, present, told))
     told_of = {name for _, name, _, _ in found} | set(spelled(step, walk))
+    by_name = not any(name.isdigit() for name in step.settings)  # else one of them may be what a slot holds
     found += [
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
-        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and not step.settings
+        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and by_name
     ]  # fmt: skip
     return found
 
@@ -678,6 +682,8 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     op, step = first.op, first.step
     where = place_of(op, piece)
     wholes = [walk.expression(first), walk.reference_expression(first)]
+    if wholes[0] == wholes[1]:
+        wholes = _told_apart(wholes, differences(op, step, piece, walk))
     code = _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk)
     if told is None and code not in NAMED:
@@ -685,7 +691,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
-    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > 1e-3:
+    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
         code, beside = "rope-theta", f": the base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
@@ -696,6 +702,14 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )  # fmt: skip
+
+
+def _told_apart(
+    wholes: Sequence[str], apart: Sequence[tuple[int | str, str, Any, Any]]
+) -> list[str]:  # fmt: skip
+    """Return what both programs make, with the settings that tell them apart where the functions' names do not."""
+    listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
+    return [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
 
 
 def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:

@@ -28,8 +28,8 @@ from tipchain.parity.diagnose.counterparts import (
 )
 from tipchain.parity.diagnose.focus import available_before, in_order
 from tipchain.parity.diagnose.function_arguments import by_function_arguments
-from tipchain.parity.diagnose.functions import by_activation, by_dropout
-from tipchain.parity.diagnose.hypotheses import EXPLAINED, FLOOR, Hypothesis, Trial, Trials, together
+from tipchain.parity.diagnose.functions import by_activation, by_dropout, by_other_direction, by_resize_to_one
+from tipchain.parity.diagnose.hypotheses import Hypothesis, Trial, Trials, together
 from tipchain.parity.diagnose.masks import by_masks, by_wrong_masks
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.precision import lower_precision
@@ -62,6 +62,7 @@ from tipchain.parity.locate.matching import hands_on
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.rounding import EXPLAINED, NOISE
 from tipchain.progress import Pace
 
 Array = npt.NDArray[Any]
@@ -132,7 +133,7 @@ def _diagnose(
     """Return what explains the error of a piece; None if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most, pace)
-        if max(trials.before) <= FLOOR or (trials.before[0] <= FLOOR and piece.consumer is None):
+        if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
             given = map(partial(_given_otherwise, piece), piece.mended)
             return next((told for told in given if told), None) or _otherwise_ordered(piece)
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
@@ -164,7 +165,7 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
     piece = build(True)
     with piece.open():
         trials = Trials(piece, most)
-        if trials.before[0] <= FLOOR:
+        if trials.before[0] <= NOISE:
             return None
         ops = trials.base.ops
         trials.run(gradients(piece, ops))
@@ -185,7 +186,7 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
     with piece.open():
         trials = Trials(piece, most)
         walk = Walk(piece, trials.base.ops, trials.before[0])
-        if trials.before[0] > FLOOR:
+        if trials.before[0] > NOISE:
             walk.run()
             trials.run(needed(piece, walk, trials))
         found = trials.found()
@@ -350,6 +351,8 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             yield from _of_layer(op, piece, None)
     else:
         yield from by_function_arguments(op, piece)
+        yield from by_resize_to_one(op, piece)
+        yield from by_other_direction(op, piece)
     made = floats_of(op.result, piece.sides[1].is_tensor)
     if made:
         yield from by_activation(op, piece, made[0])

@@ -11,11 +11,10 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Op, floats_of, numpy_of, tensors_of
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.structures import take_out
+from tipchain.parity.rounding import SAME_DOUBLE
 
 NEAR = 3
 """How far cleared calls may be from the first doubtful one to be looked at with it."""
-ALIKE = 1e-9
-"""How close sketches are of tensors that are the same in float64."""
 
 
 class Flow:
@@ -87,7 +86,7 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
 
 def _known(tensor: Any, piece: Piece) -> bool:
     sketch = Sketch(numpy_of(tensor))
-    return any(sketch.close(one, ALIKE) for one in piece.truth.sketches)
+    return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.sketches)
 
 
 def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Any]]:

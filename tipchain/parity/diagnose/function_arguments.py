@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tipchain.parity.diagnose.acts import with_argument
-from tipchain.parity.diagnose.arguments import EPSILONS, MODES, PAD_MODES, RATES
+from tipchain.parity.diagnose.arguments import EPSILONS, MODES, PAD_MODES, RATES, SLOPES
 from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import Op
 
 _FLAGS = (True, False)
-MOST_EPSILON = 0.01
-_SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.0)
+MOST_EPSILON = max(EPSILONS)
+"""Largest number that is added to be taken for an epsilon: the largest of ``EPSILONS``."""
 _AXES = (-1, 1, 0, 2, 3)
+"""Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
     "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
     "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=_FLAGS),),
-    "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=_SLOPES),),
+    "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=SLOPES),),
     "elu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
     "celu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
     "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
@@ -100,6 +101,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
                Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS)),
     "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
     "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
+    "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
     "channel_shuffle": (Argument(code="groups", name="groups", place=1, usual=(2, 3, 4, 8)),),
     "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
     "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),

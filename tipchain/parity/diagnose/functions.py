@@ -8,7 +8,7 @@ from typing import Any
 
 from tipchain.parity.diagnose.acts import Unary, instead, then
 from tipchain.parity.diagnose.acts import argument as argument_of
-from tipchain.parity.diagnose.arguments import RATES
+from tipchain.parity.diagnose.arguments import RATES, SLOPES
 from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Op
@@ -75,6 +75,8 @@ LAYER_ACTIVATIONS = frozenset(
 )
 
 
+RANK = 4
+"""Axes of images: samples, channels, rows, columns."""
 RARE: Mapping[str, frozenset[str]] = {
     "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}), "exp": frozenset({"exp"}),
     "abs": frozenset({"abs", "absolute"}), "square": frozenset({"square", "pow"}),
@@ -101,7 +103,7 @@ def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
     yield "mish", "F.mish", f.mish
     yield "softplus", "F.softplus", f.softplus
-    for slope in (0.1, 0.2, 0.3, 0.25, 0.05):
+    for slope in filter(None, SLOPES):
         yield (
             "leaky_relu",
             f"F.leaky_relu(negative_slope={slope})",
@@ -172,6 +174,55 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
 def _is_same(kind: str, name: str, written: str) -> bool:
     """Tell whether an activation is the one that is called, without settings of its own."""
     return kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
+
+
+def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield resizing to one row or column as torch does it: Paddle takes the first, torch the middle.
+
+    Source: Paddle's ``interpolate`` has a ratio of 0 wherever the result has one pixel, whatever ``align_corners`` is.
+    """
+    made = op.result
+    if (
+        op.name not in ("interpolate", "upsample")
+        or len(getattr(made, "shape", ())) != RANK
+        or 1 not in made.shape[2:]
+    ):
+        return
+    sizes, where = list(made.shape[2:]), place_of(op, piece)
+    yield Hypothesis(
+        code="resize-to-one", acts={op.number: instead(partial(_sampled, piece, sizes))},
+        message=f"`{op.name}`{where} makes one pixel of an axis: Paddle takes its first, the reference the middle",
+        fix=f"write `F.grid_sample` at the pixels' middles, `padding_mode='border'`, for `{op.name}`{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+def _sampled(piece: Piece, sizes: Sequence[int], tensor: Any) -> Any:
+    """Return a tensor resized with bilinear weights between pixels' middles."""
+    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
+    grid = paddle.stack(paddle.meshgrid(columns, rows), axis=-1).transpose([1, 0, 2])
+    grid = grid.unsqueeze(0).expand([tensor.shape[0], -1, -1, -1])
+    return paddle.nn.functional.grid_sample(tensor, grid, padding_mode="border", align_corners=False)
+
+
+def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a temporal shift the other way round: Paddle's first channels come from the step before, TSM's from the next."""
+    if op.name != "temporal_shift":
+        return
+    where = place_of(op, piece)
+    yield Hypothesis(
+        code="shift-direction", acts={op.number: _backwards},
+        message=f"`temporal_shift`{where} shifts the first channels from the step before and the next from the step after, the reference the other way round",
+        fix=f"shift by slices as the reference does, for `temporal_shift`{where}: `{op.line}`",
+    )  # fmt: skip
+
+
+def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function of [samples times steps, ...] makes of the steps in reversed order, in theirs."""
+    steps = kwargs.get("seg_num", args[1] if len(args) > 1 else 1)
+    turned = [one.reshape([-1, steps, *one.shape[1:]]).flip(1).reshape(one.shape) for one in args[:1]]
+    made = original(*turned, *args[1:], **kwargs)
+    return made.reshape([-1, steps, *made.shape[1:]]).flip(1).reshape(made.shape)
 
 
 def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:

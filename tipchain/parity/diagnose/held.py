@@ -16,6 +16,7 @@ from tipchain.errors import WeightsError
 from tipchain.paddle_weights import view_of
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.locate.differences import equal
+from tipchain.parity.rounding import CONSTANT
 
 Array = npt.NDArray[Any]
 
@@ -47,7 +48,7 @@ class Held:
         if self.ours.shape != self.theirs.shape or equal(self.ours, self.theirs):
             return False
         scale = float(np.abs(self.ours).max(initial=0.0))
-        return not np.allclose(self.ours, self.theirs, rtol=0, atol=1e-7 * scale, equal_nan=True)
+        return not np.allclose(self.ours, self.theirs, rtol=0, atol=CONSTANT * scale, equal_nan=True)
 
 
 def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]]:

@@ -12,14 +12,8 @@ from typing import Any
 from tipchain.parity.diagnose.outcomes import Outcome
 from tipchain.parity.diagnose.piece import Edit, Piece
 from tipchain.parity.diagnose.program import Act, Op
+from tipchain.parity.rounding import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import Pace
-
-EXPLAINED = 0.99
-"""Fraction of the error that a cause must explain."""
-WHOLE = 1e-4
-"""Fraction of the error that may be left under a cause that explains it to rounding."""
-FLOOR = 1e-12
-"""Relative difference in float64 that is rounding whatever the error was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +158,7 @@ class Trials:
                 self.trials.append(
                     Trial(
                         hypothesis=one,
-                        explained=min(share, 0.98),
+                        explained=min(share, EXPLAINED**2),
                         whole=False,
                         end=False,
                         left=after[1],
@@ -213,15 +207,15 @@ class Trials:
         places = [
             (number == 0, explained(before, left), left, before)
             for number, (before, left) in enumerate(zip(self.before, after, strict=True))
-            if before > FLOOR
+            if before > NOISE
         ]
         if not places:
             return None
-        worse = places[0][0] and places[0][2] > places[0][3] * (1 + 1e-9)
+        worse = places[0][0] and places[0][2] > places[0][3] * (1 + SAME_DOUBLE)
         end, share, left, before = max(places, key=lambda place: (place[1] >= EXPLAINED, place[0], place[1]))
         if worse and not end:  # what makes the end worse is no cause
             return None
-        whole = share >= EXPLAINED and left <= max(WHOLE * min(before, 1.0), FLOOR)
+        whole = share >= EXPLAINED and left <= max(REMAINDER * min(before, 1.0), NOISE)
         return Trial(
             hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials)
         )
@@ -261,6 +255,6 @@ def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
 def name_number(value: float, sizes: Sequence[int]) -> str:
     """Return a number as a model's code would write it: ``1/sqrt(64)``."""
     for known, told in known_numbers(sizes).items():
-        if abs(value - known) <= 1e-6 * abs(known):
+        if abs(value - known) <= SAME_SINGLE * abs(known):
             return told
     return f"{value:.6g}" if value != inf else "inf"

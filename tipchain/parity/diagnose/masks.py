@@ -15,12 +15,16 @@ from tipchain.parity.diagnose.hypotheses import Hypothesis
 from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import Op
 
+ATTENTION, MASK = "scaled_dot_product_attention", 3
+"""Fused attention, and the place of its mask."""
 HIDDEN = -1e30
-"""What is added to scores of what may not be seen."""
+"""What is added to scores of what may not be seen: float32 holds it, and its exponential is 0 in float64, too."""
 
 
 def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
+    if op.name == ATTENTION:
+        yield from _later_hidden(op, piece)
     if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
         return
     available = available_before(op, ops, piece)
@@ -47,6 +51,28 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 code="missing-mask", acts={op.number: plus}, message=f"it does not add the mask {name} in front of softmax{where}",
                 fix=f"add {name} in front of softmax{where}: `{op.line}`",
             )  # fmt: skip
+
+
+def _later_hidden(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield fused attention whose mask hides what comes later, too."""
+    paddle, where, mask = paddle_of(piece), place_of(op, piece), _mask_of(op)
+    if not is_tensor(piece)(mask):
+        return
+    sizes = op.args[0].shape[1], op.args[1].shape[1]  # of [batch, length, heads, channels]
+    if sizes[0] != sizes[1]:
+        return
+    seen = paddle.tril(paddle.ones(sizes, dtype="int32")).astype("bool")
+    both = paddle.logical_and(seen, mask) if "bool" in str(mask.dtype) else _hidden(paddle, seen, mask + paddle.zeros(sizes, dtype=mask.dtype))  # fmt: skip
+    yield Hypothesis(
+        code="causal-mask", acts={op.number: with_argument(MASK, both, "attn_mask")},
+        message=f"the mask of `{op.name}`{where} does not hide what comes later, the reference's does",
+        fix=f"hide what comes later in the mask of `{op.name}`{where}, too: `{op.line}`",
+    )  # fmt: skip
+
+
+def _mask_of(op: Op) -> Any:
+    """Return what fused attention is given as its mask."""
+    return op.kwargs.get("attn_mask", op.args[MASK] if len(op.args) > MASK else None)
 
 
 def _hidden(paddle: Any, seen: Any, scores: Any) -> Any:
@@ -86,11 +112,11 @@ def _turned_round(op: Op, piece: Piece) -> Iterator[Hypothesis]:
 
 
 def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a sum with a tensor of two numbers, which is made to hide altogether where it is the smaller."""
-    if op.name != "add":
+    """Yield a sum, or attention, with a tensor of two numbers, which is made to hide altogether where it is the smaller."""
+    if op.name not in ("add", ATTENTION):
         return
     paddle, where = paddle_of(piece), place_of(op, piece)
-    for place, value in enumerate(op.args[:2]):
+    for place, value in enumerate(op.args[:2]) if op.name == "add" else [(MASK, _mask_of(op))]:
         if not is_tensor(piece)(value) or "float" not in str(value.dtype) or is_mask(value, piece):
             continue
         least, most = float(value.min()), float(value.max())
@@ -98,7 +124,7 @@ def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             continue
         hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), paddle.zeros_like(value))
         yield Hypothesis(
-            code="mask-value", acts={op.number: with_argument(place, hard)},
+            code="mask-value", acts={op.number: with_argument(place, hard, "" if op.name == "add" else "attn_mask")},
             message=f"the mask that it adds{where} is {least:g} where it should hide altogether",
             fix=f"add a mask of -inf, or -1e9, for {least:g}{where}: `{op.line}`",
         )  # fmt: skip

@@ -24,12 +24,11 @@ from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call
+from tipchain.parity.rounding import EXPLAINED
 
 Array = npt.NDArray[Any]
 INPUT, OUTPUT = -1, -2
 """Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
-MENDED = 0.01
-"""Fraction of the error at the consumer that a cause may leave."""
 Edit = Callable[[list[Any]], list[Any]]
 
 
@@ -191,7 +190,7 @@ class Piece:
         wanted = self.truth.consumed
         if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
             return False
-        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > MENDED * self._unmended
+        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
 
     def _unrepeatable(self, recorder: Recorder) -> bool:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""

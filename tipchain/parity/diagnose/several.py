@@ -15,10 +15,10 @@ from tipchain.parity.diagnose.hypotheses import Hypothesis, name_number
 from tipchain.parity.diagnose.piece import INPUT, OUTPUT, Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, floats_of
 from tipchain.parity.locate.differences import relative
+from tipchain.parity.rounding import SAME_DOUBLE
 
 MOST_MOVES = 60
-SAME = 1e-9
-"""Relative difference in float64 up to which two tensors are the same."""
+"""Changes that are tried together with others: a limit on the search."""
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
 EVERYWHERE = frozenset({"head-order", "concat-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
                         "negative-slope", "epsilon", "missing-activation", "interpolation-mode", "align-corners", "align-mode",
@@ -98,7 +98,7 @@ def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
     if len(outputs) < 2 or len(outputs) != len(truths):
         return
     order = [
-        next((at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME), -1)
+        next((at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE), -1)
         for truth in truths
     ]  # fmt: skip
     if sorted(order) == list(range(len(order))) != order:
@@ -119,10 +119,10 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
         if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
             continue
         factor = float((truth * got).sum() / (got * got).sum())
-        if factor and abs(factor - 1) > 1e-9:
+        if factor and abs(factor - 1) > SAME_DOUBLE:
             told = name_number(factor, truth.shape)
             yield Hypothesis(
-                code="sign" if abs(factor + 1) < 1e-9 else "scale-factor",
+                code="sign" if abs(factor + 1) < SAME_DOUBLE else "scale-factor",
                 edits={OUTPUT: lambda given, number=number, factor=factor: [one * factor if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
                 message=f"the reference's result is {told} times its", fix=f"multiply the result of {piece.shown} by {told}",
                 evidence=f"factor by least squares: {factor:.9g}",

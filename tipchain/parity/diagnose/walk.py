@@ -14,6 +14,7 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.parity.diagnose.reference import Step
 from tipchain.parity.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
+from tipchain.parity.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 Key = tuple[int, int]
@@ -25,10 +26,6 @@ LAYOUT = frozenset(
 """Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
-ALIKE = 1e-9
-"""Relative difference up to which tensors in float64 are the same at least."""
-ROUNDED = 1e-6
-"""Relative difference that rounding a table of numbers to float32 makes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +56,7 @@ class Walk:
 
     def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
         self.piece, self.ops = piece, ops
-        self.tolerance = max(ALIKE, min(ROUNDED, 1e-3 * error)) if piece.double else 1e-5
+        self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
         self.values = piece.truth.values
         self.steps = piece.truth.steps
         self.makers = {number: step for step in self.steps for number in step.made}
@@ -172,7 +169,7 @@ class Walk:
         sketch, hides = Sketch(array), array.dtype.kind == "f" and bool((array <= HIDING).any())
         found = [
             number for number in self.sizes.get(array.size, ())
-            if (number in self.hiding if hides else self.values[number].sketch.close(sketch, max(self.tolerance, ALIKE)))
+            if (number in self.hiding if hides else self.values[number].sketch.close(sketch, max(self.tolerance, SAME_DOUBLE)))
             and self._same(self.values[number].array, array)
         ]  # fmt: skip
         masked = self.masks if hides or array.dtype.kind == "b" else ()

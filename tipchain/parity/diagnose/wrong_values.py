@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tipchain.parity.diagnose.held import STATISTICS, Held
 from tipchain.parity.diagnose.hypotheses import name_number
 from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +37,9 @@ def describe(
     if np.ptp(theirs) == 0:
         code = "missing-bias" if "bias" in leaf and not theirs.any() else "wrong-weight" if leaf not in STATISTICS else "running-statistics"  # fmt: skip
         return code, f"is {theirs.flat[0]:g} throughout, the reference's is not", load
-    bad = np.argwhere(~np.isclose(ours, theirs, rtol=1e-6, atol=1e-7 * np.abs(ours).max(initial=0.0)))
+    bad = np.argwhere(
+        ~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * np.abs(ours).max(initial=0.0))
+    )
     if 0 < len(bad) <= max(FEW, theirs.size // 100) and len(bad) < theirs.size:
         shown = ", ".join(
             f"[{', '.join(map(str, index))}] {theirs[tuple(index)]:.6g} for {ours[tuple(index)]:.6g}"
@@ -44,10 +47,10 @@ def describe(
         )
         return "wrong-weight", f"has {len(bad)} wrong of {theirs.size} values: {shown}", load
     for dtype, bits in (("float16", 11), ("bfloat16", 8)):
-        if np.allclose(_rounded(ours, bits), theirs, rtol=0, atol=1e-12 + 2.0**-26 * np.abs(ours).max()):
+        if np.allclose(_rounded(ours, bits), theirs, rtol=0, atol=NOISE + 2.0**-26 * np.abs(ours).max()):
             return "lower-precision", f"was rounded to {dtype}", load
     code = {"bias": "wrong-bias"}.get(leaf, "running-statistics" if leaf in STATISTICS else "wrong-weight")
-    apart = float(np.sqrt(np.mean((ours - theirs) ** 2) / max(float(np.mean(ours**2)), 1e-300)))
+    apart = float(np.sqrt(np.mean((ours - theirs) ** 2) / max(float(np.mean(ours**2)), TINY)))
     return code, f"holds other values (relative {apart:.3g})", load
 
 
@@ -62,7 +65,7 @@ def rotary_base(array: Array) -> float | None:
         if np.allclose(first, 1):
             table = np.arccos(np.clip(second, -1, 1))
         elif np.allclose(first, 0):
-            table = np.arcsin(np.clip(second, -1, 1)) if second[0] <= 1 - 1e-6 else second
+            table = np.arcsin(np.clip(second, -1, 1)) if second[0] <= 1 - SAME_SINGLE else second
         else:
             return None
         half = len(table) // 2
@@ -70,10 +73,15 @@ def rotary_base(array: Array) -> float | None:
             table = table[:half]
         elif len(table) % 2 == 0 and np.allclose(table[::2], table[1::2]):
             table = table[::2]
-    if table.ndim != 1 or len(table) < 2 or not np.all(table > 0) or not np.isclose(table[0], 1, atol=1e-5):
+    if (
+        table.ndim != 1
+        or len(table) < 2
+        or not np.all(table > 0)
+        or not np.isclose(table[0], 1, atol=SAME_ENLARGED)
+    ):
         return None
     ratios = table[1:] / table[:-1]
-    if ratios[0] >= 1 or not np.allclose(ratios, ratios[0], rtol=1e-3):
+    if ratios[0] >= 1 or not np.allclose(ratios, ratios[0], rtol=ROUGH):
         return None
     return float(np.exp(-len(table) * np.log(ratios).mean()))
 
@@ -85,7 +93,7 @@ def _rounded(array: Array, bits: int) -> Array:
 
 def _same(one: Array, other: Array) -> bool:
     return one.shape == other.shape and np.allclose(
-        one, other, rtol=0, atol=1e-6 * np.abs(one).max(initial=0.0)
+        one, other, rtol=0, atol=SAME_SINGLE * np.abs(one).max(initial=0.0)
     )
 
 
@@ -124,7 +132,7 @@ def _statistics(one: Held, wrong: Sequence[Held]) -> tuple[str, str, str] | None
         ratio = float(np.median(one.theirs / np.where(one.ours == 0, 1, one.ours)))
         if _same(one.ours * ratio, one.theirs) and ratio > 0:
             count = ratio / (ratio - 1) if ratio > 1 else 1 / (1 - ratio)  # n/(n-1), or (n-1)/n
-            biased = abs(count - round(count)) < 1e-3 * count and round(count) > 3
+            biased = abs(count - round(count)) < ROUGH * count and round(count) > 3
             told = f"is {ratio:.6g} times the reference's" + (
                 f": biased for unbiased, of {round(count)} values" if biased else ""
             )
@@ -219,7 +227,7 @@ def _scaled(one: Held) -> tuple[str, str, str] | None:
     factor = float(np.sum(ours * theirs)) / square
     if factor and _same(ours * factor, theirs):
         named = name_number(factor, ours.shape)
-        code = "sign" if abs(factor + 1) < 1e-6 else "scaled-weight"
+        code = "sign" if abs(factor + 1) < SAME_SINGLE else "scaled-weight"
         return (
             code,
             f"is {named} times the reference's",

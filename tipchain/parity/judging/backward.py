@@ -18,11 +18,10 @@ from tipchain.parity.judging.backward_hints import add_hints
 from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest, scaled
 from tipchain.parity.judging.batches import judge_batches
 from tipchain.parity.judging.tensor_file import TensorFile, tensor_paths
+from tipchain.parity.rounding import SAME_SINGLE
 from tipchain.parity.settings.backward import MODES
 from tipchain.parity.tolerance import Tolerance
 
-ZERO_GRADIENT = 1e-6
-"""A gradient whose RMS is below this share of the model's largest is zero by structure."""
 NOISE_FACTOR = 3.0
 """How many times torch's own movement a gradient may be away; measured: 1.03 where a ReLU's kink lies between the sides."""
 BLUNT = 0.1
@@ -186,7 +185,7 @@ def _scale(left: Mapping[str, Any], group: str, names: Iterable[str]) -> tuple[f
     scale = max(filter(isfinite, rms.values()), default=0.0)
     if group == "parameter":
         return scale, []
-    return scale, [name.partition("/")[2] for name, value in rms.items() if value <= ZERO_GRADIENT * scale]
+    return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
 
 
 def _bound(left: Mapping[str, Any], group: str, name: str, base: Tolerance, scale: float) -> Tolerance:

@@ -14,10 +14,9 @@ from tipchain.parity.judging import plain
 from tipchain.parity.judging.base import Dumps, Judged, Rules, details, scaled
 from tipchain.parity.judging.loss_causes import explain_loss
 from tipchain.parity.record import Record
+from tipchain.parity.rounding import REMAINDER
 
 GRADIENT = "gradient/"
-SMALL = 1e-4
-"""A relative difference of the models' outputs above this is worth a word when their losses differ."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -130,6 +129,6 @@ def _outputs_differ(dumps: Dumps) -> list[str]:
         sizes = [facts[name].get("rms") for facts in (left, right) if isinstance(facts.get(name), Mapping)]
         if len(sizes) == 2 and all(isinstance(size, float) for size in sizes):
             expected, actual = sizes
-            if not abs(actual - expected) <= SMALL * abs(expected):
+            if not abs(actual - expected) <= REMAINDER * abs(expected):
                 said.append(f"{name}: RMS {expected:.6g} expected, {actual:.6g} actual")
     return [f"the models' outputs differ already ({'; '.join(said)}): see the forward stage"] if said else []

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from tipchain.parity.fake_inputs import softmax
+from tipchain.parity.rounding import ROUGH
 
 Array = Any
 Pair = tuple[Array, Array]
-CLOSE = 1e-3
-"""Relative differences below this count as equal here."""
-FLOOR = 60.0
-"""Paddle's softmax takes logits more than 64 below the largest for 64 below."""
+FLOOR = 64.0
+"""Paddle's softmax takes logits more than this below the largest for this much below."""
 
 
 def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spread: float) -> str:
@@ -51,7 +50,7 @@ def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spre
 
 
 def _equal(expected: Array, actual: Array) -> bool:
-    return bool(np.abs(expected - actual).max() <= CLOSE * max(_rms(expected), 1e-30))
+    return bool(np.abs(expected - actual).max() <= ROUGH * max(_rms(expected), 1e-30))
 
 
 def _explain_value(expected: float, actual: float, spread: float) -> str:
@@ -82,17 +81,17 @@ def _explain_factor(pairs: Sequence[Pair]) -> str:
     """Name a factor that all gradients have in common."""
     e, a = (np.concatenate([pair[side].ravel() for pair in pairs]) for side in (0, 1))
     factor = _factor(e, a)
-    if factor is None or abs(factor - 1) <= CLOSE:
+    if factor is None or abs(factor - 1) <= ROUGH:
         return ""
     said = f"the port's gradient is {factor:.6g} times the reference's"
     shape = pairs[0][0].shape
     samples, places = shape[0], pairs[0][0].size // (shape[1] if len(shape) > 1 else 1)
     for count, what in ((samples, "samples"), (places, "places"), (pairs[0][0].size, "elements")):
-        if count > 1 and abs(factor / count - 1) <= CLOSE:
+        if count > 1 and abs(factor / count - 1) <= ROUGH:
             return f"{said}, the number of {what}: a sum in place of a mean?"
-        if count > 1 and abs(factor * count - 1) <= CLOSE:
+        if count > 1 and abs(factor * count - 1) <= ROUGH:
             return f"{said}, one over the number of {what}: a mean in place of a sum?"
-    if len(shape) > 1 and shape[1] > 1 and abs(factor * shape[1] - 1) <= CLOSE:
+    if len(shape) > 1 and shape[1] > 1 and abs(factor * shape[1] - 1) <= ROUGH:
         return f"{said}, one over the number of classes: a mean over elements in place of samples?"
     return said
 
@@ -114,9 +113,9 @@ def _explain_smoothing(expected: Array, actual: Array) -> str:
     count, classes = expected.shape
     shift = actual - expected
     usual = np.median(shift, axis=1)
-    others = np.abs(shift - usual[:, None]) > CLOSE * np.abs(shift).max()
+    others = np.abs(shift - usual[:, None]) > ROUGH * np.abs(shift).max()
     more = -usual * classes * count
-    if classes < 3 or not (others.sum(axis=1) == 1).all() or np.ptp(more) > CLOSE * np.abs(more).max():
+    if classes < 3 or not (others.sum(axis=1) == 1).all() or np.ptp(more) > ROUGH * np.abs(more).max():
         return ""
     return f"the port smooths targets by {more.mean():+.4g}: does label_smoothing differ?"
 
@@ -126,7 +125,7 @@ def _explain_softmax(expected: Array, actual: Array) -> str:
     count = len(expected)
     targets = np.eye(expected.shape[1])[expected.argmin(axis=1)]
     chances = expected * count + targets
-    if chances.min() < -CLOSE or np.abs(chances.sum(axis=1) - 1).max() > CLOSE:
+    if chances.min() < -ROUGH or np.abs(chances.sum(axis=1) - 1).max() > ROUGH:
         return ""
     outer = (softmax(chances) - targets) / count
     twice = chances * (outer - (outer * chances).sum(axis=1, keepdims=True))
@@ -151,7 +150,7 @@ def _factor(expected: Array, actual: Array) -> float | None:
         return None
     factor = float(expected @ actual) / square
     rest = np.linalg.norm(actual - factor * expected)
-    return factor if factor and rest <= CLOSE * np.linalg.norm(actual) else None
+    return factor if factor and rest <= ROUGH * np.linalg.norm(actual) else None
 
 
 def _rms(array: Array) -> float:

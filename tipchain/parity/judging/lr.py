@@ -11,12 +11,11 @@ import numpy as np
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest
+from tipchain.parity.rounding import SAME_DOUBLE
 from tipchain.parity.tolerance import Tolerance
 
 CURVE = "lr"
 MOMENTUM = "momentum"
-ZERO = 1e-9
-"""Share of the largest rate that counts as zero: a cosine ends at 0 on paper, at rounding in a computer."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -43,7 +42,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 def _bound(rule: Tolerance, curve: Any) -> Tolerance:
     if rule.rtol is None or curve is None:
         return rule
-    return replace(rule, atol=(rule.atol or 0.0) + ZERO * largest(curve))
+    return replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
 
 
 def _finish(

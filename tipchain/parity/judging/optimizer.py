@@ -11,9 +11,7 @@ import numpy as np
 from tipchain.outcome import Outcome
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.judging.base import Dumps, Judged, Rules, details, largest, scaled
-
-SAME_FACTOR = 1e-3
-"""Share by which the elements' factors may differ and still be called one factor."""
+from tipchain.parity.rounding import ROUGH
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -72,5 +70,5 @@ def common_factor(expected: Any, actual: Any) -> float | None:
         return None
     factors = np.asarray(actual, dtype=np.float64)[counts] / np.asarray(expected, dtype=np.float64)[counts]
     middle = float(np.median(factors))
-    alike = np.abs(factors - middle) <= SAME_FACTOR * abs(middle)
+    alike = np.abs(factors - middle) <= ROUGH * abs(middle)
     return middle if isfinite(middle) and bool(alike.all()) else None

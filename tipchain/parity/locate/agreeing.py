@@ -15,14 +15,12 @@ from tipchain.parity.locate.replay import NotReplayed
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import FINE, Measured, classify, measure_spread, only
+from tipchain.parity.rounding import ROUGH
 
 Found = tuple[list[Measured], list[Measured]]
 """What was measured of the outputs, and of the gradients."""
 LARGE = 2**15
 """Elements of a layer's inputs, outputs or parameters, from which on float32 is measured on the first sample, forward."""
-ROUGHLY = 1e-3
-"""How close the reference's result for the first sample alone must come to that for the whole batch: where a sample's
-result depends on the others it does not."""
 OWN = ("torch.nn.", "paddle.nn.")
 """Where the frameworks' own layers are: those of one type, setting and shape compute alike."""
 
@@ -72,7 +70,7 @@ class Agreeing:
             )
             for link in fed.outputs
         ]  # fmt: skip
-        alone = all(one.reference is not None and one.reference <= ROUGHLY for one in forward)
+        alone = all(one.reference is not None and one.reference <= ROUGH for one in forward)
         if not alone or classify(forward)[0] not in FINE:
             return None
         self.note(pair)

@@ -16,6 +16,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
+from tipchain.parity.rounding import EXPLAINED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 ACTIVATIONS = (
@@ -33,12 +34,11 @@ ACTIVATIONS = (
     "softplus",
 )
 """Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
-REFUTES = 100.0
-"""How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted."""
+REFUTES = 1 / (1 - EXPLAINED)
+"""How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted: it leaves less
+than a cause may leave unexplained."""
 NEXT = 3
 """Calls after a layer whose inputs are looked at for a function of its result."""
-SAME = 1e-6
-"""Relative difference up to which a tensor is the function of another one."""
 
 
 def continued(
@@ -84,7 +84,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     for name in ACTIVATIONS:
         result = side.view(side.function(name)(tensor))
         for value in given.values():
-            if relative(result, store.get(value.stored)) <= SAME:
+            if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
 

@@ -14,10 +14,9 @@ import numpy.typing as npt
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.layer_pairs import print_of
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.rounding import NOISE
 
 Array = npt.NDArray[Any]
-ROUNDING = 1e-12
-"""Relative error of two sums of as many squares as a model has gradients, in float64, added up in another order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +57,7 @@ def alike(ours: Sequence[Parameter], theirs: Sequence[Parameter], tolerance: flo
             return False
         sizes = [sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in (arrays, groups[1][key])]
         # Sizes are no further apart than the arrays are, in whatever order: most that differ need no sorting.
-        if not abs(sizes[0] - sizes[1]) <= (tolerance + ROUNDING) * max(sizes[0], least * largest):
+        if not abs(sizes[0] - sizes[1]) <= (tolerance + NOISE) * max(sizes[0], least * largest):
             return False
     return all(
         distance(*(np.sort(np.concatenate(found)) for found in (arrays, groups[1][key])))

@@ -25,14 +25,12 @@ from tipchain.parity.locate.shared_parameters import Shared
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, Value
 from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
+from tipchain.parity.rounding import SAME_DOUBLE, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-GRADIENTS_AGREE = 1e-6
-"""Relative difference of gradients in two float64 runs whose layers and outputs agree."""
 GROWTH = 1000.0
-"""How many times as far as their outputs two models' gradients may be apart."""
-FAINT = 1e-9
-"""A gradient this small beside the largest is nothing but rounding."""
+"""How many times as far as their outputs two models' gradients may be apart. A choice: a backward run enlarges what outputs
+differ by as far as the weights do, layer by layer; three orders are more than was seen."""
 
 
 @dataclass(slots=True)
@@ -170,14 +168,14 @@ class CodeAtFault:
                 return 0.0
             size = self.compare.gradient_size(one)
             if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
-                return max(size, self.compare.gradient_size(other)) / max(size, FAINT * scale)
-            return self.compare.gradients_apart(one, other, layout) * size / max(size, FAINT * scale)
+                return max(size, self.compare.gradient_size(other)) / max(size, SAME_DOUBLE * scale)
+            return self.compare.gradients_apart(one, other, layout) * size / max(size, SAME_DOUBLE * scale)
 
         def by_itself(one: Value, other: Value) -> float:
             size, own = self.compare.gradient_size(one), steered.apart(other)
-            return apart(one, other) if own is None else own * size / max(size, FAINT * scale)
+            return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
-        tolerance = max(GRADIENTS_AGREE, GROWTH * forward)
+        tolerance = max(SAME_SINGLE, GROWTH * forward)
         ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
         traces = self.runs[0].trace, self.runs[1].trace
         agreeing = [

@@ -13,12 +13,9 @@ from tipchain.parity.locate.differences import Layout, laid_out, layouts, relati
 from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.store import NotHeld, Store, Stored
 from tipchain.parity.locate.trace import Value
+from tipchain.parity.rounding import SAME_SINGLE
 
 Array = npt.NDArray[Any]
-
-
-CLOSE = 1e-6
-"""Relative difference up to which a tensor is told by its values where positions do not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class Comparer:
     def _same(self, one: Value, other: Value) -> bool:
         layout = self.layout(one, other)
         try:
-            return layout is not None and self.between(one, other, layout) <= CLOSE
+            return layout is not None and self.between(one, other, layout) <= SAME_SINGLE
         except NotHeld:
             return False
 

@@ -11,9 +11,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.rounding import TINY
+
 Array = npt.NDArray[Any]
 Axes = tuple[int, ...]
 MOST_AXES = 6
+"""Axes of a tensor whose orders are tried: 6! = 720 of them, a limit on the search."""
 BLOCK = 2**13
 """Elements that are read at a time."""
 TILE = 64
@@ -361,5 +364,5 @@ class Sketch:
         if self.size != other.size:
             return False
         scale = np.sqrt(max(self.numbers[3], other.numbers[3]))
-        apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, 1e-300)])
+        apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, TINY)])
         return bool((apart <= tolerance * scale).all())

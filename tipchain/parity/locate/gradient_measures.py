@@ -14,12 +14,12 @@ from tipchain.parity.locate.differences import relative, rms, squeezed_as
 from tipchain.parity.locate.pair_replays import PairReplays
 from tipchain.parity.locate.replay import Replayed
 from tipchain.parity.locate.shared_parameters import Laid
-from tipchain.parity.locate.verdicts import EXACT, NOTHING, Closeness, Measured, classify, measure, only
+from tipchain.parity.locate.verdicts import Closeness, Measured, classify, measure, only
+from tipchain.parity.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-ALONE = 1e-2
-"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: float32's
-error in the most ill-conditioned of layers is less."""
+ALONE = 1 - EXPLAINED
+"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: what a cause may leave."""
 
 
 def input_gradients(replays: PairReplays, *, known: float | None, double: bool) -> Iterator[Measured]:
@@ -81,14 +81,14 @@ def parameter_gradients(
     if truths is None and known is None:
         again = replays.reference64
         truths = None if again is None else again.parameters
-    least = NOTHING * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
+    least = SAME_SINGLE * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
     for name, truth in (truths or {}).items():
         port, port64 = (_gradient(name, one, kept, truth.shape) for one in (fast, slow64))
         if port is None and port64 is None:
             continue
         if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
             arranged = _in_order_of_size(truth, port64)
-            if arranged <= EXACT < relative_or_inf(truth, port64):
+            if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
 

@@ -27,7 +27,6 @@ from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
-    EXACT,
     FAULTS,
     FINE,
     Closeness,
@@ -40,27 +39,20 @@ from tipchain.parity.locate.verdicts import (
     ratio,
     reason_of,
 )
+from tipchain.parity.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
 Array = npt.NDArray[Any]
 STATE = (
     "it gives something else when it is run again on what it was given: it keeps something from call to call"
 )
-AGREE = 2.0**-23
-"""Relative difference of tensors of two float64 runs that code between the layers may make: where it computes in
-float32, as code with a cast does, that is what it makes."""
-COARSELY = 1e-3
-"""The same for two runs of which one is in float32."""
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
 """Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
-SAME = 1e-9
-"""Relative difference up to which the results of two models in float64 are the same."""
-SINGLE_SAME = 1e-6
-"""The same where one runs in float32: some units of its last place."""
 SPREAD = 100.0
-"""How much a later layer may enlarge what an earlier one of the same function was off in float64."""
+"""How much a later layer may enlarge what an earlier one of the same function was off in float64. A choice, two orders:
+beyond it the layer's own error is measured for itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,9 +134,9 @@ class PairJudge:
         Raises:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
-        self.noise.limit = AGREE if self.exact else COARSELY
+        self.noise.limit = CONSTANT if self.exact else ROUGH
         furthest = max(self.outputs_apart(), default=inf)
-        near = furthest <= COARSELY
+        near = furthest <= ROUGH
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
@@ -200,7 +192,7 @@ class PairJudge:
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs[0].values, self.outputs_apart()
-        if not max(apart, default=inf) <= (SAME if self.exact else SINGLE_SAME):
+        if not max(apart, default=inf) <= (SAME_DOUBLE if self.exact else SAME_SINGLE):
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
@@ -223,8 +215,8 @@ class PairJudge:
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
         self._shared = SharedParameters(self.models, pairs)
         if self.exact and near:
-            self._own = list(self._shared.unlike(self.matching.containers, COARSELY))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME)
+            self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
@@ -242,7 +234,7 @@ class PairJudge:
             return [], []
         steered = self._code.steered()
         changed = self._code.changed_gradient(far, steered)
-        unlike = [] if self.alike_inside else self._shared.beyond(COARSELY)
+        unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
         changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
         return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
 
@@ -259,11 +251,11 @@ class PairJudge:
         found = actual.get(one.name) if laid is None else laid.arranged(actual)
         if expected is None or found is None or found.size != expected.size:
             return False
-        return relative(expected, squeezed_as(found, expected.shape)) <= COARSELY
+        return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
-        limit = AGREE if self.exact else COARSELY
+        limit = CONSTANT if self.exact else ROUGH
         for pair in self.matching.pairs:
             if (
                 self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
@@ -275,7 +267,7 @@ class PairJudge:
     @property
     def alike_outside(self) -> bool:
         """Whether the models' outputs agree in float64."""
-        return self.exact and max(self.outputs_apart(), default=inf) <= SAME
+        return self.exact and max(self.outputs_apart(), default=inf) <= SAME_DOUBLE
 
     def gradients_apart(self) -> float:
         """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
@@ -299,7 +291,7 @@ class PairJudge:
         self, apart: float, values: tuple[Sequence[Value], Sequence[Value]], links: Sequence[Link]
     ) -> bool:
         """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
-        if not self.exact or not apart <= COARSELY:
+        if not self.exact or not apart <= ROUGH:
             return False
         ours, theirs = values
         return all(
@@ -423,7 +415,7 @@ class PairJudge:
         except NotReplayed:
             return False
         return all(
-            one.shape == value.shape and relative(self.store.get(value.stored), one) <= COARSELY
+            one.shape == value.shape and relative(self.store.get(value.stored), one) <= ROUGH
             for one, value in zip(again.outputs, call.outputs, strict=False)
         )
 
@@ -431,7 +423,7 @@ class PairJudge:
         """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
         known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
         apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
-        if known is None or max(inherited, apart) > EXACT:
+        if known is None or max(inherited, apart) > SAME_DOUBLE:
             return self._in_full(fed, inherited)
         gradients = known, self._shared.largest(fed.pair)
         try:
@@ -562,7 +554,7 @@ class PairJudge:
             for link in links
         ]
         largest = max([*around, self._shared.largest(pair) or 0.0])
-        return largest if self.exact and largest <= AGREE else None
+        return largest if self.exact and largest <= CONSTANT else None
 
     def _turns(self, pair: CallPair) -> int:
         """Return how many calls the layers of a pair have, the larger number."""
@@ -613,4 +605,4 @@ def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> Layer
 def _slightly(measured: Sequence[Measured]) -> bool:
     """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
     closeness, worst = classify(measured)
-    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < COARSELY
+    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < ROUGH

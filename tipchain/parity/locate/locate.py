@@ -19,7 +19,7 @@ from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import COARSELY, PairJudge, same_numbers
+from tipchain.parity.locate.judging import PairJudge, same_numbers
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers, pair_packed
 from tipchain.parity.locate.matching import Matching, match_calls
 from tipchain.parity.locate.pair_replays import Copies, Doubles, Models
@@ -30,13 +30,12 @@ from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Trace, Value
 from tipchain.parity.locate.twins import Twins
 from tipchain.parity.locate.verdicts import LayerVerdict
+from tipchain.parity.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
 Losses = tuple[Loss | None, Loss | None]
-ALIKE = 1e-6
-"""How close sketches of tensors must be for them to be taken for one when calls are matched."""
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
 FEW = 2
@@ -217,7 +216,7 @@ class Locator:
         if self._small or not drawn.mixed(range(len(drawn.made))):
             return judge
         apart = max(judge.outputs_apart(), default=0.0)
-        if apart <= COARSELY:
+        if apart <= ROUGH:
             return judge
         self._small = True
         self._sketches.clear()
@@ -332,8 +331,8 @@ class Locator:
         if prod(ours.shape) != prod(theirs.shape):
             return False
         if ours.shape == theirs.shape and (ours.outline is not None or theirs.outline is not None):
-            return self.store.projected(ours).relative(self.store.projected(theirs)) <= ALIKE
-        return self._sketch(one).close(self._sketch(other), ALIKE)
+            return self.store.projected(ours).relative(self.store.projected(theirs)) <= SAME_SINGLE
+        return self._sketch(one).close(self._sketch(other), SAME_SINGLE)
 
     def _sketch(self, value: Value) -> Sketch:
         stored = value.stored.twin or value.stored

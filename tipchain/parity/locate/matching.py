@@ -39,6 +39,8 @@ FAMILIES = {
 }  # fmt: skip
 _FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
+"""What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
+sizes. Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,9 @@ from tipchain.parity.locate.differences import Layout, distance, equal, layouts,
 from tipchain.parity.locate.matching import CallPair
 from tipchain.parity.locate.pair_replays import Models
 from tipchain.parity.locate.trace import Call
-from tipchain.parity.locate.verdicts import NOTHING
+from tipchain.parity.rounding import ROUGH, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-
-
-BEYOND = 1e-3
-"""Relative difference of a parameter's gradients from which on it is asked whether the port keeps it otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +101,12 @@ class SharedParameters:
 
     def beyond(self, tolerance: float) -> Sequence[Shared]:
         """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
-        least = NOTHING * max((one.size for one in self._found), default=0.0)
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         return [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
 
     def apart(self) -> float:
         """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""
-        least = NOTHING * max((one.size for one in self._found), default=0.0)
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         sizes = [(one.apart, max(one.size, least)) for one in self._found]
         return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
 
@@ -121,7 +117,7 @@ class SharedParameters:
             pairs: calls in whose layers they are; not what is in the layers inside.
             tolerance: relative difference that does not count.
         """
-        least = NOTHING * max((one.size for one in self._found), default=0.0)
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         for pair in pairs:
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
             trained = [{name for name, _ in model.side.parameters(call.layer)} for model, call in calls]
@@ -146,7 +142,7 @@ class SharedParameters:
         ours, theirs = (
             [] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models
         )
-        return alike(ours, theirs, tolerance, NOTHING)
+        return alike(ours, theirs, tolerance, SAME_SINGLE)
 
     def _compare(self, pair: CallPair) -> float | None:
         ours, theirs = (
@@ -176,11 +172,11 @@ class SharedParameters:
         theirs: Mapping[str, Array],
         sizes: Mapping[str, float],
     ) -> float:
-        least, found = NOTHING * max(sizes.values()), []
+        least, found = SAME_SINGLE * max(sizes.values()), []
         for name, one in ours.items():
             apart = self._between(one, theirs.get(name))
             size = max(sizes[name], least)
-            if apart is None or apart > BEYOND * size:
+            if apart is None or apart > ROUGH * size:
                 told = self.layouts(pair).get(name)
                 again = None if told is None else self._between(one, told.arranged(theirs))
                 apart = apart if again is None else again

@@ -13,16 +13,11 @@ from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.sketches import Projected
 from tipchain.parity.locate.store import Store, Stored
 from tipchain.parity.locate.trace import Trace, Value
+from tipchain.parity.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-SAME = 1e-10
-"""Relative RMS difference up to which a tensor is held as another one."""
-GRADIENTS = 2.0**-23
-"""The same for gradients: some of Paddle's kernels keep constants in float32, such as one over the size of a pool."""
 LOOKED_AT = 64
 """Elements that are looked at before a tensor is compared as a whole."""
-LIKELY = 1e-6
-"""How close these must be, relative to the largest of them."""
 MOST = 4
 """Tensors that one is compared with as a whole."""
 
@@ -55,7 +50,7 @@ class Twins:
                 if compared == MOST or not _close(looked, probe):
                     continue
                 compared += 1
-            found = self._as(value.stored, given, SAME)
+            found = self._as(value.stored, given, SAME_DOUBLE)
             if found is not None:
                 return value, found
         return None
@@ -67,7 +62,7 @@ class Twins:
             return None
         if known.outline is None and not _close(_probe(self._store.get(known)), _probe(array)):
             return None
-        return self._as(known, Given(array), GRADIENTS)
+        return self._as(known, Given(array), CONSTANT)
 
     def _as(self, known: Stored, given: Given, limit: float) -> Stored | None:
         if known.outline is not None:
@@ -102,4 +97,4 @@ def _close(one: Array, other: Array) -> bool:
         return bool(np.array_equal(one, other))
     with np.errstate(invalid="ignore", over="ignore"):
         apart, largest = np.abs(one - other), np.abs(one).max(initial=0.0)
-        return bool((apart <= LIKELY * largest).all()) or not np.isfinite(largest)
+        return bool((apart <= SAME_SINGLE * largest).all()) or not np.isfinite(largest)

@@ -13,17 +13,13 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.differences import distance, equal, rms
 from tipchain.parity.locate.store import spread
+from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 
 Array = npt.NDArray[Any]
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
-"""A layer's error beyond this many times the reference's own float32 error is no rounding."""
-EXACT = 1e-10
-"""Relative difference in float64 up to which two layers do the same, whatever float32 makes of it."""
-UNIT = 2.0**-24
-"""Half a unit in the last place of float32 at 1: the error of a single rounding."""
-NOTHING = 1e-6
-"""How small a parameter's gradient is, beside the largest of the same layer, where it may be zero but for rounding."""
+"""A layer's error beyond this many times the reference's own float32 error is no rounding: over 253 clean layers of three nets it stays
+below 2.1, a BatchNorm's epsilon of 1.1e-5 for 1e-5 makes 8 at least, and this is the middle in octaves."""
 SINGLE_LIMIT = 16.0
 """The same where the port has no float64: gradients of clean layers reach 6 (BatchNorm, convolutions of two threads)."""
 COARSE = 2.0**-13
@@ -237,7 +233,7 @@ def _class_of(one: Measured) -> Closeness:
         return Closeness.NOT_COMPARABLE
     floor = max(one.reference or 0.0, UNIT / 2)
     # A layer that computes in float32 whatever it is given is off by some roundings in float64 too.
-    if one.exact is not None and one.exact > max(EXACT, 2 * floor, LIMIT * UNIT):
+    if one.exact is not None and one.exact > max(SAME_DOUBLE, 2 * floor, LIMIT * UNIT):
         return Closeness.DIFFERS
     if one.port is None:
         return Closeness.ROUNDING

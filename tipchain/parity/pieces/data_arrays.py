@@ -11,18 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
+from tipchain.parity.rounding import NOISE, SAME_ENLARGED
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
 DATA = "data"
-NOISE = 1e-5
-"""Differences below this share of the values are rounding."""
 REACH = 3
 """Shifts of up to this many pixels are tried one by one, larger ones where the spectra say so."""
 PEAKS = 4
 """Shifts that the spectra of two images propose."""
 LEAST_SHOWN = 0.2
-"""Share of an image that two crops of it must have in common."""
+"""Share of an image that two crops of it must have in common: torchvision's random crops keep 0.08 and more, centre crops 0.5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,7 @@ def apart(expected: Arrays, actual: Arrays) -> float:
 
 def rounding(expected: Arrays, actual: Arrays) -> float:
     """Return the difference that is rounding."""
-    return NOISE * max(size_of(expected), size_of(actual))
+    return SAME_ENLARGED * max(size_of(expected), size_of(actual))
 
 
 def rows_of(arrays: Arrays, axis: int | None) -> Array:
@@ -99,7 +98,7 @@ def fit(expected: Array, actual: Array) -> tuple[Array, Array]:
     centred = expected - expected.mean(axis=1, keepdims=True)
     spread = (centred**2).sum(axis=1)
     products = (centred * actual).sum(axis=1)
-    factor = np.divide(products, spread, out=np.ones_like(spread), where=spread > 1e-20)
+    factor = np.divide(products, spread, out=np.ones_like(spread), where=spread > NOISE**2)
     return factor, actual.mean(axis=1) - factor * expected.mean(axis=1)
 
 
@@ -167,7 +166,7 @@ def _peaks(expected: Array, actual: Array) -> Iterator[tuple[int, int]]:
     length = np.abs(spectrum)
     if not length.any():
         return
-    found = np.fft.irfft2(spectrum / np.maximum(length, 1e-12 * length.max()), s=expected.shape)
+    found = np.fft.irfft2(spectrum / np.maximum(length, NOISE * length.max()), s=expected.shape)
     for place in np.argsort(-found, axis=None)[:PEAKS]:
         down, right = (int(one) for one in np.unravel_index(int(place), found.shape))
         height, width = found.shape

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.pieces.data_arrays import NOISE, size
+from tipchain.parity.pieces.data_arrays import size
 from tipchain.parity.pieces.data_sources import Sample
+from tipchain.parity.rounding import SAME_ENLARGED
 
 Array = npt.NDArray[Any]
 LARGEST = 1e-4
@@ -70,7 +71,8 @@ def same_array(expected: Array, actual: Array) -> bool:
         return True
     largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
     return (
-        size(off) <= NOISE * max(size(np.abs(e)), size(np.abs(a))) and float(off.max()) <= LARGEST * largest
+        size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a)))
+        and float(off.max()) <= LARGEST * largest
     )
 
 
@@ -90,7 +92,7 @@ def places_of(
     found: list[int | None] = []
     for number, sample in enumerate(theirs):
         key = _key(sample, {other: other for other in fields.values()})
-        near = np.flatnonzero((np.abs(keys - key) <= 1e-4 * (1 + np.abs(key))).all(axis=1))
+        near = np.flatnonzero((np.abs(keys - key) <= LARGEST * (1 + np.abs(key))).all(axis=1))
         order = sorted(map(int, near), key=lambda one: (one != number, one in taken, one))
         place = next((one for one in order if not differing(ours[one], sample, fields)), None)
         if place is not None:

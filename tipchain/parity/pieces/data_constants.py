@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.rounding import NOISE, SAME_SINGLE
+
 Array = npt.NDArray[Any]
 OPPOSITE = " in the opposite order of channels"
 CLOSE = 2e-3
@@ -96,10 +98,10 @@ def name_both(factor: Array, shift: Array, spread: float) -> tuple[Constants, Co
     slopes, offsets = (np.array([one.line[number] for one in known]) for number in (0, 1))
     a = slopes[None] / slopes[:, None]  # the port's along the second axis
     b = offsets[None] - a * offsets[:, None]
-    error = np.maximum(np.abs(a / factor - 1).max(axis=2), np.abs(b - shift).max(axis=2) / max(spread, 1e-12))
+    error = np.maximum(np.abs(a / factor - 1).max(axis=2), np.abs(b - shift).max(axis=2) / max(spread, NOISE))
     # A common pair goes before an odd one that fits as well.
     ranks = np.array([one.rank for one in known])
-    score = np.maximum(error, 1e-6) * 10.0 ** (ranks[:, None] + ranks[None])
+    score = np.maximum(error, SAME_SINGLE) * 10.0 ** (ranks[:, None] + ranks[None])
     score[(error > CLOSE) | np.eye(len(known), dtype=bool)] = np.inf
     ours, theirs = np.unravel_index(int(score.argmin()), score.shape)
     return (known[ours], known[theirs]) if np.isfinite(score[ours, theirs]) else None

@@ -28,7 +28,8 @@ RAW = 8
 BLOCKS = 6
 """Rows and columns of the small grey image by which samples are recognized."""
 ALIKE, CLEAR = 0.9, 0.02
-"""Correlation of small images that are the same sample, and how far the next must be behind."""
+"""Correlation of small images that are the same sample, and how far the next must be behind: 36 independent cells correlate by 0.9 once
+in 10^13."""
 ORDER = "sample-order"
 
 

@@ -14,7 +14,6 @@ from itertools import permutations
 import numpy as np
 
 from tipchain.parity.pieces.data_arrays import (
-    NOISE,
     Array,
     Arrays,
     Cause,
@@ -31,21 +30,17 @@ from tipchain.parity.pieces.data_arrays import (
 )
 from tipchain.parity.pieces.data_constants import OPPOSITE, constants
 from tipchain.parity.pieces.data_shapes import explain_shapes
-from tipchain.parity.pieces.data_values import NEAR, REVERSED, curve_steps, value_steps
-from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.pieces.data_values import REVERSED, curve_steps, value_steps
+from tipchain.parity.rounding import EXPLAINED, FEW, REMAINDER, ROUGH, SAME_ENLARGED, TINY
 
-FEW = 5
-"""Fewer numbers than this follow any rule."""
-LEFT = 1 - EXPLAINS
+LEFT = 1 - EXPLAINED
 """A cause holds if at most this share of the difference is left."""
-EXACT = 1e-4
-"""A cause that leaves so little of the difference leaves no room for another."""
 MOST_COMPARED = 1 << 24
 """Differences that are made at most to find an order."""
 MOST_SLICES = 64
 """Places along an axis up to which their order is looked at: channels, coordinates and features, not pixels."""
 ALIKE = 0.9
-"""Correlation from which on two images show the same."""
+"""Correlation from which on two images show the same: it leaves a fifth of the variance, which interpolation and decoding may make."""
 Change = Callable[[Array], Array]
 
 
@@ -112,7 +107,7 @@ def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Foun
     """Return the first hypothesis that leaves rounding alone, else the first that leaves at most a hundredth."""
     good: _Found | None = None
     for causes, left in _hypotheses(expected, actual, max(noise, LEFT * raw)):
-        if left <= max(noise, EXACT * raw):
+        if left <= max(noise, REMAINDER * raw):
             return _Found(causes=causes, left=left / raw)
         if good is None and left <= LEFT * raw:
             good = _Found(causes=causes, left=left / raw)
@@ -189,7 +184,7 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[Step]:
         ours, theirs = (np.moveaxis(one, axis, 0).reshape(count, -1) for one in (first, other))
         apart = np.abs(theirs[:, None] - ours[None]).max(axis=2)
         order = tuple(int(one) for one in apart.argmin(axis=1))
-        near = apart.min(axis=1) <= 1e-5 * max(float(np.abs(ours).max()), 1e-30)
+        near = apart.min(axis=1) <= SAME_ENLARGED * max(float(np.abs(ours).max()), TINY)
         if near.all() and sorted(order) == list(range(count)) != list(order):
             yield _step(
                 "axis-permutation", f"the values along axis {axis} stand in another order: {list(order)} of the reference's",
@@ -330,7 +325,9 @@ def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:
     high, wide = (axis % expected.ndim for axis in plane(expected.shape))
     others = tuple(axis for axis in range(expected.ndim) if axis not in (high, wide))
     apart_by = np.abs(expected - actual)
-    off = (apart_by.max(axis=others) if others else apart_by) > NOISE * max(size(expected), size(actual))
+    off = (apart_by.max(axis=others) if others else apart_by) > SAME_ENLARGED * max(
+        size(expected), size(actual)
+    )
     same = np.argwhere(~off)
     if not len(same) or not off.any():
         return None
@@ -358,7 +355,7 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
         ):
             continue
         filled = [np.pad(one, pads, mode=mode) for one in inner]  # type: ignore[call-overload]
-        if apart(filled, images) <= NOISE * size_of(images):
+        if apart(filled, images) <= SAME_ENLARGED * size_of(images):
             return f"mode {mode!r}", filled
     channels = channel_axis(images[0].shape)
     corner = [0] * images[0].ndim
@@ -373,7 +370,7 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
         whole = np.broadcast_to(constant, one.shape).copy()
         whole[_inside(one, frame)] = within
         filled.append(whole)
-    if apart(filled, images) > NOISE * size_of(images):
+    if apart(filled, images) > SAME_ENLARGED * size_of(images):
         return None
     return "value " + ", ".join(f"{value:.4g}" for value in np.unique(constant.round(6))), filled
 
@@ -394,12 +391,12 @@ def _one_level(expected: Arrays, actual: Arrays) -> Cause | None:
     signs = set()
     for e, a in zip(rows_of(expected, axis), rows_of(actual, axis), strict=True):
         gap = a - e
-        off = np.abs(gap) > NOISE * max(size(e), size(a))
+        off = np.abs(gap) > SAME_ENLARGED * max(size(e), size(a))
         steps = gap[off]
-        if not len(steps) or np.ptp(steps) > 1e-3 * np.abs(steps).max():
+        if not len(steps) or np.ptp(steps) > ROUGH * np.abs(steps).max():
             return None
         levels = (e - e.min()) / np.abs(steps[0])
-        if np.abs(levels - np.rint(levels)).max() > NEAR:
+        if np.abs(levels - np.rint(levels)).max() > ROUGH:
             return None  # the reference's own values are no whole levels of that size
         signs.add(float(np.sign(steps[0])))
     if len(signs) != 1:
@@ -421,7 +418,7 @@ def _unknown(expected: Arrays, actual: Arrays) -> Cause:
             break
     difference = np.abs(e - a)
     worst = tuple(int(n) for n in np.unravel_index(int(difference.argmax()), difference.shape))
-    said = f"{int((difference > NOISE * max(size(a), size(e))).sum())} of {difference.size} differ, "
+    said = f"{int((difference > SAME_ENLARGED * max(size(a), size(e))).sum())} of {difference.size} differ, "
     said += f"by {difference.mean():.3g} on average, most at {worst}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
     spread = e.std() * a.std()
     fix = "compare the two sides' transforms one after another"

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tipchain.parity.pieces.data_arrays import Array, Cause
+from tipchain.parity.rounding import SAME_ENLARGED
 
 SHOWN = 4
-SMOOTH = 1e-5
+"""Labels that a message shows."""
+SMOOTH = SAME_ENLARGED
+"""Difference of labels up to which they are the same: smoothed and mixed ones are results of divisions."""
 FEWEST = 2
 """Labels of at least so many classes show how they are numbered."""
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tipchain.parity.pieces.data_arrays import Cause
 
 SHOWN = 5
+"""Places that a message shows."""
 
 
 def explain_order(places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)) -> Cause | None:  # fmt: skip

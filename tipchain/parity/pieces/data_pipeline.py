@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tipchain.parity.pieces.data_arrays import channel_axis, fit
 from tipchain.parity.pieces.data_constants import name_one
 from tipchain.parity.pieces.data_resize import METHODS, Method, resize, resize_bytes
+from tipchain.parity.rounding import EXPLAINED
 
 Array = npt.NDArray[Any]
 GRID = 16
@@ -24,9 +25,12 @@ GRID = 16
 BEYOND = 64
 """Sizes up to so many pixels above the result's are tried, and ``RATIOS`` of it."""
 RATIOS = (1.1428571, 1.15, 1.25, 1.333334, 1.5, 2.0)
+"""Ratios of resizing to cropping that are tried: 256 of 224, 255 and 292 of 224 or so, those of timm's and torchvision's weights
+(1 / 0.875, 1 / 0.87, 1 / 0.8, 1 / 0.75, 3 / 2) and twice."""
 FINE, FINEST = 10, 3
 """Sizes that are tried with every method, and those that are tried on whole images."""
 IMAGES = 3
+"""Images on which a pipeline is looked for: what fits one by chance does not fit three."""
 HALVES = ("down", "even", "up")
 CUTS: tuple[dict[str, Any], ...] = (
     *({"halves": one, "corner": False} for one in HALVES),
@@ -176,7 +180,7 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
     best: Pipeline | None = None
     for _, geometry, method in finer[: FINEST * 3]:
         for found in _finest(work, geometry, method):
-            if best is None or found.left < best.left * 0.99:
+            if best is None or found.left < best.left * EXPLAINED:
                 best = found
         if best is not None and best.left <= bound / 10:
             break

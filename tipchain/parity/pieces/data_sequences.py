@@ -26,6 +26,7 @@ STRIDES = 16
 ENDS = 2
 """Special tokens at an end that one side may lack."""
 SHOWN = 8
+"""Tokens that a message shows."""
 
 
 def explain_frames(

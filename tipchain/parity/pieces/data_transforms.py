@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.parity.pieces.data_arrays import Array, Cause, apart, channel_axis, rounding, size_of
 from tipchain.parity.pieces.data_pipeline import Pipeline, identify
-from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.rounding import EXPLAINED, ROUGH
 
 Change = Callable[[Array], Array]
 
@@ -32,7 +32,7 @@ def explain_pipelines(
     off = apart(es, acts)
     scale = min(off, size_of(es) + size_of(acts))
     ours, theirs = (
-        identify(raw, made, scale * (1 - EXPLAINS)) for raw, made in zip(raws, (es, acts), strict=True)
+        identify(raw, made, scale * (1 - EXPLAINED)) for raw, made in zip(raws, (es, acts), strict=True)
     )
     words = "; ".join(
         f"the {side} {found}" for side, found in (("reference", ours), ("port", theirs)) if found is not None
@@ -40,7 +40,7 @@ def explain_pipelines(
     if ours is None or theirs is None:
         return [], words
     explained = 1 - (ours.left + theirs.left) / scale
-    if explained < EXPLAINS:
+    if explained < EXPLAINED:
         return [], words
     crop = es[0].shape[-2:] if channel_axis(es[0].shape) == -3 else es[0].shape[-3:-1]
     ways = (one.alike(raw, (crop[0], crop[1])) for one, raw in zip((ours, theirs), raws, strict=True))
@@ -83,14 +83,14 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
 def _lines(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], Cause]) -> Iterator[Cause]:
     scale = np.abs(ours.factor).max()
     apart_by = np.abs(ours.factor - theirs.factor).max() / scale, np.abs(ours.shift - theirs.shift).max()
-    if max(apart_by) <= 1e-3:
+    if max(apart_by) <= ROUGH:
         return
     ratio = theirs.factor / ours.factor
     for factor, words in (
         (255.0, "is a division by 255 missing?"),
         (1 / 255.0, "is it divided by 255 twice?"),
     ):
-        if np.abs(ratio / factor - 1).max() < 1e-2:
+        if np.abs(ratio / factor - 1).max() < 1 - EXPLAINED:
             yield cause("scale", f"scale: the port's factors are {factor:.4g} times the reference's: {words}",
                         "divide the image by 255 once, before the normalization")  # fmt: skip
             return
@@ -132,7 +132,7 @@ def explain_reruns(
         except Exception:  # noqa: BLE001, S112  (a transform that cannot take it: the hypothesis does not apply)
             continue
         left = apart(found, acts)
-        if left <= max(rounding(found, acts), (1 - EXPLAINS) * off):
+        if left <= max(rounding(found, acts), (1 - EXPLAINED) * off):
             return [Cause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
     return []
 

@@ -18,14 +18,12 @@ from tipchain.parity.pieces.data_arrays import (
     size_of,
 )
 from tipchain.parity.pieces.data_constants import OPPOSITE, constants, name_both
+from tipchain.parity.rounding import NOISE, ROUGH
 
 BYTE = 255.0
+"""The largest value of a byte."""
 REVERSED = "normalization-order"
 """The code of mean and std that stand in the opposite order of channels."""
-NEAR = 1e-3
-"""Part of a grey level by which float32 may be off a whole one: 2^-24 of a normalized value of 4 is some hundred-thousandths."""
-TIGHT = 1e-3
-"""Relative error up to which a fitted factor is a round one."""
 
 
 def value_steps(
@@ -136,9 +134,9 @@ def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
         grey = [
             [apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)
         ]
-        if not all(np.abs(one - np.rint(one)).max() <= NEAR for one in grey[1]):
+        if not all(np.abs(one - np.rint(one)).max() <= ROUGH for one in grey[1]):
             continue
-        for name, change in (("cuts", lambda one: np.floor(one + NEAR)), ("rounds", np.rint)):
+        for name, change in (("cuts", lambda one: np.floor(one + ROUGH)), ("rounds", np.rint)):
             made = [apply(np.asarray(change(one)), axis, factor, shift) for one in grey[0]]
             cause = Cause(
                 code="rounding", message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
@@ -154,12 +152,12 @@ def _ends(arrays: Arrays) -> tuple[float, float]:
 def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
     """Return the cause of ``actual = factor * expected + shift``."""
     spread = size_of([actual])
-    if (np.abs(factor) < 1e-12).all():
+    if (np.abs(factor) < NOISE).all():
         return Cause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
-    alike = bool(np.ptp(factor) <= TIGHT * np.abs(factor).max())
-    if alike and np.abs(shift).max() <= TIGHT * spread:
+    alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
+    if alike and np.abs(shift).max() <= ROUGH * spread:
         return _scale(float(factor.mean()))
-    if alike and channels <= 1 and abs(factor[0] + 1) < TIGHT:
+    if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
         return Cause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
                      fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
     each = 3 if channels == 0 else channels
@@ -192,18 +190,18 @@ def _only_bytes(name: str) -> bool:
 
 def _kept(factor: Array) -> float:
     """Return 255 or 1/255 where that is the factor of every channel, else 0."""
-    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < TIGHT), 0.0)
+    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
 
 
 def _scale(scale: float) -> Cause:
     fix = "scale the image as the reference does"
     words = f"scale: {scale:.6g} times the reference's"
-    if abs(scale / BYTE - 1) < TIGHT:
+    if abs(scale / BYTE - 1) < ROUGH:
         words, fix = (
             "scale: 255 times the reference's: is a division by 255 missing?",
             "divide the image by 255",
         )
-    elif abs(scale * BYTE - 1) < TIGHT:
+    elif abs(scale * BYTE - 1) < ROUGH:
         words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
         fix = "divide the image by 255 once only: ToTensor does it too"
     return Cause(code="scale", message=words, fix=fix, explained=None)
@@ -217,7 +215,7 @@ def _line(factor: Array, shift: Array) -> str:
             f"channel {n}: {a:.4g} * expected {b:+.4g}"
             for n, (a, b) in enumerate(zip(factor, shift, strict=True))
         )
-    return f"{'mean' if np.abs(factor - 1).max() <= TIGHT else 'mean/std'}: actual = {pairs}"
+    return f"{'mean' if np.abs(factor - 1).max() <= ROUGH else 'mean/std'}: actual = {pairs}"
 
 
 def _fix(mean: Array, std: Array, name: str) -> str:

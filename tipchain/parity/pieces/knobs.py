@@ -11,16 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.pieces.formulas import COMMON, KNOBS, Course, Formula, simulate
+from tipchain.parity.rounding import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
 
 Array = npt.NDArray[Any]
 Change = Mapping[str, Any]
-EXPLAINS = 0.99
-"""Share of a difference that a cause must take away."""
-SURE = 0.9999
-"""Share from which on no other cause is looked for."""
-REPRODUCES = 1e-4
-"""Relative difference up to which a formula is what an optimizer does; Paddle keeps some knobs in float32."""
 ELEMENTS = 128
+"""Elements of a course on which a setting is fitted: far more than settings, so that none fits by chance."""
 FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "frozen")
 KEPT = (0, 2, 3, 4)
 """Steps after which a loop may clear its gradients; 0: never."""
@@ -63,7 +59,7 @@ def distance(one: Array, other: Array, like: Sequence[Array]) -> float:
 
 def reproduces(formula: Formula, course: Course, updates: Array) -> bool:
     """Tell whether a formula moves the parameter as ``updates`` do."""
-    return distance(simulate(formula, course), updates, (updates,)) <= REPRODUCES
+    return distance(simulate(formula, course), updates, (updates,)) <= REMAINDER
 
 
 def thin(course: Course) -> Course:
@@ -119,11 +115,11 @@ def explain(
     best: Cause | None = None
     for change in chain(known, said_changes(reference, port), flag_changes(reference)):
         best = _better(best, reference, change, explained)
-        if best is not None and best.explained >= SURE:
+        if best is not None and best.explained >= WHOLE:
             return best
     for change in fitted_changes(reference, small, small.port):
         best = _better(best, reference, change, explained)
-    if best is not None and best.explained >= EXPLAINS:
+    if best is not None and best.explained >= EXPLAINED:
         return best
     return _together(reference, port, best, small, explained)
 
@@ -142,14 +138,14 @@ def _together(
     reference: Formula, port: Formula | None, best: Cause | None, course: Course, explained: Callable[[Formula], float],
 ) -> Cause | None:  # fmt: skip
     """Return several knobs that explain a difference together, or None."""
-    if port is not None and explained(port) >= EXPLAINS:
+    if port is not None and explained(port) >= EXPLAINED:
         return Cause(
             reference=reference, port=port, change=differing(reference, port), explained=explained(port)
         )
     for start in (one for one in (port, None if best is None else best.port) if one is not None):
         for change in chain(flag_changes(start), fitted_changes(start, course, course.port)):
             formula = replace(start, **change)
-            if explained(formula) >= EXPLAINS:
+            if explained(formula) >= EXPLAINED:
                 found = differing(reference, formula)
                 return Cause(reference=reference, port=formula, change=found, explained=explained(formula))
     return None
@@ -256,7 +252,7 @@ def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]
 
 def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> float:
     """Return the shortest number near ``value`` that fits as well."""
-    limit = max(miss(value) * 2, 1e-6)
+    limit = max(miss(value) * 2, SAME_SINGLE)
     candidates = [0.0] if miss(0.0) <= limit else []
     for digits in range(1, 6):
         shorter = 1 - float(f"{1 - value:.{digits - 1}e}") if share else float(f"{value:.{digits - 1}e}")
@@ -303,7 +299,7 @@ def _descended(base: Formula, course: Course, updates: Array) -> Formula | None:
             options.append(replace(decayed, **fit("decay", decayed, course, updates, rate=True)))
         scaled = [_at_best_rate(one, course, updates) for one in options]
         base, miss = min(scaled, key=lambda one: one[1])
-        if miss <= REPRODUCES:
+        if miss <= REMAINDER:
             return base
     return None
 
@@ -314,7 +310,7 @@ def _at_best_rate(formula: Formula, course: Course, updates: Array) -> tuple[For
     scale = np.sqrt(np.mean(updates**2, axis=1, keepdims=True))
     with np.errstate(all="ignore"):
         one, other = (np.nan_to_num(array / np.where(scale > 0, scale, 1.0)) for array in (made, updates))
-        factor = float((one * other).sum() / max(float((one * one).sum()), 1e-300))
+        factor = float((one * other).sum() / max(float((one * one).sum()), TINY))
     if not np.isfinite(factor) or factor <= 0:
         return formula, distance(made, updates, (updates,))
     better = replace(formula, lr=formula.lr * factor)

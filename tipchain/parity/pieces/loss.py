@@ -19,18 +19,15 @@ from tipchain.parity.locate.losses import in_double
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.locate.verdicts import UNIT, Closeness, Measured, classify
+from tipchain.parity.locate.verdicts import Closeness, Measured, classify
 from tipchain.parity.pieces.check import PieceCheck, failed_to_run
 from tipchain.parity.pieces.loss_causes import clamped, ignored_only, loss_causes
 from tipchain.parity.pieces.loss_code import cause_in_code
 from tipchain.parity.pieces.loss_problem import Evaluated, Problem
+from tipchain.parity.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
-CONSTANTS = 2.5e-7
-"""Relative error that a constant of the formula in float32 makes: Paddle keeps label_smoothing and delta so."""
-SMALL = 1e-9
-"""Share of the largest gradient below which another output's gradient counts as zero."""
 
 
 DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
@@ -293,12 +290,12 @@ def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) ->
         float(np.abs(one * gradient).sum())
         for one, gradient in zip(outputs, expected.gradients, strict=False)
     )
-    scale = max(abs(expected.value), 1e-6 * terms if isfinite(terms) else 0.0)
+    scale = max(abs(expected.value), SAME_SINGLE * terms if isfinite(terms) else 0.0)
     apart = distance(np.array([expected.value]), np.array([actual.value]))
     found = [0.0 if not apart else apart / scale if scale else np.inf]
     largest = max((rms(one) for one in expected.gradients), default=0.0)
     for one, other in zip(expected.gradients, actual.gradients, strict=True):
-        size, off = max(rms(one), SMALL * largest), distance(one, other)
+        size, off = max(rms(one), SAME_DOUBLE * largest), distance(one, other)
         found.append(0.0 if not off else off / size if size else np.inf)
     return found
 
@@ -307,7 +304,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
     expected, actual = problem.expected, problem.actual
     errors = _errors(expected, actual, problem.outputs)
     names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
-    limits = [max(one, CONSTANTS) if precise else 2 * one for one in floor]
+    limits = [max(one, CONSTANT) if precise else 2 * one for one in floor]
     measured = [
         Measured(exact=error, port=None, reference=limit, bitwise=not error, what=name)
         for error, limit, name in zip(errors, limits, names, strict=True)

@@ -10,19 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
-from tipchain.parity.pieces.knobs import EXPLAINS
+from tipchain.parity.judging.loss_causes import FLOOR
 from tipchain.parity.pieces.loss_families import families
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
 from tipchain.parity.pieces.loss_reruns import reruns
 from tipchain.parity.pieces.loss_settings import settings
 from tipchain.parity.pieces.loss_terms import factors, functions, terms
+from tipchain.parity.rounding import EXPLAINED, SAME_SINGLE, WHOLE
 
 Array = npt.NDArray[Any]
 LOSS = "loss"
-SURE = 1 - 1e-5
-"""Share of the difference that leaves nothing for another cause: formulas in float64 come this close."""
-FLOOR = 64.0
-"""Paddle's softmax takes logits more than this below the largest for this much below."""
 
 
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
@@ -37,11 +34,11 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
         terms(problem),
     ):
         share = problem.explained(guess)
-        if share >= SURE:
+        if share >= WHOLE:
             return (_told(guess, share),)
         if best is None or share > best[0]:
             best = share, guess
-    if best is not None and best[0] >= EXPLAINS:
+    if best is not None and best[0] >= EXPLAINED:
         return (_told(best[1], best[0]),)
     return (_unknown(problem),)
 
@@ -58,7 +55,7 @@ def ignored_only(
         if not keep.any() or keep.all() or any(len(one) != len(labels) for one in outputs):
             continue
         found = port([one[keep] for one in outputs], labels[keep])
-        if found is None or abs(found.value - expected.value) > 1e-6 * abs(expected.value):
+        if found is None or abs(found.value - expected.value) > SAME_SINGLE * abs(expected.value):
             continue
         return Diagnosis(
             code="ignore-index", port_path=LOSS,
@@ -79,7 +76,9 @@ def clamped(problem: Problem) -> bool:
         if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
             return False
         found = problem.run(0, moved, problem.labels)
-        if found is not None and abs(found.value - problem.actual.value) <= 1e-6 * abs(problem.actual.value):
+        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(
+            problem.actual.value
+        ):
             return True
     return False
 

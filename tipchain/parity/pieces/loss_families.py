@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
+from tipchain.parity.rounding import NOISE
 
 Array = npt.NDArray[Any]
 FITS = 1e-5
@@ -105,7 +106,7 @@ def _recognized(problem: Problem, loss: Evaluated) -> Iterator[_Known]:
 
 
 def _same(one: Evaluated, other: Evaluated) -> bool:
-    if abs(one.value - other.value) > FITS * max(abs(other.value), 1e-12):
+    if abs(one.value - other.value) > FITS * max(abs(other.value), NOISE):
         return False
     size = np.sqrt(sum(float((gradient**2).sum()) for gradient in other.gradients))
     apart = np.sqrt(
@@ -158,8 +159,11 @@ def _evaluated(problem: Problem, family: Family, reduction: str, knob: float) ->
 
 
 _MARGINS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 10.0)
+"""Margins that are tried: the defaults of torch's losses (0, 0.5, 1), of ArcFace (0.5) and of triplets in papers; others are fitted."""
 _FOCI = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""Exponents of focal losses that are tried: those of the paper (Lin et al. 2017) and the largest that is looked for."""
 _SMOOTH = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1.0, 100.0)
+"""Smoothings of ratios that are tried: powers of ten as codes have them, 0: none, 1 and 100 as Dice losses have."""
 _focal_name, _probability_name = "the focal cross entropy", "the negative probability of the label"
 
 

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.parity.rounding import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
+
 Array = npt.NDArray[Any]
-FITS = 1e-4
-"""Relative residual up to which a formula is a loss's."""
-SETTLED = 1e-3
-"""Relative difference of a setting from sample to sample, or class to class, up to which it is one: float32 keeps constants."""
 MOST_CLASSES, MOST_ENTRIES = 64, 200_000
 """Classes and entries of an output up to which weights by class are solved for along with smoothing: a dense system."""
 MOST_FOCUS = 10.0
@@ -106,8 +104,8 @@ def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: in
             continue
         logs = log_softmax(output, other)
         slope = np.exp(logs) * hot.sum(axis=other, keepdims=True) - hot
-        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
-        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
+        if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
             knobs = {
                 "smoothing": 0.0,
                 "weights": {},
@@ -133,14 +131,16 @@ def _weighted(
     hard = chances.copy()
     hard[valid] -= np.eye(classes)[labels[valid]]
     sizes = np.linalg.norm(hard, axis=1)
-    zero = (np.abs(rows).max(axis=1) <= 1e-9 * np.abs(rows).max()) & (sizes > 1e-6 * sizes.max())
+    zero = (np.abs(rows).max(axis=1) <= SAME_DOUBLE * np.abs(rows).max()) & (
+        sizes > SAME_SINGLE * sizes.max()
+    )
     ignored = {int(one) for one in labels[zero]} | {int(one) for one in labels[~valid]}
     counts = ~np.isin(labels, sorted(ignored))
     if not counts.any() or rows[~counts].any():
         return None
     part, given, chosen, seen = hard[counts], rows[counts], labels[counts], logs[counts]
     picked = -seen[np.arange(len(chosen)), chosen]
-    limit = FITS * float(np.linalg.norm(given))
+    limit = REMAINDER * float(np.linalg.norm(given))
     # The loss is (1 - e) times that of the hard labels, and e times that of even ones.
     even = chances[counts] - 1 / classes
     (one, other), *_ = np.linalg.lstsq(
@@ -148,9 +148,9 @@ def _weighted(
     )
     fitted, weights, scale = one * part + other * even, dict[int, float](), float(one + other)
     value = float(one * picked.sum() - other * seen.mean(axis=1).sum())
-    smoothing = float(other / scale) if scale and abs(other / scale) > 1e-6 else 0.0
+    smoothing = float(other / scale) if scale and abs(other / scale) > SAME_SINGLE else 0.0
     if np.linalg.norm(fitted - given) > limit:
-        factors = (given * part).sum(axis=1) / np.maximum((part**2).sum(axis=1), 1e-300)
+        factors = (given * part).sum(axis=1) / np.maximum((part**2).sum(axis=1), TINY)
         weights = {int(label): float(np.median(factors[chosen == label])) for label in np.unique(chosen)}
         per_row = np.array([weights[int(label)] for label in chosen])
         fitted, value, smoothing = per_row[:, None] * part, float((per_row * picked).sum()), 0.0
@@ -189,7 +189,7 @@ def _soft_weighted(
     count, classes = soft.shape
     if classes > MOST_CLASSES or count * classes > MOST_ENTRIES:
         return None
-    limit = FITS * float(np.linalg.norm(given))
+    limit = REMAINDER * float(np.linalg.norm(given))
     # Each class's term is linear in its weight, once for its share of the labels and once for that of even ones.
     terms = chances[:, None, :] - np.eye(classes)[None]
     columns = np.concatenate([soft[:, :, None] * terms, terms / classes], axis=1)
@@ -204,7 +204,7 @@ def _soft_weighted(
         total = own + even
         seen = soft.sum(axis=0) > 0
         smoothing = float(np.median(even[seen] / np.where(total[seen], total[seen], 1.0)))
-        if np.abs(even[seen] - smoothing * total[seen]).max() <= SETTLED * np.abs(total[seen]).max():
+        if np.abs(even[seen] - smoothing * total[seen]).max() <= ROUGH * np.abs(total[seen]).max():
             weights = np.where(seen, total, even / smoothing if smoothing else 0.0)
             scale = float(weights[seen].mean())
             value = -float((logs * (soft * own + even / classes)).sum())
@@ -227,7 +227,7 @@ def _weighted_samples(
     dots = [[(a * b).sum(axis=1) for b in (one, other)] for a in (one, other)]
     wanted = (one * given).sum(axis=1), (other * given).sum(axis=1)
     square = dots[0][0] * dots[1][1] - dots[0][1] ** 2
-    told = square > 1e-9 * dots[0][0] * dots[1][1]
+    told = square > SAME_DOUBLE * dots[0][0] * dots[1][1]
     if not told.any():
         return None
     own = np.where(told, (wanted[0] * dots[1][1] - wanted[1] * dots[0][1]) / np.where(told, square, 1.0), 0.0)
@@ -240,8 +240,8 @@ def _weighted_samples(
     fitted = factors[:, None] * mixed
     smooth = (1 - smoothing) * soft + smoothing / classes
     weights, *_ = np.linalg.lstsq(smooth, factors, rcond=None)
-    unlike = np.abs(smooth @ weights - factors).max() > SETTLED * np.abs(factors).max()
-    if np.linalg.norm(fitted - given) > FITS * float(np.linalg.norm(given)) or unlike:
+    unlike = np.abs(smooth @ weights - factors).max() > ROUGH * np.abs(factors).max()
+    if np.linalg.norm(fitted - given) > REMAINDER * float(np.linalg.norm(given)) or unlike:
         return None
     scale = float(weights[soft.sum(axis=0) > 0].mean())
     value = -float((factors * (smooth * logs).sum(axis=1)).sum())
@@ -256,7 +256,7 @@ def _weighted_samples(
 
 
 def _small(share: float) -> float:
-    return share if abs(share) > 1e-6 else 0.0
+    return share if abs(share) > SAME_SINGLE else 0.0
 
 
 def _focal(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]:
@@ -269,8 +269,8 @@ def _focal(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]
     logs = log_softmax(rows_of(output))
     hard = np.exp(logs) - np.eye(output.shape[1])[labels]
     rows = rows_of(gradient)
-    factors = (rows * hard).sum(axis=1) / np.maximum((hard**2).sum(axis=1), 1e-300)
-    if np.linalg.norm(factors[:, None] * hard - rows) > FITS * np.linalg.norm(rows):
+    factors = (rows * hard).sum(axis=1) / np.maximum((hard**2).sum(axis=1), TINY)
+    if np.linalg.norm(factors[:, None] * hard - rows) > REMAINDER * np.linalg.norm(rows):
         return
     picked = logs[np.arange(len(labels)), labels]
     weights = np.abs(hard).sum(axis=1)
@@ -325,7 +325,7 @@ def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: A
         value -= float((size * (-np.expm1(logs[at])) ** gamma * logs[at]).sum())
         fitted[at] = size * _slope(logs[at], gamma) * hard[at]
         known.append((gamma, size))
-    if max(known[0][0], known[1][0]) < 1e-3:
+    if max(known[0][0], known[1][0]) < ROUGH:
         return  # a plain one, with weights
     total = known[0][1] + known[1][1]
     yield Recognized(
@@ -336,7 +336,7 @@ def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: A
 
 def _slope(logs: Array, gamma: float) -> Array:
     """Return how much steeper or flatter than a cross entropy's a focal loss's slope is, by the label's log-probability."""
-    rest = np.maximum(-np.expm1(logs), 1e-300)
+    rest = np.maximum(-np.expm1(logs), TINY)
     return np.asarray(rest**gamma - gamma * np.exp(logs) * rest ** (gamma - 1) * logs)
 
 
@@ -354,7 +354,7 @@ def _focus(
         sizes, left = {}, 0.0
         for kind in kinds:
             at = names == kind
-            sizes[int(kind)] = float(slope[at] @ wanted[at] / max(float(slope[at] @ slope[at]), 1e-300))
+            sizes[int(kind)] = float(slope[at] @ wanted[at] / max(float(slope[at] @ slope[at]), TINY))
             left += float(((wanted[at] - sizes[int(kind)] * slope[at]) ** 2).sum())
         return left, sizes
 
@@ -370,13 +370,13 @@ def _focus(
     short = float(f"{gamma:.4g}")
     gamma = (
         short
-        if fit(short)[0] <= 4 * fit(gamma)[0] + 1e-12 * float(((factors * weights) ** 2).sum())
+        if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum())
         else gamma
     )
     left, sizes = fit(gamma)
     if (
-        left > FITS**2 * float(((factors * weights) ** 2).sum())
-        or (gamma < 1e-3 and not plain)
+        left > REMAINDER**2 * float(((factors * weights) ** 2).sum())
+        or (gamma < ROUGH and not plain)
         or not all(sizes.values())
     ):
         return None
@@ -397,7 +397,7 @@ def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognize
         basis = np.stack([positive.ravel(), negative.ravel()], axis=1)
         (one, other), *_ = np.linalg.lstsq(basis, gradient.ravel(), rcond=None)
         fitted = (basis @ [one, other]).reshape(gradient.shape)
-        if other and np.linalg.norm(fitted - gradient) <= FITS * np.linalg.norm(gradient):
+        if other and np.linalg.norm(fitted - gradient) <= REMAINDER * np.linalg.norm(gradient):
             value = -float((one * target * logs[0] + other * (1 - target) * logs[1]).sum())
             yield Recognized(family=f"binary cross entropy of {name}", value=value, gradient=fitted,
                              knobs={"scale": float(other), "pos_weight": float(one / other)})  # fmt: skip
@@ -416,8 +416,8 @@ def _regression(output: Array, target: Array, gradient: Array) -> Iterator[Recog
         forms.append(("Huber", {"beta": beta}, np.where(inside, apart / beta, np.sign(apart)),
                       np.where(inside, apart**2 / (2 * beta), np.abs(apart) - beta / 2)))  # fmt: skip
     for name, knobs, slope, height in forms:
-        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
-        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
+        if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
             yield Recognized(family=name, knobs={**knobs, "scale": scale}, value=float(scale * height.sum()),
                              gradient=scale * slope)  # fmt: skip
 
@@ -426,10 +426,10 @@ def _knee(apart: Array, gradient: Array) -> float | None:
     """Return where a gradient that is linear near zero stops to grow, None where it does neither."""
     size, slope = np.abs(gradient).ravel(), np.abs(apart).ravel()
     top = size.max()
-    flat, inner = size >= top * (1 - 1e-6), size < top * (1 - 1e-6)
+    flat, inner = size >= top * (1 - SAME_SINGLE), size < top * (1 - SAME_SINGLE)
     if not inner.any() or flat.sum() < 2:
         return None
-    beta = float(top / np.median(size[inner] / np.maximum(slope[inner], 1e-300)))
+    beta = float(top / np.median(size[inner] / np.maximum(slope[inner], TINY)))
     return beta if np.isfinite(beta) and beta > 0 else None
 
 
@@ -438,7 +438,7 @@ def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recog
     logs = log_softmax(output)
     chances = np.exp(logs)
     total = target.sum(axis=1, keepdims=True)
-    wanted = np.log(np.maximum(target, 1e-300))
+    wanted = np.log(np.maximum(target, TINY))
     entropy = float(np.where(target > 0, target * wanted, 0.0).sum())
     gap = logs - wanted
     forms: list[tuple[str, Array, float]] = [
@@ -454,17 +454,17 @@ def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recog
     plain = {"smoothing": 0.0, "weights": {}, "form": ""}
     found = False
     for name, slope, height in forms:
-        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), 1e-300))
-        if scale and np.linalg.norm(scale * slope - gradient) <= FITS * np.linalg.norm(gradient):
+        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
+        if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
             found = True
             knobs = {**(plain if name.startswith("soft") else {}), "scale": scale}
             yield Recognized(family=name, knobs=knobs, value=scale * height, gradient=scale * slope)
-    if not found and np.allclose(total, 1, atol=1e-5):
+    if not found and np.allclose(total, 1, atol=SAME_ENLARGED):
         both = _soft_weighted(*(rows_of(one) for one in (chances, target, gradient, logs)))
         if both is not None:
             smoothing, weights, form, scale, value, fitted = both
             shape = (output.shape[0], *output.shape[2:], output.shape[1])
-            alike = np.ptp(list(weights.values())) <= SETTLED
+            alike = np.ptp(list(weights.values())) <= ROUGH
             yield Recognized(
                 family="soft cross entropy of logits", value=value, gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
                 knobs={"smoothing": smoothing, "weights": {} if alike else weights, "form": "" if alike else form, "scale": scale},

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.rounding import REMAINDER
 
 Array = npt.NDArray[Any]
 
@@ -108,5 +109,5 @@ def _is_array(value: Any) -> bool:
 
 def _left(residual: float, apart: float, size: float) -> float:
     """Return what is left of a difference; one that is none, or NaN, counts as a ten-thousandth of the size."""
-    scale = max(abs(apart) if np.isfinite(apart) else 0.0, 1e-4 * abs(size))
+    scale = max(abs(apart) if np.isfinite(apart) else 0.0, REMAINDER * abs(size))
     return abs(residual) / scale if scale else (1.0 if residual else 0.0)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tipchain.parity.pieces.loss_formulas import log_softmax
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
+from tipchain.parity.rounding import SAME_SINGLE
 
 Array = npt.NDArray[Any]
 SCALES = np.logspace(-2, 2, 41)
@@ -281,6 +282,6 @@ def _best(share: Callable[[float], float]) -> float | None:
             low += third
     factor = float(np.exp((low + high) / 2))
     for rounded in (1 / float(f"{1 / factor:.4g}"), float(f"{factor:.4g}")):
-        if share(rounded) >= share(factor) - 1e-6:
+        if share(rounded) >= share(factor) - SAME_SINGLE:
             return rounded
     return factor

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from tipchain.parity.pieces.loss_formulas import Recognized, recognize
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
+from tipchain.parity.rounding import CONSTANT, REMAINDER
 
 Array = npt.NDArray[Any]
-CLOSE = 1e-4
 CODES: Mapping[str, str] = {
     "axis": "axis", "ignored": "ignore-index", "weights": "class-weights", "pos_weight": "pos-weight", "beta": "beta",
     "smoothing": "label-smoothing", "form": "weight-form", "gamma": "focal-gamma", "gamma_neg": "focal-gamma", "alpha": "focal-alpha", "alphas": "focal-alpha",
@@ -54,7 +54,7 @@ def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) 
     single = len(loss.gradients) == 1
     return [
         one for one in recognize(output, labels, gradient)
-        if not single or abs(one.value - loss.value) <= CLOSE * abs(loss.value)
+        if not single or abs(one.value - loss.value) <= REMAINDER * abs(loss.value)
     ]  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
                 code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _fix(knob, ours.knobs[knob])
             )
     weighted = ours.knobs.get("weights")
-    if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > CLOSE:
+    if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > REMAINDER:
         words = (
             f"both losses weigh classes alike, but the port's mean is {theirs.knobs['scale'] / ours.knobs['scale']:.6g} times "
             "the reference's: one divides by the sum of the weights, the other by the number of samples"
@@ -87,14 +87,14 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
     sizes = theirs.knobs["scale"], ours.knobs["scale"]
     if (
         ours.family.endswith(("focal cross entropy", "focal loss"))
-        and max(map(abs, sizes)) <= 1 + CLOSE
-        and abs(sizes[0] - sizes[1]) > CLOSE
+        and max(map(abs, sizes)) <= 1 + REMAINDER
+        and abs(sizes[0] - sizes[1]) > REMAINDER
     ):
         # A mean of samples times a factor of at most 1, as alpha is; whole multiples are other reductions.
         return made("focal-alpha", f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
                     f"pass alpha={sizes[1]:.5g}")  # fmt: skip
     beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
-    if beta and abs(scales[1] / scales[0] / beta - 1) < CLOSE and abs(beta - 1) > CLOSE:
+    if beta and abs(scales[1] / scales[0] / beta - 1) < REMAINDER and abs(beta - 1) > REMAINDER:
         words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
         return made("beta", words, f"divide Paddle's smooth_l1_loss by delta ({beta:.6g})")
     return None
@@ -134,7 +134,7 @@ def _differs(one: Any, other: Any) -> bool:
         # Labels that one side ignores have no weight there.
         return any(_differs(one.get(key, 1.0), other.get(key, 1.0)) for key in {*one, *other})
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) > max(CLOSE * max(abs(one), abs(other)), 1e-7)
+        return abs(one - other) > max(REMAINDER * max(abs(one), abs(other)), CONSTANT)
     return bool(one != other)
 
 

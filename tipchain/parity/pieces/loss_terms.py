@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from tipchain.parity.pieces.loss_formulas import log_softmax
 from tipchain.parity.pieces.loss_problem import Evaluated, Guess, Problem
+from tipchain.parity.rounding import SAME_DOUBLE, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-CLOSE = 1e-6
 BASES = {"2": log(2), "10": log(10)}
+"""Logarithms to these bases instead of e."""
 
 
 def factors(problem: Problem) -> Iterator[Guess]:
@@ -25,7 +26,7 @@ def factors(problem: Problem) -> Iterator[Guess]:
     factor = float(one @ other) / square if square else 0.0
     if not square and problem.expected.value:
         factor = problem.actual.value / problem.expected.value
-    if not factor or abs(factor - 1) < 1e-9:
+    if not factor or abs(factor - 1) < SAME_DOUBLE:
         return
     code, words = _meaning(problem, factor)
     yield Guess(
@@ -48,7 +49,7 @@ def _fix(words: str) -> str:
 def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
     """Return the slug of a factor, and what to say of it."""
     for meaning, code, words in _meanings(problem):
-        if abs(factor / meaning - 1) < CLOSE:
+        if abs(factor / meaning - 1) < SAME_SINGLE:
             return code, words
     return "loss-scale", ""
 
@@ -134,7 +135,7 @@ def _constants(problem: Problem) -> Iterator[Guess]:
         found = Evaluated(
             value=expected.value, gradients=tuple(np.zeros_like(one) for one in expected.gradients)
         )
-        alone = abs(gap) > CLOSE * abs(expected.value)
+        alone = abs(gap) > SAME_SINGLE * abs(expected.value)
         yield Guess(
             code="cut-gradient", message="the port's loss has no gradient with respect to the outputs",
             fix="compute the loss from the output tensors themselves: no detach(), numpy() or stop_gradient",
@@ -165,7 +166,7 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
             yield from _lacking(problem, pairs)
             return
         found.append(one * factor)
-        if abs(factor - 1) > CLOSE:
+        if abs(factor - 1) > SAME_SINGLE:
             codes.add("missing-term" if not factor else "term-weight")
             words.append(
                 f"does not use output {number}"
@@ -175,7 +176,7 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
     if (
         words
         and "missing-term" in codes
-        and abs(problem.actual.value - problem.expected.value) <= CLOSE * abs(problem.expected.value)
+        and abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value)
     ):
         yield Guess(
             code="cut-gradient", message=f"the port's loss has the reference's value, but its gradient {' and '.join(words)}",

@@ -16,10 +16,11 @@ from tipchain.parity.pieces.metric_causes import METRIC, Case, why
 from tipchain.parity.pieces.metric_habits import ignored, mistaken_axis, not_reset
 from tipchain.parity.pieces.metric_probes import Probe, given_probe, kinds_of, make_probes
 from tipchain.parity.pieces.metric_values import Meter, Values
+from tipchain.parity.rounding import SAME_ENLARGED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 SIDES = ("reference", "port")
-RELATIVE, ABSOLUTE = 1e-5, 1e-6
+RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
 """Differences of two values that are rounding: a metric in float32 has as much."""
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
-from tipchain.parity.pieces.knobs import EXPLAINS
 from tipchain.parity.pieces.metric_probes import Probe
 from tipchain.parity.pieces.metric_values import Batch, Meter, Values, join
 from tipchain.parity.pieces.metric_ways import UNITS, Way, differences, ways
+from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 METRIC = "metric"
@@ -114,7 +114,7 @@ def _explained(expected: Array, actual: Array, predicted: Array) -> float:
     ):
         return 0.0
     off, left = np.abs(expected - actual)[known], np.abs(predicted - actual)[known]
-    left = np.where(left <= 1e-5 * np.abs(actual[known]) + 1e-6, 0.0, left)
+    left = np.where(left <= SAME_ENLARGED * np.abs(actual[known]) + SAME_SINGLE, 0.0, left)
     return float(max(0.0, 1 - left.sum() / off.sum())) if off.sum() else 0.0
 
 
@@ -179,7 +179,7 @@ def _fits(values: Array, wanted: Array) -> bool:
     known = np.isfinite(values)
     if known.sum() < min(2, len(values)):
         return False
-    return bool((np.abs(values - wanted)[known] <= 1e-5 * np.abs(wanted[known]) + 1e-6).all())
+    return bool((np.abs(values - wanted)[known] <= SAME_ENLARGED * np.abs(wanted[known]) + SAME_SINGLE).all())
 
 
 def _oddity(way: Way) -> int:
@@ -259,7 +259,7 @@ def _of_one_batch(case: Case, name: str, other: str, ours: Array, theirs: Array)
         for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
             values = _reruns(case, side, key, itemgetter(at))
             share = 0.0 if values is None else _explained(expected, actual, values)
-            if share >= EXPLAINS:
+            if share >= EXPLAINED:
                 who, whom = ("port", "reference") if side == 0 else ("reference", "port")
                 return [Diagnosis(
                     code=f"{which}-batch", port_path=METRIC, message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
@@ -275,7 +275,7 @@ def _binned(case: Case, name: str, other: str, ours: Array, theirs: Array) -> li
         for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
             values = _rerun(case, key, partial(_into_bins, bins=bins, squashed=squashed), side)
             share = 0.0 if values is None else _explained(expected, actual, values)
-            if share >= EXPLAINS:
+            if share >= EXPLAINED:
                 who, whom = ("port", "reference") if side == 0 else ("reference", "port")
                 return [Diagnosis(
                     code="bins", port_path=METRIC, message=f"the {who} counts scores in {bins} bins, the {whom} each score",
@@ -341,7 +341,7 @@ def _first(
 ) -> list[Diagnosis]:
     for code, message, fix, values in guesses:
         share = _explained(ours, theirs, values)
-        if share >= EXPLAINS:
+        if share >= EXPLAINED:
             evidence = f"tried on {len(case.probes)} sets of outputs: {share:.2%} of the difference is gone"
             return [
                 Diagnosis(
@@ -419,7 +419,7 @@ def _counted_by_port(case: Case, other: str, ours: Array, theirs: Array) -> list
             except Exception:  # noqa: BLE001  (as above)
                 found.append(np.nan)
         share = _explained(theirs, ours, np.array(found))
-        if share >= EXPLAINS:
+        if share >= EXPLAINED:
             return [Diagnosis(
                 code="ignored-label", port_path=METRIC, message=f"the port counts samples of label {label}, the reference leaves them out",
                 evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone", explained=share,

@@ -11,6 +11,7 @@ from tipchain.parity.findings import Diagnosis
 from tipchain.parity.pieces.metric_causes import METRIC, Case, are_arrays, ways_apart, without
 from tipchain.parity.pieces.metric_probes import Probe, square, with_ignored
 from tipchain.parity.pieces.metric_values import Meter
+from tipchain.parity.rounding import SAME_SINGLE
 
 IGNORED = (255, -100, -1)
 """Labels that losses and metrics usually pass over."""
@@ -51,7 +52,7 @@ def _passes_over(meter: Meter, probe: Probe, label: int) -> bool | None:
         values, others = meter.values(changed.batches), meter.values(rest)
     except Exception:  # noqa: BLE001  (a metric that does not take such a label)
         return None
-    return all(abs(values[name] - others.get(name, np.inf)) < 1e-6 for name in values)
+    return all(abs(values[name] - others.get(name, np.inf)) < SAME_SINGLE for name in values)
 
 
 def not_reset(case: Case, same: Same) -> Diagnosis | None:

@@ -11,10 +11,11 @@ import numpy as np
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.judging.optimizer import common_factor
 from tipchain.parity.pieces.formulas import Course, Formula, simulate
-from tipchain.parity.pieces.knobs import EXPLAINS, Cause, distance, explain, identify
+from tipchain.parity.pieces.knobs import Cause, distance, explain, identify
 from tipchain.parity.pieces.optimizer_words import CLIPS, CODES, fix_of, message_of
 from tipchain.parity.pieces.settings import paddle_formula, torch_formula
 from tipchain.parity.pieces.trained import Trained
+from tipchain.parity.rounding import EXPLAINED, ROUGH
 
 OPTIMIZER = "optimizer"
 FORMULA = ("place", "rate_inside", "first")
@@ -83,7 +84,7 @@ def causes(
         cause = None
         if reference is not None:
             cause = explain(course, reference, paddle_formula(sides[1], course.name), known)
-        if cause is None or cause.explained < EXPLAINS:
+        if cause is None or cause.explained < EXPLAINED:
             missed += 1
             continue
         found[course.name] = cause
@@ -163,7 +164,7 @@ def _diagnosis(
     evidence = (
         f"the {_formula_name(found[names[0]].reference)} formula of the reference reproduces its updates; "
     )
-    if together - alone > 1e-3:
+    if together - alone > ROUGH:
         evidence += (
             f"with this knob alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
             f"in {len(names)} parameters"

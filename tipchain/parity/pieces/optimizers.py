@@ -21,23 +21,22 @@ from tipchain.parity.pieces.opening import Clips, Opened, open_both
 from tipchain.parity.pieces.optimizer_causes import causes
 from tipchain.parity.pieces.settings import groups_of
 from tipchain.parity.pieces.trained import Trained
+from tipchain.parity.rounding import ROUGH, SAME_SINGLE, UNIT
 
 Array = npt.NDArray[Any]
 SIZES = (1e-6, 1e-3, 1.0, 30.0, 0.1, 1.0, 300.0, 1.0)
 """Sizes of the gradients, update by update: so small that epsilon counts, so large that any usual clipping acts."""
 SHARES = (1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 2.0, 1.0)
 """Shares of the learning rate: formulas with the rate inside the momentum differ from those with it outside."""
-APART = 2e-5
-"""Relative RMS difference of updates up to which they are one; Paddle keeps momentum and other knobs in float32."""
+APART = UNIT / 2 / (1 - 0.999)
+"""Relative RMS difference of updates up to which they are one: Paddle keeps beta2 = 0.999 in float32, which is off by half a unit,
+1 - beta2 by as much over 0.001, and the root of the bias correction by half of that."""
 ROUNDING = 2.0**-48
 """Share of a parameter's largest value below which an update in float64 is rounding."""
-SINGLE_APART = 2e-3
-"""The same where one side does not run in float64."""
-SINGLE_ROUNDING = 2.0**-20
-"""The same in float32."""
 LARGE = 4_000_000
 """Elements in all beyond which fewer updates are compared, for each takes a second."""
 FEW = 5
+"""Updates of which a model that large has as many compared: three before clipping and three settings could be told."""
 KEPT = 512
 """Elements of a parameter whose course is kept for finding causes."""
 
@@ -201,7 +200,7 @@ def _compare(
         before[number][name] = value
         kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
     sizes = [rms(one) for one in (*updates, updates[1] - updates[0])]
-    noise = (ROUNDING if double else SINGLE_ROUNDING) * max(
+    noise = (ROUNDING if double else SAME_SINGLE) * max(
         float(np.max(np.abs(one[name]), initial=0.0)) for one in before
     )
     kept.moved = kept.moved or max(sizes[:2]) > noise
@@ -213,7 +212,7 @@ def _compare(
 
 
 def _limit(*, double: bool) -> float:
-    return APART if double else SINGLE_APART
+    return APART if double else ROUGH
 
 
 def _judge(ran: _Ran) -> PieceCheck:

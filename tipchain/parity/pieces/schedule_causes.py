@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
-from tipchain.parity.pieces.knobs import EXPLAINS
 from tipchain.parity.pieces.schedule_shapes import Shape, as_pieces, draw, same, shape_of
+from tipchain.parity.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
@@ -77,7 +77,7 @@ def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: Non
     shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
     for guess in _guesses(expected, actual, shapes):
         explained = _explained(expected, actual, guess)
-        if explained >= EXPLAINS:
+        if explained >= EXPLAINED:
             return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], expected, trial)
     several = _several(expected, actual, *shapes)
     if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
@@ -234,13 +234,13 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
 
 
 def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:
-    counts = np.abs(expected) > 1e-6 * np.abs(expected).max()
+    counts = np.abs(expected) > SAME_SINGLE * np.abs(expected).max()
     factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
-    if not factor or abs(factor - 1) < 1e-9:
+    if not factor or abs(factor - 1) < SAME_DOUBLE:
         return
     if shape is not None and shape.family == "exponential":
         steps = log(factor) / log(shape.knobs["gamma"]) if factor > 0 else 0.5
-        if abs(steps - round(steps)) < 1e-4 and 0 < abs(round(steps)) <= 5:
+        if abs(steps - round(steps)) < REMAINDER and 0 < abs(round(steps)) <= 5:
             return  # a shift, which of an exponential is a factor
     words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
     yield _Guess(
@@ -320,7 +320,7 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
     for name in CODES:
         ours, theirs = (shape.knobs.get(name) for shape in (one, other))
         if ours != theirs and not (
-            isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, 1e-6, 0)
+            isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
             guess = _Guess(
                 CODES[name],

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.judging.lr import ZERO
+from tipchain.parity.rounding import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 Array = npt.NDArray[Any]
-RELATIVE = 1e-6
-"""Relative difference up to which two rates are one."""
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""
 POINTS = 400
 """Steps that are looked at when a length is fitted."""
 POWERS = (1.0, 2.0, 0.9, 0.5, 3.0, 4.0, 1.5)
+"""Powers of polynomial decays that are tried, likeliest first: 1 and 2, PaddleSeg's 0.9, and roots and cubes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class Shape:
 
 def close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
     """Tell at which steps two curves are one; rates of 1e-9 of the largest are zero."""
-    limit = RELATIVE * np.abs(expected) + ZERO * float(np.abs(expected).max(initial=0.0))
+    limit = SAME_SINGLE * np.abs(expected) + SAME_DOUBLE * float(np.abs(expected).max(initial=0.0))
     return np.asarray(np.abs(actual - expected) <= limit)
 
 
@@ -90,7 +89,7 @@ def _warmups(curve: Array) -> Iterator[int]:
     """Yield the lengths of a straight rise at the start, then none."""
     rises = np.diff(curve)
     if len(rises) > 1 and rises[0] > 0:
-        straight = np.abs(rises - rises[0]) <= 1e-6 * rises[0] + 1e-12 * np.abs(curve).max()
+        straight = np.abs(rises - rises[0]) <= SAME_SINGLE * rises[0] + NOISE * np.abs(curve).max()
         length = int(np.argmin(straight)) if not straight.all() else len(rises)
         yield length
         if length > 1:
@@ -104,13 +103,13 @@ def _constant(curve: Array) -> Shape | None:
 
 def _steps(curve: Array) -> Shape | None:
     """Recognize a curve that stays, then jumps by one factor."""
-    large = curve > ZERO * np.abs(curve).max()  # below that one rate is as good as another
+    large = curve > SAME_DOUBLE * np.abs(curve).max()  # below that one rate is as good as another
     seen = curve if large.all() else curve[: int(np.argmin(large))]
-    jumps = np.flatnonzero(np.abs(np.diff(seen)) > RELATIVE * np.abs(seen).max(initial=0.0) * 1e-3) + 1
+    jumps = np.flatnonzero(np.abs(np.diff(seen)) > SAME_SINGLE * np.abs(seen).max(initial=0.0) * ROUGH) + 1
     if not len(jumps) or len(jumps) > len(seen) // 2:
         return None
     factors = seen[jumps] / seen[jumps - 1]
-    if np.ptp(factors) > 1e-5 * abs(factors[0]):
+    if np.ptp(factors) > SAME_ENLARGED * abs(factors[0]):
         return None
     even = (np.diff(np.concatenate([[0], jumps])) == jumps[0]).all()
     knobs = {"gamma": float(factors[0])}
@@ -121,7 +120,7 @@ def _steps(curve: Array) -> Shape | None:
 
 def _pieces(curve: Array) -> Shape | None:
     """Recognize a curve that stays, then jumps to another value, a few times."""
-    jumps = np.flatnonzero(np.abs(np.diff(curve)) > RELATIVE * np.abs(curve).max() * 1e-3) + 1
+    jumps = np.flatnonzero(np.abs(np.diff(curve)) > SAME_SINGLE * np.abs(curve).max() * ROUGH) + 1
     if not 1 < len(jumps) <= min(MOST_PIECES, len(curve) // 3):
         return None
     shares = tuple(float(f"{one:.6g}") for one in curve[jumps] / curve[0]) if curve[0] else ()
@@ -160,7 +159,7 @@ def _restarts(curve: Array) -> Shape | None:
     times = max(1, round((jumps[1] - jumps[0]) / length)) if len(jumps) > 1 else 1
     last = (1 + np.cos(np.pi * (length - 1) / length)) / 2
     end = float((curve[length - 1] - curve[0] * last) / (1 - last)) if length > 1 else 0.0
-    end = 0.0 if abs(end) < 1e-7 * curve[0] else end
+    end = 0.0 if abs(end) < CONSTANT * curve[0] else end
     return Shape(family="cosine with restarts", knobs={"length": length, "times": int(times), "end": end})
 
 
@@ -207,8 +206,8 @@ def _fitted(
         rest = 1 - part
         size = float(rest @ rest)
         end = float(rest @ (thin - curve[0] * part)) / size if size > 0 else 0.0
-        if float(np.abs(curve[0] * part + end * rest - thin).max()) <= RELATIVE * scale * 1e-1:
-            end = 0.0 if abs(end) < 1e-7 * scale else end
+        if float(np.abs(curve[0] * part + end * rest - thin).max()) <= SAME_SINGLE * scale:
+            end = 0.0 if abs(end) < CONSTANT * scale else end
             return Shape(family=family, knobs={**knobs(length), "end": end})
     return None
 

@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 STEPS = 200
 """Steps of a schedule that does not say how long it is."""
 MOST_STEPS = 20_000
+"""Steps of a schedule that are looked at at most: a limit on the time."""
 LENGTHS = ("T_max", "total_steps", "total_iters", "decay_steps", "total_epochs")
 """Attributes of schedules that say when they end."""
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {

@@ -21,9 +21,8 @@ from tipchain.parity.preflight.schedulers import check_schedulers
 from tipchain.parity.preflight.table import Pair
 from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.ties import check_ties
+from tipchain.parity.rounding import SAME_SINGLE
 
-AGREE = 1e-6
-"""Relative difference up to which two layers were called with the same."""
 SHAPING = frozenset(
     (
         "kernel-size",
@@ -197,4 +196,4 @@ def alike(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> bool:
     if one is None or other is None or one.size != other.size:
         return False
     axes = arrange(one, other)
-    return axes is not None and relative(one.transpose(axes), other) <= AGREE
+    return axes is not None and relative(one.transpose(axes), other) <= SAME_SINGLE

@@ -10,9 +10,8 @@ from typing import Any
 
 from tipchain.parity.preflight.present import affine_properties, bias_property
 from tipchain.parity.preflight.table import UNTOLD, Kind, Shape, kind, plain, prop, tidy
+from tipchain.parity.rounding import CONSTANT
 
-MOMENTUM_SLACK = 2e-7
-"""Paddle's momentum is near 1: in float32 its difference from 1 is known no better."""
 USUAL, BATCH, RUNNING = "batch in training, running in eval", "batch", "running"
 
 
@@ -61,7 +60,7 @@ def _batch_norm() -> Kind:
         "BatchNorm", ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
         _epsilon(),
         prop("momentum", "momentum", read=_torch_momentum, read_paddle=_paddle_momentum, write=_write_momentum,
-             visible=False, slack=MOMENTUM_SLACK),
+             visible=False, slack=CONSTANT),
         prop("statistics", "track_running_stats", "use_global_stats", read=_torch_statistics,
              read_paddle=_paddle_statistics, write=_write_statistics),
         prop("activation", "act", read=lambda _layer, _shape: None,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.conversion.layouts import LayerTensors, Slot
+from tipchain.conversion.reparametrized import magnitude_dim, paddle_leaf
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.layer_pairs import LayerPair, Print, print_of
 from tipchain.parity.preflight.tensors import (
@@ -23,7 +24,8 @@ from tipchain.parity.preflight.tensors import (
 from tipchain.parity.preflight.values import Difference, difference
 
 MANY, MOST = 5, 0.8
-"""From so many tensors on, and if this share of them differ, weights were not copied at all."""
+"""From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
+one kind of layer would be taken for it."""
 SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
 VALUES = "values"
@@ -231,6 +233,15 @@ def _idle(leaf: str, array: Any) -> bool:
 
 def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
     shapes = list(ours.shape), list(theirs.shape)
+    name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
+    dims = [magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs)]
+    if kind == "g" and name and None not in dims and dims[0] != dims[1]:
+        told = [f"dim={'None' if one == -1 else one}" for one in dims]
+        return _finding(
+            pair, "weight-norm-dim", told[0], told[1],
+            f"weight_norm of `{pair.layers.port}` has {told[1]}, the reference's is {told[0]} in Paddle's layout: {port_name(theirs)} is {shapes[1]} in torch's, torch's {ours.name} is {shapes[0]}",
+            f"pass {told[0]} to the weight_norm of `{pair.layers.port}`",
+        )  # fmt: skip
     return _finding(
         pair, "shape", str(shapes[0]), str(shapes[1]),
         f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",

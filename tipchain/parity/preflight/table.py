@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tipchain.parity.rounding import SAME_SINGLE
+
 Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
-RELATIVE = 1e-6
-"""Numbers closer than this are the same: an attribute may have gone through float32."""
 
 
 class Untold:
@@ -174,7 +174,7 @@ def same(one: Any, other: Any, slack: float = 0.0) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(same(a, b, slack) for a, b in zip(one, other, strict=True))
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return isclose(one, other, rel_tol=RELATIVE, abs_tol=slack)
+        return isclose(one, other, rel_tol=SAME_SINGLE, abs_tol=slack)
     return bool(one == other)
 
 

@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.differences import equal
 from tipchain.parity.locate.layer_pairs import Print, print_of
+from tipchain.parity.rounding import REMAINDER, ROUGH, SAME_SINGLE
 
 Array = npt.NDArray[Any]
 GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 """The gates of recurrent layers, in the order in which both frameworks stack their weights."""
-ROUNDED = {"float64": 1e-6, "float32": 1e-6, "bfloat16": 1e-2, "float16": 1e-3}
-"""Relative difference up to which values are the same, by the coarser dtype."""
+ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,9 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
     if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
         return False
     return bool(
-        np.allclose(actual, expected, rtol=tolerance, atol=tolerance * 1e-3 * _size(expected), equal_nan=True)
+        np.allclose(
+            actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True
+        )
     )
 
 
@@ -171,8 +174,8 @@ def _rescaled(expected: Array, actual: Array) -> Difference | None:
     factor = float(np.dot(ours, theirs)) / squares if squares else 0.0
     if (
         not factor
-        or abs(factor - 1) < 1e-3
-        or not np.allclose(theirs, factor * ours, rtol=1e-4, atol=1e-6 * _size(theirs))
+        or abs(factor - 1) < ROUGH
+        or not np.allclose(theirs, factor * ours, rtol=REMAINDER, atol=SAME_SINGLE * _size(theirs))
     ):
         return None
     return Difference(

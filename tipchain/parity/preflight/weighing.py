@@ -25,6 +25,7 @@ from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 from tipchain.parity.preflight.front import alike
 from tipchain.parity.preflight.layers import place_of
 from tipchain.parity.preflight.table import Pair
+from tipchain.parity.rounding import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
 Array = npt.NDArray[Any]
@@ -35,8 +36,6 @@ PADDING = ("padding-idx", "padding-row")
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
 """Codes of what another layer may do in its place, so that two layers alone tell nothing."""
 
-APART = 1e-3
-"""Relative difference of two layers' results on inputs made to tell, beyond what float32 in a layer's own code makes of them."""
 LARGEST = 2**20
 """Elements of an input beyond which a layer is not tried."""
 TOKENS = 4096
@@ -289,4 +288,4 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
 
 def _differ(one: Array, other: Array) -> bool:
     axes = tuple(range(one.ndim)) if one.shape == other.shape else arrange(one, other)
-    return axes is None or not relative(one.transpose(axes), other) <= APART
+    return axes is None or not relative(one.transpose(axes), other) <= ROUGH

@@ -19,7 +19,8 @@ class EnvelopeSettings:
         runs: runs of the reference that start a little apart.
         iterations: first iterations whose losses are compared.
         ulps: how far apart, in units in the last place of each parameter.
-        factor: how many times the envelope is allowed; no part of how a side runs.
+        factor: how many times the envelope is allowed; no part of how a side runs. A value above the usual one needs
+            a ``reason``.
     """
 
     runs: int = 3

@@ -1,0 +1,160 @@
+"""Plans of a training in dynamic mode and as a static graph."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+
+from tipchain.chain.kinds.dy2static import NUDGED, RULES, RUNS
+from tipchain.chain.load import load_plan
+from tipchain.chain.plan import Options
+from tipchain.errors import ParamsError
+from tipchain.modes import Mode
+
+SECTION = """=========================== {name} ===========================
+model_name:Net
+python:python3.7
+gpu_list:0|0,1
+-o Global.device:gpu
+-o Global.auto_cast:null
+-o Global.epochs:lite_train_lite_infer=2|whole_train_whole_infer=120
+-o Global.output_dir:./output/
+-o DataLoader.Train.sampler.batch_size:8
+-o Global.pretrained_model:null
+train_model_name:latest
+train_infer_img_dir:./dataset/val
+null:null
+##
+trainer:{trainer}
+{trainer}:tools/train.py -c net.yaml -o Global.seed=1234
+pact_train:null
+fpgm_train:null
+distill_train:null
+{static}
+null:null
+##
+"""
+BASE = SECTION.format(
+    name="base_train", trainer="norm_train", static="to_static_train:-o Global.to_static=True"
+)
+AMP = SECTION.format(name="amp_train", trainer="amp_train", static="to_static_train:-o Global.to_static=True")
+UNTOLD = SECTION.format(name="amp_train", trainer="amp_train", static="null:null")
+SEG = """=========================== base_train ===========================
+model_name:deeplab
+python:python3.7
+gpu_list:0|0,1
+Global.use_gpu:null|null
+--precision:null
+--iters:lite_train_lite_infer=2|whole_train_whole_infer=1000
+--save_dir:
+--batch_size:lite_train_lite_infer=2|whole_train_whole_infer=8
+--model_path:null
+train_model_name:best_model/model.pdparams
+train_infer_img_dir:val.list
+null:null
+##
+trainer:norm_train
+norm_train:tools/train.py --config deeplab.yml --device gpu --seed 100 --log_iters=1
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+echo "No Custom Command"
+"""
+
+
+def planned(tmp_path, text, suite="paddleclas", **more):
+    path = tmp_path / "Net_train_dy2static_python.txt"
+    path.write_text(text)
+    options = Options(root="/w", **more.pop("options", {}))
+    return load_plan(path, None, suite=suite, options=options, **more)
+
+
+def test_the_originals_own_commands(tmp_path):
+    plan = planned(tmp_path, BASE, legacy=True)
+    assert (plan.chain, plan.mode) == ("dy2static", Mode.LITE_TRAIN_LITE_INFER)
+    dynamic, static, *looked, diff = plan.commands
+    assert dynamic.argv[-1] == static.argv[-1] == "Global.print_mem_info=True"
+    assert dynamic.argv[1:7] == ("tools/train.py", "-c", "net.yaml", "-o", "Global.seed=1234", "-o")
+    assert "Global.to_static=True" in static.argv
+    assert "Global.to_static=True" not in dynamic.argv
+    assert [one.argv[1] for one in looked] == ["test_tipc/extract_loss.py"] * 2
+    assert diff.argv[0] == "diff"
+    assert {one.env["FLAGS_cudnn_deterministic"] for one in plan.commands} == {"True"}
+
+
+def test_both_trainings_the_envelope_and_the_comparison(tmp_path):
+    plan = planned(tmp_path, BASE, options={"device": "cpu"})
+    dynamic, static, *nudged, compare = plan.commands
+    assert [one.id for one in plan.commands] == [
+        "train[base_train;dynamic]", "train[base_train;static]", "train[base_train;nudged=0]",
+        "train[base_train;nudged=1]", "compare[base_train]",
+    ]  # fmt: skip
+    assert len(nudged) == RUNS
+    for number, one in enumerate(nudged):
+        assert one.argv == (dynamic.argv[0], NUDGED, str(number), "16", *dynamic.argv[1:])
+    assert set(static.argv) - set(dynamic.argv) == {
+        "Global.to_static=True",
+        next(word for word in static.argv if word.startswith("Global.output_dir=")),
+    }
+    assert compare.argv[:3] == (sys.executable, "-m", "tipchain.parity.loss_logs")
+    assert list(compare.argv[3:5]) == [dynamic.log, static.log]
+    assert set(compare.needs) == {one.id for one in plan.commands[:-1]}
+    assert len({one.log for one in plan.commands}) == len(plan.commands)
+    assert not any(one.on_gpu for one in plan.commands)
+
+
+def test_the_trainings_differ_in_their_folders(tmp_path):
+    plan = planned(tmp_path, BASE)
+    folders = {word for one in plan.commands[:2] for word in one.argv if "output_dir=" in word}
+    assert len(folders) == 2
+
+
+def test_each_section_is_a_training_of_its_own(tmp_path):
+    plan = planned(tmp_path, BASE + "\n" + AMP, options={"device": "cpu"})
+    assert {one.leg for one in plan.commands} == {"base_train", "amp_train"}
+    amp = [one.skip for one in plan.commands if one.leg == "amp_train" and one.step == "train"]
+    assert set(amp) == {"AMP on a CPU: Paddle ignores it there"}
+    assert not any(one.skip for one in plan.commands if one.leg == "base_train")
+
+
+def test_a_section_without_words_for_the_static_graph_is_not_compared_with_itself(tmp_path):
+    legacy = planned(tmp_path, UNTOLD, legacy=True)
+    assert "Global.to_static=True" not in legacy.commands[1].argv
+    plan = planned(tmp_path, BASE + "\n" + UNTOLD)
+    told = [one.skip for one in plan.commands if one.leg == "amp_train" and one.step == "train"]
+    assert all("no line to_static_train:" in one for one in told)
+    assert any("twice in dynamic mode" in note for note in plan.notes)
+
+
+def test_words_that_make_a_static_graph_of_the_same_trainer(tmp_path):
+    plan = planned(tmp_path, SEG, "paddleseg")
+    assert "to_static_training=True" in plan.commands[1].argv
+    assert "to_static_training=True" not in plan.commands[0].argv
+
+
+def test_a_lost_line_is_refused_by_its_place_in_the_file(tmp_path):
+    text = BASE + "\n" + AMP.replace("pact_train:null\n", "").replace("-o Global.pretrained_model:null\n", "")
+    with pytest.raises(ParamsError) as caught:
+        planned(tmp_path, text)
+    assert caught.value.line > BASE.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("suite", "line", "loss"),
+    [
+        (
+            "paddleclas",
+            "[Train][Epoch 1/2][Iter: 0/4]lr(L): 0.1, top1: 0.5, CELoss: 6.91, loss: 6.90812, ips: 3",
+            "6.90812",
+        ),
+        ("paddleseg", "2026 [INFO] [TRAIN] epoch: 1, iter: 1/2, loss: 0.7153, lr: 0.01", "0.7153"),
+        ("paddlevideo", "epoch:[  1/2  ] train step:0    loss: 1.23456 lr: 0.001", "1.23456"),
+        ("paddleclas", "[Train][Epoch 1/2][Iter: 0/4]lr: 0.1, loss: nan, ips: 3", "nan"),
+    ],
+)
+def test_the_losses_that_the_originals_look_for(suite, line, loss):
+    assert re.search(RULES[suite].losses, line)[1] == loss

@@ -1,0 +1,148 @@
+"""Plans of paddle2onnx chains, and how their outputs are compared."""
+
+from __future__ import annotations
+
+import runpy
+
+import numpy as np
+import pytest
+from test_kinds import CLAS
+
+from tipchain.chain.kinds.paddle2onnx import COMPARE
+from tipchain.chain.load import load_plan
+from tipchain.chain.plan import Options
+from tipchain.errors import ParamsError
+
+DETECTION = """===========================paddle2onnx_params===========================
+model_name:picodet
+python:python3.7
+filename:null
+##
+--output_dir:./output_inference
+weights:https://example.org/models/picodet.pdparams
+norm_export:tools/export_model.py -c picodet.yml -o
+quant_export:tools/export_model.py -c picodet.yml --slim_config _template_pact -o
+fpgm_export:null
+distill_export:null
+export1:null
+export_param:null
+kl_quant_export:null
+##
+infer_mode:norm
+infer_quant:False
+cmd:paddle2onnx
+--model_dir:null
+--model_filename:model.pdmodel
+--params_filename:model.pdiparams
+--save_file:model.onnx
+--opset_version:11
+--enable_onnx_checker:True
+paddle2onnx_param1:null
+infer_py:./infer.py
+--infer_cfg:null
+--onnx_file:null
+--image_file:./demo/1.jpg
+infer_param1:null
+"""
+
+
+def planned(tmp_path, text, **more):
+    path = tmp_path / "onnx.txt"
+    path.write_text(text)
+    options = Options(root="/w", **more.pop("options", {}))
+    return load_plan(path, None, options=options, **more)
+
+
+def words(plan, step):
+    return next(list(one.argv) for one in plan.commands if one.step == step)
+
+
+def test_the_originals_own_commands(tmp_path):
+    plan = planned(tmp_path, CLAS, legacy=True)
+    assert [one.step for one in plan.commands] == ["convert", "infer"]
+    assert words(plan, "convert")[-1] == "--enable_dev_version=False"
+    assert [one.log for one in plan.commands] == [
+        "test_tipc/output/ResNet50/paddle2onnx_infer/trans_model.log",
+        "test_tipc/output/ResNet50/paddle2onnx_infer/paddle2onnx_infer_cpu.log",
+    ]
+
+
+def test_conversion_must_leave_the_model_and_what_follows_needs_it(tmp_path):
+    plan = planned(tmp_path, CLAS)
+    convert, infer, compare = plan.commands
+    assert [one.step for one in plan.commands] == ["convert", "infer", "compare"]
+    assert convert.leaves[0].files == ("./deploy/models/ResNet50_infer/inference.onnx",)
+    assert infer.needs == compare.needs == (convert.id,)
+    assert infer.cwd == "deploy"
+
+
+def test_what_paddle2onnx_refuses_is_not_passed_and_nothing_is_installed(tmp_path):
+    plan = planned(tmp_path, CLAS)
+    assert "--enable_dev_version=False" not in words(plan, "convert")
+    assert plan.commands[0].env == {"PIP_NO_INDEX": "1"}
+    assert {"onnx-flags", "no-installs"} <= {one.code for one in plan.findings}
+
+
+def test_a_named_interpreter_brings_its_own_paddle2onnx(tmp_path):
+    plan = planned(tmp_path, CLAS, options={"python": "/venv/bin/python"})
+    assert words(plan, "convert")[0] == "/venv/bin/paddle2onnx"
+    assert words(plan, "compare")[:2] == ["/venv/bin/python", str(COMPARE)]
+
+
+def test_no_inference_program_is_no_inference(tmp_path):
+    plan = planned(tmp_path, CLAS.replace("./python/predict_cls.py", "null"))
+    assert [one.step for one in plan.commands] == ["convert", "compare"]
+
+
+def test_detection_exports_first_and_names_files_by_the_model(tmp_path):
+    plan = planned(tmp_path, DETECTION, suite="paddledetection")
+    assert [one.step for one in plan.commands] == ["export", "convert", "infer", "compare"]
+    assert "weights=https://example.org/models/picodet.pdparams" in words(plan, "export")
+    assert "--save_file=./output_inference/picodet/model.onnx" in words(plan, "convert")
+    assert words(plan, "infer")[-2:] == [
+        "--onnx_file=./output_inference/picodet/model.onnx",
+        "--image_file=./demo/1.jpg",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [("nrom", "unknown model 'nrom'"), ("fpgm", "whose export is null")]
+)
+def test_detection_refuses_models_that_it_cannot_export(value, message, tmp_path):
+    with pytest.raises(ParamsError, match=message):
+        planned(
+            tmp_path, DETECTION.replace("infer_mode:norm", f"infer_mode:{value}"), suite="paddledetection"
+        )
+
+
+compare = runpy.run_path(str(COMPARE))["compare"]
+EXPECTED = np.linspace(-1, 1, 100, dtype=np.float32)
+NEARBY = [EXPECTED + np.float32(1e-6)]
+
+
+@pytest.mark.parametrize(
+    ("actual", "good"),
+    [
+        (EXPECTED, True),
+        (EXPECTED + np.float32(9e-6), True),
+        (EXPECTED + np.float32(12e-6), False),
+        (np.where(np.arange(100) == 7, np.float32(0.5), EXPECTED), False),
+        (np.where(np.arange(100) == 7, np.float32("nan"), EXPECTED), False),
+        (EXPECTED[:99], False),
+        (EXPECTED.reshape(10, 10), False),
+    ],
+)  # fmt: skip
+def test_an_output_may_differ_by_what_rounding_explains(actual, good):
+    assert compare(EXPECTED, actual, NEARBY)[1] is good
+
+
+def test_whole_numbers_are_counted():
+    expected = np.arange(100)
+    other = np.where(expected < 3, 0, expected)
+    assert compare(expected, expected, [expected])[1]
+    assert not compare(expected, other, [expected])[1]
+    assert compare(expected, other, [np.where(expected < 2, 0, expected)])[1]
+
+
+def test_an_empty_output_proves_nothing():
+    assert not compare(EXPECTED[:0], EXPECTED[:0], [])[1]

@@ -1,0 +1,117 @@
+"""Which kind of chain a file is, and what plan, run, lint and prepare do with that."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tipchain.chain.kinds import KINDS, TRAIN_INFER, owner, tell_kind
+from tipchain.chain.params import parse_params
+from tipchain.cli import main
+from tipchain.errors import UsageError
+from tipchain.modes import CHAIN_MODES, Mode
+
+CLAS = """===========================paddle2onnx_params===========================
+model_name:ResNet50
+python:python3.7
+2onnx: paddle2onnx
+--model_dir:./deploy/models/ResNet50_infer/
+--model_filename:inference.pdmodel
+--params_filename:inference.pdiparams
+--save_file:./deploy/models/ResNet50_infer/inference.onnx
+--opset_version:10
+--enable_onnx_checker:True
+inference_model_url:https://example.org/ResNet50_infer.tar
+inference:./python/predict_cls.py
+Global.use_onnx:True
+Global.inference_model_dir:./models/ResNet50_infer
+Global.use_gpu:False
+-c:configs/inference_cls.yaml
+"""
+
+
+def told(text: str, name: str = "file.txt", **more):
+    return tell_kind(parse_params(text, name), **more)
+
+
+@pytest.fixture
+def clas(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "onnx.txt").write_text(CLAS)
+    return "onnx.txt"
+
+
+def test_every_kind_is_told_by_its_own_marks_and_has_a_planner():
+    for kind in KINDS.values():
+        for mark in kind.marks:
+            name = mark.name.replace("*", "x")
+            assert told(f"==={mark.section}===\n", name, mode=mark.mode).kind is kind
+        assert kind.modes
+        assert (kind.module == "") == (kind.name == TRAIN_INFER)
+
+
+def test_a_file_without_marks_is_a_training_chain():
+    assert told("").kind.name == told("===params===\n").kind.name == TRAIN_INFER
+
+
+def test_the_named_kind_counts():
+    assert told(CLAS, chain=TRAIN_INFER).kind.name == TRAIN_INFER
+    with pytest.raises(UsageError, match="did you mean 'paddle2onnx'"):
+        told(CLAS, chain="paddle2onx")
+
+
+def test_only_other_kinds_own_sections():
+    assert owner("paddle2onnx_params") is KINDS["paddle2onnx"]
+    assert owner("train_params") is None
+
+
+def test_a_sole_mode_need_not_be_named(clas, capsys):
+    assert main(["plan", clas, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["mode"], found["chain"], found["suite"]) == (
+        "paddle2onnx_infer",
+        "paddle2onnx",
+        "paddleclas",
+    )
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "prepare"])
+def test_a_mode_of_another_kind_is_refused_with_the_reason(command, clas, capsys):
+    assert main([command, clas, "lite_train_lite_infer"]) == 2
+    said = capsys.readouterr().err
+    assert "lite_train_lite_infer is no mode of paddle2onnx chains" in said
+    assert "it begins with the section [paddle2onnx_params]" in said
+    assert "train_infer_python takes" in said
+
+
+def test_the_kind_that_is_named_settles_what_the_file_is_read_as(clas, capsys):
+    assert main(["plan", clas, "lite_train_lite_infer", "--chain", "train_infer_python"]) == 2
+    assert "expected the section [train_params]" in capsys.readouterr().err
+
+
+def test_alignments_know_the_modes_of_training_chains_only(capsys):
+    assert main(["align", "case.yaml", "--mode", "paddle2onnx_infer"]) == 2
+    assert "unknown mode 'paddle2onnx_infer'" in capsys.readouterr().err
+    assert Mode.PADDLE2ONNX_INFER not in CHAIN_MODES
+
+
+def test_lint_reads_a_file_by_its_kind(clas, capsys):
+    assert main(["lint", clas, "--json", "-"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["chain"], found["modes"]) == ("paddle2onnx", ["paddle2onnx_infer"])
+    lines = {line["line"]: line for line in found["lines"]}
+    assert lines[8]["meaning"] == "the ONNX model to write"
+    assert lines[8]["use"] == "in convert, compare"
+
+
+def test_lint_finds_the_files_of_all_kinds_below_a_folder(clas, capsys, tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing of that\n")
+    assert main(["lint", ".", "--json", "-"]) == 0
+    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [clas]
+
+
+def test_lint_names_the_line_that_is_missing(clas, capsys, tmp_path):
+    (tmp_path / clas).write_text(CLAS.replace("--opset_version:10\n", ""))
+    assert main(["lint", clas]) == 1
+    assert "--opset_version" in capsys.readouterr().out

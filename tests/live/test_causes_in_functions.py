@@ -1,0 +1,145 @@
+"""The first cause that `tipchain.align` tells of one function of a model's own code that is called otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, I001  (before paddle)
+import numpy as np  # noqa: E402
+import paddle  # noqa: E402
+
+import tipchain  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+F, PF = torch.nn.functional, paddle.nn.functional
+RANDOM = np.random.default_rng(3)
+ORDER = np.array([3, 1, 0, 2])
+IMAGES = RANDOM.standard_normal((6, 8, 4, 4)).astype(np.float32)
+MASK = np.arange(5) < np.array([[3], [4]])
+
+
+class Reference(torch.nn.Module):
+    def __init__(self, code, layer):
+        super().__init__()
+        self.first, self.last, self.code = layer, torch.nn.PReLU(), code
+
+    def forward(self, x, *more):
+        return self.last(self.code(self.first(x), *more))
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, code, layer):
+        super().__init__()
+        self.first, self.last, self.code = layer, paddle.nn.PReLU(), code
+
+    def forward(self, x, *more):
+        return self.last(self.code(self.first(x), *more))
+
+
+def of_images(ours, theirs):
+    return Reference(ours, torch.nn.Conv2d(8, 8, 1)), Port(theirs, paddle.nn.Conv2D(8, 8, 1)), IMAGES
+
+
+def of_tokens(ours, theirs):
+    tokens = RANDOM.standard_normal((2, 5, 2, 4)).astype(np.float32)
+    return Reference(ours, torch.nn.Linear(4, 4)), Port(theirs, paddle.nn.Linear(4, 4)), (tokens, MASK)
+
+
+def attend(x, mask):
+    heads = x.transpose(1, 2)
+    return F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask).transpose(1, 2)
+
+
+def by_keys(x, mask):
+    return attend(x, mask[:, None, None, :])
+
+
+def causal(x, mask):
+    return attend(x, mask[:, None, None, :] & torch.ones(5, 5, dtype=torch.bool).tril())
+
+
+def attended(x, mask):
+    return PF.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+def shifted(x):
+    """Return what TSM makes: a quarter of the channels from the next of three frames, a quarter from the one before."""
+    clips = x.reshape(-1, 3, *x.shape[1:])
+    moved = torch.zeros_like(clips)
+    moved[:, :-1, :2], moved[:, 1:, 2:4], moved[:, :, 4:] = (
+        clips[:, 1:, :2],
+        clips[:, :-1, 2:4],
+        clips[:, :, 4:],
+    )
+    return moved.reshape(x.shape)
+
+
+@pytest.mark.parametrize(
+    ("pair", "ours", "theirs", "code", "told"),
+    [
+        (
+            of_images, lambda x: torch.index_select(x, 2, torch.tensor(ORDER)),
+            lambda x: paddle.index_select(x, paddle.to_tensor(ORDER), axis=3), "axis", "is 3, the reference's 2",
+        ),
+        (
+            of_images, lambda x: x.gather(1, x.argsort(dim=1)),
+            lambda x: paddle.take_along_axis(x, x.argsort(axis=1, descending=True), 1), "descending", "is True, the reference's False",
+        ),
+        (
+            of_images, lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=False),
+            lambda x: PF.interpolate(x, size=(1, 1), mode="bilinear"), "resize-to-one", "Paddle takes its first",
+        ),
+        (of_images, shifted, lambda x: PF.temporal_shift(x, 3, 0.25), "shift-direction", "the other way round"),
+        (
+            of_tokens, by_keys, lambda x, mask: attended(x, -mask.logical_not().astype(x.dtype).unsqueeze([1, 2])),
+            "mask-value", "is -1 where it should hide altogether",
+        ),
+        (
+            of_tokens, causal, lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
+            "causal-mask", "does not hide what comes later",
+        ),
+    ],
+)  # fmt: skip
+def test_a_function_that_is_called_otherwise_is_the_first_cause(pair, ours, theirs, code, told):
+    reference, port, inputs = pair(ours, theirs)
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, inputs)
+    assert report.diagnoses[0].code == code, str(report)
+    assert told in report.diagnoses[0].message
+    assert report.diagnoses[0].explained == pytest.approx(1)
+
+
+def test_where_names_do_not_tell_two_calls_apart_their_settings_are_told():
+    def rolled(x):
+        return paddle.roll(x, [1, 0], axis=[2, 3]) + paddle.roll(x, [0, 2], axis=[2, 3])
+
+    reference, port, inputs = of_images(
+        lambda x: torch.roll(x, (1, 0), (2, 3)) + torch.roll(x, (0, 3), (2, 3)), rolled
+    )
+    tipchain.copy_weights(reference, port)
+    message = tipchain.align(reference, port, inputs).diagnoses[0].message
+    assert "[0, 2]" in message
+    assert "[0, 3]" in message
+
+
+@pytest.mark.parametrize(
+    ("layer", "theirs", "told"),
+    [
+        ((torch.nn.Linear, 0), (paddle.nn.Linear, 0), ("dim=0", "dim=1")),
+        ((torch.nn.Linear, 1), (paddle.nn.Linear, 1), ("dim=1", "dim=0")),
+        ((torch.nn.Linear, None), (paddle.nn.Linear, 1), ("dim=1", "dim=None")),
+    ],
+)
+def test_the_axis_of_a_weight_norm_is_told(layer, theirs, told):
+    reference = torch.nn.Sequential(torch.nn.utils.parametrizations.weight_norm(layer[0](4, 4), dim=layer[1]))
+    port = paddle.nn.Sequential(paddle.nn.utils.weight_norm(theirs[0](4, 4), dim=theirs[1]))
+    report = tipchain.align(reference, port, np.ones((2, 4), np.float32))
+    cause = next(one for one in report.diagnoses if one.code == "weight-norm-dim")
+    assert f"has {told[0]}, the reference's is {told[1]}" in cause.message
+    assert cause.fix == f"pass {told[1]} to the weight_norm of `0`"

@@ -1,0 +1,182 @@
+"""What the package says of itself, what lies in it, and what messages name of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tipchain import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+ADDRESS = "https://git.example/team/tipchain"
+BUILD = "import os, sys; os.chdir(sys.argv[1]); from hatchling.build import build_{kind}; print(build_{kind}(sys.argv[2]))"
+
+
+def build(kind: str, source: Path, out: Path, **more: str) -> Path:
+    """Return the wheel or sdist that hatchling builds; nothing is fetched."""
+    environment = {**os.environ, "TIPCHAIN_REPOSITORY": "", **more}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD.format(kind=kind), source, out],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    pytest.importorskip("hatchling")
+    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"), TIPCHAIN_REPOSITORY=f"{ADDRESS}.git")
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    import tarfile
+
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as tar:
+        tar.extractall(folder, filter="data")
+    # Of an unpacked sdist only its own metadata says where it comes from.
+    return build("wheel", next(folder.iterdir()), folder)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        name = next(one for one in file.namelist() if one.endswith(".dist-info/METADATA"))
+        return HeaderParser().parsestr(file.read(name).decode())
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel):
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "tipchain"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    with zipfile.ZipFile(wheel) as file:
+        held = {name for name in file.namelist() if name.startswith("tipchain/")}
+    assert held == {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()}
+
+
+def test_the_metadata_lead_to_the_repository_also_from_an_sdist(metadata):
+    urls = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL"))
+    assert urls["Repository"] == ADDRESS
+    assert set(urls) == {"Repository", "Documentation", "Changelog", "Issues"}
+    assert metadata["Version"] == __version__
+    assert "paddlepaddle" in metadata["Keywords"]
+
+
+def test_the_long_description_has_no_relative_link(metadata):
+    text = metadata.get_payload()
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert f"{ADDRESS}/blob/HEAD/LICENSE" in targets
+    assert [one for one in targets if "://" not in one and not one.startswith("#")] == []
+
+
+def test_without_an_address_links_are_text_and_nothing_is_made_up(hook):
+    text = "See [the guide](docs/guide.md), ![a picture](docs/a.png)[there](https://a.example/b) and [above](#top)."
+    assert hook.absolute_links(text, "") == "See the guide, [there](https://a.example/b) and [above](#top)."
+    assert hook.urls_of("") == {}
+
+
+@pytest.fixture(scope="module")
+def hook():
+    pytest.importorskip("hatchling")
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://git.example/team/name.git", "https://git.example/team/name"),
+        ("https://user:secret@git.example/team/name", "https://git.example/team/name"),
+        ("git@git.example:team/sub/name.git", "https://git.example/team/sub/name"),
+        ("ssh://git@git.example:2222/team/name.git", "https://git.example/team/name"),
+        ("/srv/git/name.git", ""),
+        ("../name", ""),
+        ("file:///srv/name", ""),
+        ("", ""),
+    ],
+)
+def test_a_remote_becomes_an_address_without_secrets(hook, remote, address):
+    assert hook.public_address(remote) == address
+
+
+def extras() -> dict[str, list[str]]:
+    """Return the optional dependencies that pyproject.toml declares."""
+    text = (ROOT / "pyproject.toml").read_text()
+    table = re.search(r"\[project\.optional-dependencies\]\n(.*?)\n\[", text, re.DOTALL)[1]
+    return {
+        name: re.findall(r'"([^"]+)"', needs)
+        for name, needs in re.findall(r"^(\w+) = \[(.*?)\]$", table, re.DOTALL | re.MULTILINE)
+    }
+
+
+def test_every_extra_that_is_named_exists():
+    named = {
+        (extra.strip(), path.relative_to(ROOT).as_posix())
+        for pattern in (
+            "tipchain/**/*.py",
+            "tipchain/**/*.po",
+            "docs/**/*.md",
+            "*.md",
+            "Dockerfile*",
+            "action.yml",
+        )
+        for path in ROOT.glob(pattern)
+        for names in re.findall(r"(?:tipchain|\.whl|/tipchain|\.)\[([\w, ]+)\]['\"]", path.read_text())
+        for extra in names.split(",")
+    }
+    assert {extra for extra, _ in named} >= {"cpu", "cases", "onnx", "postgres", "ray", "stats"}
+    assert {one for one in named if one[0] not in extras()} == set()
+
+
+def test_the_doctor_names_the_extra_that_brings_a_package():
+    from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES
+
+    brought = {f"tipchain[{name}]": needs for name, needs in extras().items()}
+    text = (ROOT / "pyproject.toml").read_text()
+    brought["tipchain"] = re.findall(
+        r'"([^"]+)"', re.search(r"^dependencies = \[(.*?)\]", text, re.DOTALL | re.MULTILINE)[1]
+    )
+    for package, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
+        assert package.lower() in {Requirement(one).name.lower() for one in brought[extra]}, package
+
+
+def test_the_changelog_begins_with_this_version():
+    heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert re.fullmatch(rf"{re.escape(__version__)}( \(unreleased\)|, \d{{4}}-\d\d-\d\d)", heading)
+
+
+def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):
+    """In an environment that has the dependencies, and no tipchain but the wheel's."""
+    home = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", home, wheel],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(home)}
+    params = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
+    for words in (("--version",), ("lint", params), ("plan", params, "whole_infer"), ("nightly", "--help")):
+        done = subprocess.run(
+            [sys.executable, "-m", "tipchain", *words],
+            capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+    where = subprocess.run(
+        [sys.executable, "-c", "import tipchain; print(tipchain.__file__)"],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert str(home) in where.stdout

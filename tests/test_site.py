@@ -1,0 +1,134 @@
+"""The site is built without a warning, its reference is whole, and its Chinese pages keep in step with the English ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from page_blocks import blocks_of
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT / "tools"))
+
+import reference_pages  # noqa: E402
+
+CHINESE = sorted(DOCS.rglob("*.zh.md"))
+
+
+def english_of(page: Path) -> Path:
+    return page.with_name(page.name.replace(".zh.md", ".md"))
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return language and text of each fenced block, without comments."""
+    return [(block.language + block.title, re.sub(r" *#.*", "", block.text)) for block in blocks_of(page)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if "WARNING" in line or "Aborted" in line]
+    assert (done.returncode, told) == (0, []), done.stderr
+    return folder
+
+
+def test_the_site_has_every_page_in_both_languages(site):
+    pages = {
+        path.relative_to(DOCS).with_suffix(".html")
+        for path in DOCS.rglob("*.md")
+        if not path.name.endswith(".zh.md")
+    }
+    pages |= {Path(path).with_suffix(".html") for path in reference_pages.pages()}
+    assert len(pages) > 20
+    for page in pages:
+        assert (site / page).is_file(), page
+        assert (site / "zh" / page).is_file(), page
+
+
+def test_a_chinese_page_replaces_the_english_one(site):
+    assert "复现指南" in (site / "zh/index.html").read_text(encoding="utf-8")
+    assert "复现指南" not in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):
+    text = (site / "how-to/nightly.html").read_text(encoding="utf-8")
+    assert 'href="../source/test_tipc/nightly_yaml.txt"' in text
+    assert (site / "source/test_tipc/nightly_yaml.txt").read_text() == (
+        ROOT / "test_tipc/nightly.yaml"
+    ).read_text()
+
+
+@pytest.mark.parametrize("kind", ["case", "manifest", "profile"])
+def test_every_key_of_a_yaml_file_has_a_meaning(kind):
+    assert reference_pages.undescribed(kind) == []
+
+
+def test_the_keys_are_those_that_the_reader_asks_for():
+    page = reference_pages.pages()["reference/case.md"]
+    assert "| `iterations` | a whole number >= 2 | `5` | updates in each mode. |" in page
+    assert "| `id` | a text | **required** |" in page
+    assert "| `data` | `lite` or `whole` |  | `lite` or `whole`, of training and evaluation" in page
+
+
+def test_every_command_and_option_stands_in_its_page():
+    from tipchain.cli import COMMANDS, parser_of
+    from tipchain.commands.options import leaves
+
+    page = reference_pages.commands_page()
+    for name in COMMANDS:
+        section = page.partition(f"### tipchain {name}\n")[2].partition("\n### ")[0]
+        for leaf in leaves(parser_of(name)):
+            for action in leaf._actions:
+                if action.help and action.help != "==SUPPRESS==" and action.option_strings:
+                    assert f"`{action.option_strings[0]}" in section or action.dest == "help", (
+                        name,
+                        action.dest,
+                    )
+
+
+def test_every_exit_code_and_outcome_has_a_meaning():
+    from tipchain import outcome
+
+    for owner in (outcome.ExitCode, outcome.Outcome):
+        assert set(reference_pages.members_of(owner)) == set(owner.__members__)
+
+
+@pytest.mark.parametrize("page", CHINESE, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
+    english, chinese = (one.read_text(encoding="utf-8") for one in (english_of(page), page))
+    levels = [re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE) for text in (english, chinese)]  # fmt: skip
+    assert levels[0] == levels[1]
+    assert blocks(english_of(page)) == blocks(page)
+
+
+@pytest.mark.frameworks
+def test_each_recorded_port_of_a_diagnosis_is_still_in_its_list():
+    from zoo.third.run import read_list
+
+    faults = {name: {one.id: one for one in read_list(name).faults} for name in ("third", "fourth")}
+    recorded = json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8"))
+    assert len(recorded) > 100
+    for code, one in recorded.items():
+        assert [list(edit) for edit in faults[one["list"]][one["id"]].edits] == one["edits"], code
+        assert one["message"], code
+
+
+@pytest.mark.nightly
+@pytest.mark.frameworks
+@pytest.mark.timeout(3600)
+def test_what_is_recorded_is_what_is_said():
+    """Nightly, for it runs four hundred ports: ten minutes."""
+    import record_diagnoses
+
+    recorded = json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8"))
+    assert record_diagnoses.examples(record_diagnoses.LISTS) == recorded

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("list_constants", ROOT / "tools/list_constants.py")
+table = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(table)
+EXPLAINING = ("parity/locate", "parity/diagnose", "parity/pieces", "parity/preflight", "live")
+
+
+def said_in_place(path):
+    """Yield the tolerances that code compares with and that no constant names: where they stand and what they are."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call):
+            parts = [one.value for one in node.keywords if one.arg in ("rtol", "atol", "rel_tol", "abs_tol")]
+        else:
+            continue
+        for part in parts:
+            for one in ast.walk(part):
+                if isinstance(one, ast.Constant) and isinstance(one.value, float) and 0 < one.value <= 0.01:
+                    yield f"{path.relative_to(ROOT)}:{one.lineno}: {one.value}"
+
+
+def test_every_number_that_decides_says_what_it_is():
+    silent = [
+        f"{path}:{line}: {names} = {value}"
+        for path in table.modules()
+        for names, value, text, line in table.constants(path)
+        if len(text) < 12
+    ]
+    assert not silent
+
+
+def test_the_page_has_every_number_and_what_it_is():
+    page = table.constants_page()
+    for path in table.modules():
+        for names, _, text, _ in table.constants(path):
+            (row,) = [
+                line
+                for line in page.splitlines()
+                if line.startswith(f"| `{path.stem}.{names}` |")
+                and text.replace("``", "`").replace("|", "\\|") in line
+            ]
+            assert row.count(" | ") >= 2
+
+
+def test_no_tolerance_is_written_where_causes_are_looked_for():
+    paths = [path for room in EXPLAINING for path in (ROOT / "tipchain" / room).rglob("*.py")]
+    assert not [said for path in paths if not path.stem.startswith("html") for said in said_in_place(path)]
+
+
+def test_what_rounding_makes_is_said_once():
+    from tipchain.parity import rounding
+
+    said = {getattr(rounding, name): name for name in dir(rounding) if name.isupper()}
+    again = [
+        f"{path}:{line}: {names} is rounding.{said[float(value)]}"
+        for path in table.modules()
+        for names, value, _, line in table.constants(path)
+        if path.name != "rounding.py" and value.replace(".", "").replace("e-", "").isdigit()
+        and float(value) in said and "e-" in value
+    ]  # fmt: skip
+    assert not again
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("A = 1e-3\n'''of it'''", ["A"]),
+        ("A, B = 1, 2.0", ["A, B"]),
+        ("A = 2 * B\nC = B", ["A"]),
+        ("A = {'x': 1e-3}\nD = ('a', 1)\nE = f(1)\nF = True", ["A"]),
+    ],
+)
+def test_constants_are_told_from_other_names(tmp_path, code, names):
+    (tmp_path / "module.py").write_text(code, encoding="utf-8")
+    assert [one[0] for one in table.constants(tmp_path / "module.py")] == names

@@ -1,0 +1,174 @@
+"""The kinds of TIPC chains: which driver a parameter file is for, told from the file.
+
+Most files are for ``test_train_inference_python.sh``. Each other kind is a module of this folder, which is imported only
+when a file of its kind is at hand. It has
+
+- ``plan(request) -> Plan``: the commands (`tipchain.chain.kinds.base.Request` says what is asked for);
+- ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.lines.Layout`), by which ``lint`` reads a file;
+- ``MEANINGS``: what each role of a layout is for, in words;
+- and, where there is more to say, ``look(request, slots, plan)``: further findings for ``lint``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+from tipchain.chain.params import ParamFile
+from tipchain.errors import UsageError, did_you_mean
+from tipchain.modes import CHAIN_MODES, Mode
+
+TRAIN_INFER = "train_infer_python"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What tells a kind: all that is given must hold.
+
+    Attributes:
+        section: the file's first section.
+        name: pattern of the file's name.
+        mode: the mode that is asked for.
+    """
+
+    section: str
+    name: str = "*"
+    mode: Mode | None = None
+
+    def holds(self, file: ParamFile, mode: Mode | None) -> bool:
+        """Return whether a file, in the mode that is asked for, has this mark."""
+        first = file.headers[0][0] if file.headers else ""
+        named = fnmatchcase(PurePath(file.path).name, self.name)
+        return first == self.section and named and self.mode in (None, mode)
+
+    def __str__(self) -> str:
+        parts = [f"it begins with the section [{self.section}]"]
+        parts += [f"its name is like {self.name}"] if self.name != "*" else []
+        parts += [f"the mode is {self.mode.value}"] if self.mode else []
+        return " and ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of chain.
+
+    Attributes:
+        name: what users type, ``Plan.chain``, and ``chain`` in reports.
+        title: what its chains do, for lint and reports.
+        driver: the suites' script.
+        modes: its modes; where there is one, it need not be named.
+        marks: each tells it.
+        module: what plans it; "" for `TRAIN_INFER`.
+    """
+
+    name: str
+    title: str
+    driver: str
+    modes: tuple[Mode, ...]
+    marks: tuple[Mark, ...]
+    module: str = ""
+
+
+# In the order in which they are told.
+_ALL = (
+    Kind(
+        name="paddle2onnx",
+        title="conversion to ONNX, and inference with it",
+        driver="test_paddle2onnx.sh",
+        modes=(Mode.PADDLE2ONNX_INFER,),
+        marks=(Mark(section="paddle2onnx_params"),),
+        module="tipchain.chain.kinds.paddle2onnx",
+    ),
+    Kind(
+        name="ptq_infer_python",
+        title="post-training quantization, and inference with it",
+        driver="test_ptq_inference_python.sh",
+        modes=(Mode.WHOLE_INFER,),
+        marks=(
+            Mark(section="ptq_params"),
+            Mark(section="kl_quant_params"),
+            Mark(section="train_params", name="*ptq_infer_python*"),
+        ),
+        module="tipchain.chain.kinds.ptq_infer_python",
+    ),
+    Kind(
+        name="dy2static",
+        title="one training in dynamic mode and as a static graph, with equal losses",
+        driver="test_train_dy2static_python.sh",
+        modes=(Mode.LITE_TRAIN_LITE_INFER,),
+        marks=(Mark(section="base_train"), Mark(section="amp_train")),
+        module="tipchain.chain.kinds.dy2static",
+    ),
+    Kind(
+        name=TRAIN_INFER,
+        title="training, evaluation, export and inference",
+        driver="test_train_inference_python.sh",
+        modes=CHAIN_MODES,
+        marks=(Mark(section="train_params"),),
+    ),
+)
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A file's kind and why it was taken for it."""
+
+    kind: Kind
+    reason: str
+
+    def mode(self, mode: Mode | None, path: str) -> Mode:
+        """Return the mode to plan: the one asked for, or the only one.
+
+        Raises:
+            UsageError: the kind does not have it, or has several and none was asked for.
+        """
+        kind, names = self.kind, ", ".join(one.value for one in self.kind.modes)
+        if mode is None and len(kind.modes) == 1:
+            return kind.modes[0]
+        if mode is None:
+            raise UsageError(f"MODE is missing\n  expected one of: {names}")
+        if mode not in kind.modes:
+            others = [one.name for one in KINDS.values() if mode in one.modes]
+            raise UsageError(
+                f"{path}: {mode.value} is no mode of {kind.name} chains\n  expected one of: {names}\n"
+                f"  it is taken for one of {kind.driver}: {self.reason}\n  --chain {'|'.join(others)} takes it for another"
+            )
+        return mode
+
+
+def tell_kind(file: ParamFile, mode: Mode | None = None, chain: str | None = None) -> Told:
+    """Return the kind of ``file``: the one called ``chain``, else the first that it has a mark of, else `TRAIN_INFER`.
+
+    Raises:
+        UsageError: no kind is called ``chain``.
+    """
+    if chain is not None:
+        if chain not in KINDS:
+            hint = did_you_mean(chain, KINDS)
+            raise UsageError(
+                f"unknown kind of chain {chain!r}"
+                + (f", {hint}" if hint else "")
+                + f"\n  kinds: {', '.join(KINDS)}"
+            )
+        return Told(kind=KINDS[chain], reason="named by --chain")
+    for kind in KINDS.values():
+        for mark in kind.marks:
+            if mark.holds(file, mode):
+                return Told(kind=kind, reason=str(mark))
+    return Told(kind=KINDS[TRAIN_INFER], reason="it has no other kind's marks")
+
+
+def owner(section: str) -> Kind | None:
+    """Return the other kind whose files begin with ``section``; None for none."""
+    return next(
+        (
+            kind
+            for kind in KINDS.values()
+            if kind.name != TRAIN_INFER
+            and any(mark.section == section and mark.mode is None and mark.name == "*" for mark in kind.marks)
+        ),
+        None,
+    )

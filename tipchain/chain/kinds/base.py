@@ -1,0 +1,181 @@
+"""What the kinds of chains share: what is asked for, commands with ids, logs and folders, and how lint reads a file."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import count
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from tipchain.chain.emitter import OUTPUT, slug
+from tipchain.chain.fixes import ALL, Finding
+from tipchain.chain.kinds import Kind
+from tipchain.chain.kinds.lines import Layout
+from tipchain.chain.params import ParamFile
+from tipchain.chain.plan import Command, Options, Plan, default_timeout
+from tipchain.chain.slots import Slots
+from tipchain.chain.words import Slot, Words, check_folder_name, split_words
+from tipchain.modes import Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a plan is asked for.
+
+    Attributes:
+        text: the file's text, with the settings of the command line.
+        file: the same, parsed.
+        mode: the mode.
+        root: the checkout that the file lies in, None for none.
+        suite: the suite that was named, None for none.
+        legacy: the original driver's commands, defects included.
+        lenient: let mistyped values pass with a note.
+        options: what the command line adds; its run and root are settled.
+        fixes: the fixes in force.
+    """
+
+    text: str
+    file: ParamFile
+    mode: Mode
+    root: Path | None = None
+    suite: str | None = None
+    legacy: bool = False
+    lenient: bool = False
+    options: Options
+    fixes: frozenset[str] = ALL
+
+
+class Planner(Protocol):
+    """The module of a kind; ``look(request, slots, plan)`` is optional."""
+
+    LAYOUTS: Sequence[Layout]
+    MEANINGS: Mapping[str, str]
+    plan: Callable[[Request], Plan]
+
+
+def planner(kind: Kind) -> Planner:
+    """Return the module of a kind."""
+    module: Planner = import_module(kind.module)
+    return module
+
+
+class Chain:
+    """Collects the commands of one plan.
+
+    In the default mode all of a run stands below ``<out>/runs/<run>``; the names that the suite is used to become links.
+
+    Args:
+        request: what is asked for.
+        kind: the kind's name.
+        suite: the suite's name.
+        model: the model's name.
+        python: the slot of the interpreter.
+        out: the original's folder of logs, below which its plans' logs are named; "" for the usual one.
+    """
+
+    def __init__(
+        self, request: Request, *, kind: str, suite: str, model: str, python: Slot, out: str = ""
+    ) -> None:
+        options = request.options
+        self.request, self.kind, self.suite, self.model = request, kind, suite, model
+        self.findings: list[Finding] = []
+        top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
+        self.out = str(top / model / request.mode.value)
+        self.run = f"{self.out}/runs/{options.run}"
+        if request.legacy:
+            self.out = self.run = posixpath.normpath(out or self.out)
+        self.python: Words = (options.python,) if options.python else split_words(python.value, python)
+        self._python, self._commands = python, list[Command]()
+        self._ids: Counter[str] = Counter()
+        self._taken: set[str] = set()
+        self._latest: dict[str, str] = {}
+        limit = default_timeout(request.mode) if options.timeout_s is None else options.timeout_s
+        self._limit_s = None if request.legacy or limit == float("inf") else limit
+
+    def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
+        """Add a finding about a line, or about the file, once."""
+        place = slot or replace(self._python, line=0, key="")
+        finding = Finding(
+            code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
+        )
+        if not self.request.legacy and finding not in self.findings:
+            self.findings.append(finding)
+
+    def interpreter(self, cwd: str) -> Words:
+        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
+        program, *options = self.python or ("",)
+        here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
+        if here or self.request.legacy:
+            return self.python
+        return (posixpath.join(self.request.options.root, program), *options)
+
+    def path(self, name: str) -> str:
+        """Return the path of a file or folder of the run, from where the plan is made."""
+        return f"{self.run}/{name}"
+
+    def add(self, command: Command, *, log: str = "") -> str:
+        """Append a command, whose id is so far a label, and return its id.
+
+        Args:
+            command: the command; its log, its limit and the end of its id are settled here.
+            log: the original's name of its log: from the original's folder of logs; "" for none.
+        """
+        name = f"{command.step}[{command.id}]" if command.id else command.step
+        self._ids[name] += 1
+        name = name if self._ids[name] == 1 else f"{name}#{self._ids[name]}"
+        path = posixpath.normpath(f"{self.run}/{log}") if log else None
+        if not self.request.legacy:
+            file = self._unused(slug(name))
+            path = self.path(file)
+            if log and "/" not in log:
+                self._latest[log] = file
+        self._commands.append(replace(command, id=name, log=path, timeout_s=self._limit_s))
+        return name
+
+    def _unused(self, stem: str) -> str:
+        names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
+        name = next(one for one in names if one not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def plan(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
+        """Return the plan.
+
+        Args:
+            results_log: name of the suite's log of status lines.
+            status: its lines after ``Run successfully with command - ``.
+            redirected: steps whose lines show the redirection.
+        """
+        return Plan(
+            params=self.request.file.path,
+            mode=self.request.mode,
+            suite=self.suite,
+            chain=self.kind,
+            model=self.model,
+            status=status,
+            out=self.out,
+            run=self.run,
+            commands=tuple(self._commands),
+            latest=tuple(self._latest.items()),
+            notes=tuple(dict.fromkeys(str(one) for one in self.findings if one.severity != "info")),
+            findings=tuple(self.findings),
+            results_log=results_log,
+            redirected=frozenset(redirected),
+            data=self.request.options.data,
+        )
+
+
+def model_name(slots: Slots, request: Request) -> str:
+    """Return the model's name, which becomes a folder's.
+
+    Raises:
+        ParamsError: it is no name of a folder.
+    """
+    slot = slots["model_name"]
+    if not request.legacy:
+        check_folder_name(slot, slot.value)
+    return slot.value

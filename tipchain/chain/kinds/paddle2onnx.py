@@ -1,0 +1,265 @@
+"""paddle2onnx chains: convert an exported model to ONNX, infer with it, and compare both on equal inputs.
+
+The original drivers convert and infer, and report exit codes; PaddleClas's gives the inference the conversion's. What
+the converted model computes nobody looks at: here one more command runs the model with Paddle Inference and with
+onnxruntime on equal inputs and compares each output (`tipchain.paddle_tools.compare_onnx`).
+"""
+
+from __future__ import annotations
+
+import glob
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+
+from tipchain.chain.emitter import PROGRAMS, WEIGHTS
+from tipchain.chain.fixes import NONE
+from tipchain.chain.kinds.base import Chain, Request, model_name
+from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.plan import Artifact, Command, Plan
+from tipchain.chain.slots import Slots
+from tipchain.chain.words import Slot, Words, flag, split_words
+
+_CONVERSION = """
+  convert model_dir:--model_dir model_filename:--model_filename params_filename:--params_filename
+  save_file:--save_file opset:--opset_version checker:--enable_onnx_checker|--enable_dev_version
+"""
+LAYOUTS = (
+    Layout(
+        suite="paddleclas",
+        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} ?model_url:*model_url"
+        " inference:inference use_onnx infer_model_dir infer_device infer_config",
+        reads=16,
+        unread=frozenset({"model_url"}),
+    ),
+    Layout(
+        suite="paddledetection",
+        text=f"""=paddle2onnx_params model_name:model_name python:python filename ##
+        export_save export_weight export_norm export_pact export_fpgm export_distill export_x1 extra_export export_kl_quant ##
+        infer_modes:infer_mode infer_quant:infer_quant {_CONVERSION} extra_convert
+        inference:infer_py infer_config onnx_file infer_data extra_infer""",
+        rest=True,
+    ),
+    Layout(
+        suite="paddleseg",
+        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} inference:inference onnx_file infer_data",
+        reads=13,
+    ),
+    Layout(
+        suite="paddlevideo",
+        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} inference:inference"
+        " infer_config onnx_file infer_data",
+        reads=14,
+    ),
+)
+MEANINGS: Mapping[str, str] = {
+    "convert": "program that converts, paddle2onnx",
+    "model_dir": "folder of the exported model",
+    "model_filename": "its program's file",
+    "params_filename": "its weights' file",
+    "save_file": "the ONNX model to write",
+    "opset": "version of ONNX's operator set",
+    "checker": "whether paddle2onnx checks what it wrote with onnx",
+    "extra_convert": "one more argument of the conversion",
+    "inference": "program that infers with the ONNX model",
+    "use_onnx": "argument that makes the program use onnxruntime",
+    "infer_model_dir": "folder of the ONNX model, seen from the folder in which inference runs",
+    "infer_device": "argument for the device of inference",
+    "infer_config": "configuration file of inference",
+    "infer_data": "what to infer on",
+    "onnx_file": "argument for the ONNX model",
+    "filename": "argument for the model's name, at export",
+    "infer_modes": "which models are exported and converted: norm, quant, fpgm, distill, kl_quant, or null for one that is there",
+    "extra_export": "one more argument of export",
+}
+KINDS: Mapping[str, str] = {
+    "norm": "export_norm",
+    "quant": "export_pact",
+    "fpgm": "export_fpgm",
+    "distill": "export_distill",
+    "kl_quant": "export_kl_quant",
+}
+"""PaddleDetection's models, by the slot of their export."""
+STATUS: Mapping[str, str] = {
+    "paddleclas": "{model} - {command} - {log} !",
+    "paddledetection": "{model} - {command} - {log} ",
+    "paddleseg": "{model} - {command} - {log} ",
+    "paddlevideo": "{model} - {command} - {log}",
+}
+NO_INSTALLS: Mapping[str, str] = {"PIP_NO_INDEX": "1"}
+"""For pip, which paddle2onnx 2 starts through polygraphy: https://pip.pypa.io/en/stable/topics/configuration/"""
+DEV_VERSION = "--enable_dev_version=False"
+COMPARE = Path(__file__).resolve().parents[2] / "paddle_tools" / "compare_onnx.py"
+"""A program of its own: the interpreter of a suite's chain need not have tipchain."""
+
+
+def plan(request: Request) -> Plan:
+    """Return the plan.
+
+    Raises:
+        ParamsError: a line is missing, added or out of place, or a value is impossible.
+        UsageError: the named suite has no such chains.
+    """
+    layout = choose_layout(request, LAYOUTS)
+    return _Plan(request, layout, read_lines(request, layout)).plan()
+
+
+class _Plan:
+    """Makes one plan; ``fixes`` are those that change words."""
+
+    def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
+        self.request, self.suite, self.slots = request, layout.suite, slots
+        self.fixes = NONE if request.legacy else request.fixes
+        model = model_name(slots, request)
+        mode = {"paddleseg": ""}.get(
+            self.suite, request.mode.value
+        )  # that driver never reads its second argument
+        top = "log" if self.suite == "paddlevideo" else "test_tipc/output"
+        self.chain = Chain(
+            request, kind="paddle2onnx", suite=self.suite, model=model, python=slots["python"], out=f"{top}/{model}/{mode}"
+        )  # fmt: skip
+
+    def plan(self) -> Plan:
+        if self.suite == "paddledetection":
+            self.detection()
+        else:
+            self.one("", self.slots["model_dir"].value, self.slots["save_file"].value, ())
+        return self.chain.plan(
+            results_log="results_paddle2onnx.log", status=STATUS[self.suite], redirected=("convert", "infer")
+        )
+
+    def detection(self) -> None:
+        """Add each of PaddleDetection's models: its export, then what all suites have."""
+        slots, chain = self.slots, self.chain
+        folder = f"{slots['export_save'].value}/{chain.model}"
+        modes = slots["infer_modes"].values
+        for mode in modes:
+            label = mode if len(modes) > 1 else ""
+            needs = (self.export(mode, label, folder),) if mode != "null" else ()
+            self.one(label, folder, f"{folder}/{slots['save_file'].value}", needs)
+
+    def export(self, mode: str, label: str, folder: str) -> str:
+        """Add the export of one of PaddleDetection's models; return its id.
+
+        Raises:
+            ParamsError: there is no such model, or no program that exports it.
+        """
+        slots = self.slots
+        if mode not in KINDS:
+            raise slots["infer_modes"].error(f"unknown model {mode!r}", expected="|".join((*KINDS, "null")))
+        program = slots[KINDS[mode]]
+        if program.absent and self.fixes:
+            raise program.error(f"infer_mode names {mode}, whose export is null")
+        words = (
+            *self.flag("export_weight"),
+            *self.flag("filename", self.chain.model),
+            *self.flag("extra_export"),
+            *self.flag("export_save"),
+        )
+        argv = (*self.chain.python, *self.words(program), *words)
+        return self.chain.add(
+            Command(id=label, step="export", argv=argv, leaves=self.exported(folder)), log="export.log"
+        )
+
+    def exported(self, folder: str) -> tuple[Artifact, ...]:
+        if not self.fixes:
+            return ()
+        head = glob.escape(folder.rstrip("/"))
+        return (
+            Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
+            Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
+        )
+
+    def one(self, label: str, folder: str, onnx: str, needs: tuple[str, ...]) -> None:
+        """Add the conversion of the model in ``folder`` to the file ``onnx``, the inference, and the comparison."""
+        slots, chain = self.slots, self.chain
+        argv = self.beside_python(self.words(slots["convert"]))
+        argv += self.flag("model_dir", folder)
+        argv += (*self.flag("model_filename"), *self.flag("params_filename"), *self.flag("save_file", onnx))
+        argv += self.flag("opset")
+        checker = self.flag("checker")
+        argv += self.unless_gone(checker[0], slots["checker"]) if checker[:1] == (DEV_VERSION,) else checker
+        argv += self.flag("extra_convert") if "extra_convert" in slots else ()
+        if self.suite == "paddleclas":
+            argv += self.unless_gone(DEV_VERSION, slots["convert"])
+        leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if self.fixes else ()
+        env: Mapping[str, str] = {}
+        if "no-installs" in self.fixes:
+            env = NO_INSTALLS
+            chain.tell(
+                "no-installs",
+                "its optimizer is kept from fetching packages; without them it leaves the model as it is",
+                slots["convert"],
+                "info",
+            )
+        converted = chain.add(
+            Command(id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves),
+            log="trans_model.log",
+        )
+        self.infer(label, folder, onnx, converted)
+        if self.fixes:
+            self.compare(label, folder, onnx, converted)
+
+    def unless_gone(self, word: str, slot: Slot) -> Words:
+        """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
+        if "onnx-flags" not in self.fixes:
+            return (word,)
+        self.chain.tell("onnx-flags", f"{word} is left out: paddle2onnx 2 refuses it", slot, "info")
+        return ()
+
+    def infer(self, label: str, folder: str, onnx: str, converted: str) -> None:
+        """Add the inference with the file ``onnx``."""
+        program = self.slots["inference"]
+        if program.value == "null" if self.suite == "paddleclas" else program.absent and self.fixes:
+            self.chain.tell("null", "there is no inference with the ONNX model", program, "info")
+            return
+        cwd = "deploy" if self.suite == "paddleclas" else "."
+        argv = (*self.chain.interpreter(cwd), *self.words(program), *self.arguments(folder, onnx))
+        leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
+        self.chain.add(
+            Command(id=label, step="infer", argv=argv, cwd=cwd, needs=(converted,), leaves=leaves),
+            log="paddle2onnx_infer_cpu.log",
+        )
+
+    def arguments(self, folder: str, onnx: str) -> Words:
+        """Return the arguments of inference, in the suite's order."""
+        if self.suite == "paddleclas":
+            settings = ("infer_model_dir", "use_onnx", "infer_device")
+            given = [(role, self.flag(role)) for role in settings]
+            # An option without its setting would take the next word for it.
+            kept = [words for _, words in given if words or not self.fixes]
+            return (*(word for words in kept for word in ("-o", *words)), *self.flag("infer_config"))
+        if self.suite == "paddledetection":
+            return (
+                *self.flag("infer_config", f"{folder}/infer_cfg.yml"),
+                *self.flag("onnx_file", onnx),
+                *self.flag("infer_data"),
+                *self.flag("extra_infer"),
+            )
+        if self.suite == "paddlevideo":
+            return (
+                *self.flag("infer_config"),
+                *self.flag("infer_data"),
+                *self.flag("onnx_file", self.slots["save_file"].value),
+            )
+        return (*self.flag("infer_data"), *self.flag("onnx_file", self.slots["save_file"].value))
+
+    def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
+        """Add the comparison of both models' outputs on equal inputs."""
+        names = [self.slots[role].value for role in ("model_filename", "params_filename")]
+        program, weights = (posixpath.join(folder, name) for name in names)
+        argv = (*self.chain.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)
+        leaves = (Artifact(what="comparison", in_log=True, line=r"^compared \d+ outputs"),)
+        self.chain.add(Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves))
+
+    def beside_python(self, words: Words) -> Words:
+        """Return a program's words; with ``--python`` it is the one that stands beside that interpreter."""
+        folder = posixpath.dirname(self.request.options.python or "")
+        given = folder and words and "/" not in words[0]
+        return (f"{folder}/{words[0]}", *words[1:]) if given and self.fixes else words
+
+    def flag(self, role: str, value: str | None = None) -> Words:
+        return flag(self.slots[role], value, fixes=self.fixes)
+
+    def words(self, slot: Slot) -> Words:
+        return split_words(slot.value, slot, pipes=not self.fixes)

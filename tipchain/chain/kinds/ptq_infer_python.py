@@ -1,0 +1,676 @@
+"""Post-training quantization: an inference model is quantized without training, and inferred with.
+
+The suites' drivers stop there: a quantized model that answers anything at all passes. The default mode runs one inference
+twice more, with the quantized model and with the unquantized one on the same data, and judges how far they disagree
+(`tipchain/paddle_tools/compare_outputs.py`). What is allowed stands in a section of the file's own, which the originals
+do not read, or is `MAX_DROP` and `MAX_ERROR`::
+
+    ===========================quantization_tolerance_params===========================
+    max_drop:0.02
+    reason:PP-LCNet loses 1.2 points on 50,000 images
+"""
+
+from __future__ import annotations
+
+import glob
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+from tipchain.chain.emitter import PROGRAMS, VISIBLE, WEIGHTS
+from tipchain.chain.fixes import ALL, NONE
+from tipchain.chain.inferring import DEVICE_KINDS, SHORT_NAMES
+from tipchain.chain.kinds.base import Chain, Request, model_name
+from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.plan import Artifact, Command, Find, Plan
+from tipchain.chain.profiles import get_suite, suite_names
+from tipchain.chain.roles import ROLES
+from tipchain.chain.slots import Slots
+from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
+from tipchain.devices import parse_device
+from tipchain.errors import ParamsError
+
+NAME = "ptq_infer_python"
+TOLERANCE_SECTION = "quantization_tolerance_params"
+MAX_DROP, MAX_ERROR = 0.1, 0.25
+WHY_ALLOWED = (
+    "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
+    "calibration data change most of them"
+)
+TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
+RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """Inference on one kind of device.
+
+    Attributes:
+        axes: roles of the product, the outermost first.
+        arguments: roles in the order of the words; ``role!`` is written even if it is null, in the original.
+        log: name of the log.
+        only: values of an axis that are inferred with, others being skipped.
+        never: points that are skipped.
+    """
+
+    axes: tuple[str, ...]
+    arguments: tuple[str, ...]
+    log: str
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    never: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How one suite's driver quantizes and infers.
+
+    Templates may name ``{root} {model} {mode} {number} {infer_model}`` and ``{v[ROLE]}``, a line's value.
+
+    Attributes:
+        layout: the lines.
+        program: role of the quantization's program.
+        arguments: roles of its arguments; ``role:other`` is written with the key of ``other`` by the original.
+        literal: values that arguments have instead of their lines'.
+        logs: the original's folder of logs.
+        log: the quantization's, below it.
+        quantized: the folder that the quantization leaves.
+        source: the folder of the unquantized model, from the root; "" where it must be exported.
+        model: inference's arguments that name the quantized model, by role.
+        unquantized: the same for the unquantized model; a name with ``*`` is settled when it is there.
+        cpu: inference on the CPU.
+        gpu: inference on the GPU.
+        cwd: where to infer.
+        results_log: the suite's log of status lines.
+        on_gpu: whether the quantization's program takes a GPU whatever it is told.
+        cpu_words: words that have the program quantize on the CPU.
+        links: names that inference wants for what the quantization leaves.
+        takes_gpu_id: whether the original's third argument counts.
+    """
+
+    layout: Layout
+    program: str
+    arguments: tuple[str, ...]
+    literal: Mapping[str, str] = field(default_factory=dict)
+    logs: str = "./test_tipc/output/{model}/{mode}"
+    log: str = "export.log"
+    quantized: str
+    source: str
+    model: Mapping[str, str]
+    unquantized: Mapping[str, str]
+    cpu: Device
+    gpu: Device
+    cwd: str = "."
+    results_log: str = "results_python.log"
+    on_gpu: bool = False
+    cpu_words: str = ""
+    links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    takes_gpu_id: bool = False
+
+
+_SEG = ("device!", "model_config", "infer_batch", "infer_data", "benchmark")
+_VIDEO = ("device!", "infer_config", "model_file", "params_file", "infer_batch", "infer_data", "benchmark")
+_DETECTION = ("model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer")
+RULES: Mapping[str, Rule] = {
+    "paddleclas": Rule(
+        layout=Layout(suite="paddleclas"),
+        program="export_kl_quant",
+        arguments=(),
+        logs="{root}/test_tipc/output/{model}/{mode}",
+        quantized="{v[infer_model]}/quant_post_static_model",
+        source="{v[infer_model]}",
+        model={"model_dir": "../{v[infer_model]}/quant_post_static_model"},
+        unquantized={"model_dir": "../{v[infer_model]}"},
+        cpu=Device(
+            axes=("mkldnn", "threads", "infer_batch"),
+            arguments=(
+                "device!", "mkldnn!", "threads", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
+            ),
+            log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
+        ),
+        gpu=Device(
+            axes=("trt", "precision", "infer_batch"),
+            arguments=("device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark"),
+            log="infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
+            never=({"precision": "True", "trt": "False"},),
+        ),
+        cwd="deploy",
+        # PaddleSlim's own names, since 2022 and before.
+        links={
+            "inference.pdmodel": ("model.pdmodel", "__model__"),
+            "inference.pdiparams": ("model.pdiparams", "__params__"),
+        },
+    ),
+    "paddleseg": Rule(
+        layout=Layout(
+            suite="paddleseg",
+            text="""
+            =ptq_params model_name:model_name python:python ?use_gpu:--device|--use_gpu source:--model_dir
+            ?output_dir:--*output_dir quant_config:--config batch_num:--batch_num* quant_batch:--batch_size ##
+            trainer:trainer quantize ##
+            =infer_params inference:inference device:--device|--use_gpu infer_batch:--batch_size model_config:--config
+            infer_data:--image_path benchmark:--benchmark
+            """,
+            reads=32,
+            unread=frozenset({"trainer"}),
+        ),
+        program="quantize",
+        arguments=("use_gpu:device", "source", "batch_num", "quant_batch:infer_batch", "quant_config", "output_dir"),
+        quantized="{dirname[model_config]}",
+        source="{v[source]}",
+        model={},
+        unquantized={"model_config": "{v[source]}/deploy.yaml"},
+        cpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        on_gpu=True,
+    ),
+    "paddlevideo": Rule(
+        layout=Layout(
+            suite="paddlevideo",
+            text="""
+            =ptq_params model_name:model_name python:python use_gpu:--use_gpu|null quant_config:--config
+            source:-o*inference_model_dir output_dir:-o*quant_output_dir data_dir:-o*data_prefix
+            data_list:-o*file_path batch_num:-o*batch_nums quant_batch:-o*batch_size ##
+            trainer:trainer quantize ##
+            =infer_params inference:inference device:--use_gpu infer_config:--config infer_batch:--batch_size
+            model_file:--model_file params_file:--params_file infer_data:--input_file benchmark:--enable_benchmark
+            """,
+            reads=32,
+            unread=frozenset({"trainer"}),
+        ),
+        program="quantize",
+        arguments=(
+            "use_gpu:device", "quant_config", "source", "batch_num", "quant_batch", "data_dir", "data_list", "output_dir",
+        ),
+        logs="./log/{model}/{mode}",
+        log="{mode}_export_.log",
+        quantized="{dirname[model_file]}",
+        source="{v[source]}",
+        model={},
+        unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
+        cpu=Device(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=Device(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+    ),
+    "paddledetection": Rule(
+        layout=Layout(
+            suite="paddledetection",
+            text="""
+            =ptq_params model_name:model_name python:python filename:filename|null ##
+            export_save export_weight quantize:kl_quant_export extra_quant:export_param* ##
+            inference:inference device:--device mkldnn:--enable_mkldnn|--use_mkldnn threads:--cpu_threads
+            infer_batch:--batch_size precision:--run_mode model_dir:--model_dir infer_data:--image_dir
+            benchmark:--run_benchmark extra_infer
+            """,
+            rest=True,
+            unread=frozenset({"extra_quant"}),
+        ),
+        program="quantize",
+        arguments=("export_weight", "filename", "export_save"),
+        literal={"filename": "{model}"},
+        quantized="{v[export_save]}/{model}",
+        source="",
+        model={"model_dir": "{v[export_save]}/{model}"},
+        unquantized={"model_dir": "{run}/unquantized/{model}"},
+        cpu=Device(
+            axes=("mkldnn", "threads", "infer_batch"),
+            arguments=("device", "mkldnn", "threads", *_DETECTION),
+            log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_mode_paddle_batchsize_{infer_batch}.log",
+        ),
+        gpu=Device(
+            axes=("precision", "infer_batch"),
+            arguments=("device", "precision", *_DETECTION),
+            log="python_infer_gpu_mode_{precision}_batchsize_{infer_batch}.log",
+            only={"precision": ("paddle", "trt_int8")},
+        ),
+        results_log="results_ptq_python.log",
+        cpu_words="use_gpu=False",
+    ),
+    "paddleocr": Rule(
+        layout=Layout(
+            suite="paddleocr",
+            text="""
+            =kl_quant_params model_name:model_name python:python export_weight export_save
+            infer_model:infer_model infer_export:infer_export infer_quant:infer_quant inference:inference
+            device mkldnn threads infer_batch trt precision model_dir infer_data save_log benchmark ?extra_infer
+            ?extra_infer2
+            """,
+            reads=17,
+            unread=frozenset({"infer_quant", "extra_infer2"}),
+        ),
+        program="infer_export",
+        arguments=("export_weight", "export_save"),
+        literal={"export_weight": "{infer_model}", "export_save": "{infer_model}_klquant"},
+        log="_export_{number}.log",
+        quantized="{infer_model}_klquant",
+        source="{infer_model}",
+        model={"model_dir": "{infer_model}_klquant"},
+        unquantized={"model_dir": "{infer_model}"},
+        cpu=Device(
+            axes=("mkldnn", "threads", "infer_batch", "precision"),
+            arguments=(
+                "device!", "mkldnn", "threads", "model_dir", "infer_batch", "save_log", "infer_data", "benchmark",
+                "precision", "extra_infer",
+            ),
+            log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
+            only={"precision": ("int8",)},
+        ),
+        gpu=Device(
+            axes=("trt", "precision", "infer_batch"),
+            arguments=(
+                "device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
+                "save_log",
+            ),
+            log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
+            only={"precision": ("int8",)},
+        ),
+        takes_gpu_id=True,
+    ),
+}  # fmt: skip
+LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
+MEANINGS: Mapping[str, str] = {
+    **ROLES,
+    "use_gpu": "argument that hands the device to the quantization",
+    "source": "folder of the model to quantize",
+    "output_dir": "folder of the quantized model",
+    "quant_config": "configuration of the quantization: its data",
+    "data_dir": "folder of the data to calibrate with",
+    "data_list": "list of the data to calibrate with",
+    "batch_num": "batches to calibrate with",
+    "quant_batch": "batch size of the calibration",
+    "quantize": "program that quantizes",
+    "filename": "argument that names the quantized model, after model_name",
+    "extra_quant": "nothing: the original reads it and passes it to nobody",
+    "infer_config": "configuration of inference",
+    "model_config": "the quantized model's deploy.yaml",
+    "model_file": "program of the quantized model",
+    "params_file": "weights of the quantized model",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far a quantized model may be from the unquantized one, and why."""
+
+    max_drop: float
+    max_error: float
+    reason: str
+
+
+def tolerance(request: Request) -> Tolerance:
+    """Return the tolerance of the file's own section, or the default.
+
+    Raises:
+        ParamsError: a key is unknown or repeated, a value is no number from 0 to 1, or the reason is missing.
+    """
+    found: dict[str, str] = {}
+    allowed = ("max_drop", "max_error", "reason")
+    params = request.file.section(TOLERANCE_SECTION)
+    for param in params:
+        message, expected = "", ", ".join(allowed)
+        if param.key not in allowed or param.key in found:
+            message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
+        elif param.key != "reason" and not _is_share(param.value):
+            message, expected = "is no share", "a number from 0 to 1"
+        if message:
+            raise ParamsError(
+                message,
+                file=request.file.path,
+                line=param.line,
+                key=param.key,
+                found=param.value.strip(),
+                expected=expected,
+            )
+        found[param.key] = param.value.strip()
+    if params and not found.get("reason"):
+        line = params[-1].line
+        raise ParamsError(
+            f"[{TOLERANCE_SECTION}] needs `reason:`", file=request.file.path, line=line,
+            expected="why so much is allowed, as measured",
+        )  # fmt: skip
+    return Tolerance(
+        max_drop=float(found.get("max_drop", MAX_DROP)),
+        max_error=float(found.get("max_error", MAX_ERROR)),
+        reason=found.get("reason", WHY_ALLOWED),
+    )
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
+
+
+def plan(request: Request) -> Plan:
+    """Return the plan of a file.
+
+    Raises:
+        ParamsError: the file does not fit its suite's layout, or a value is impossible.
+        UsageError: the named suite has no such chains, or there is no such device.
+    """
+    layout = choose_layout(request, LAYOUTS)
+    return _Quantization(request, RULES[layout.suite], read_lines(request, layout)).plan()
+
+
+class _Values(dict[str, str]):
+    def __missing__(self, role: str) -> str:
+        return ""
+
+
+class _Quantization:
+    """Makes one plan."""
+
+    def __init__(self, request: Request, rule: Rule, slots: Slots) -> None:
+        self.request, self.rule, self.slots = request, rule, slots
+        self.fixes = NONE if request.legacy else request.fixes & ALL
+        self.model = model_name(slots, request)
+        values = _Values({role: slot.value for role, slot in slots.items()})
+        self.facts: dict[str, object] = {
+            "root": request.options.root, "model": self.model, "mode": request.mode.value, "v": values,
+            "dirname": _Values({role: posixpath.dirname(value) for role, value in values.items()}),
+        }  # fmt: skip
+        out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
+        self.chain = Chain(
+            request, kind=NAME, suite=rule.layout.suite, model=self.model, python=slots["python"], out=out
+        )
+        self.facts["run"] = self.chain.run
+        self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
+        self.devices = self._devices()
+        name = rule.layout.suite
+        self.result_line = get_suite(name).result_line if name in suite_names() else ""
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        allowed = tolerance(self.request)
+        programs = self.programs()
+        if not programs:
+            message = "names no program, so nothing is quantized"
+            self.chain.tell("nothing-planned", message, self.slots[self.rule.program])
+        for number, (source, program) in enumerate(programs):
+            self.facts |= {"number": number, "infer_model": source}
+            label = f"model={number}" if len(programs) > 1 else ""
+            needs = () if program is None else (self.quantize(program, label),)
+            first = self.infer(label, needs)
+            if first is not None and program is not None and not self.request.legacy:
+                self.compare(program, label, needs, first, allowed)
+        status = {"paddleclas": "{model} - {command} - {log} !"}.get(
+            self.rule.layout.suite, "{model} - {command} - {log} "
+        )
+        return self.chain.plan(
+            results_log=self.rule.results_log, status=status, redirected=("quantize", "infer")
+        )
+
+    def fill(self, template: str) -> str:
+        """Return a template filled in."""
+        return template.format_map(self.facts)
+
+    def words(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
+        """Return a line's argument."""
+        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, fixes=self.fixes)
+
+    def list_of(self, role: str) -> tuple[str, ...]:
+        """Return the elements of a line's list."""
+        slot = self.slots.get(role)
+        if slot is None:
+            return ()
+        return plain_list(slot.value) if self.request.legacy else tuple(dict.fromkeys(slot.values))
+
+    # What is quantized
+
+    def programs(self) -> Sequence[tuple[str, Words | None]]:
+        """Return each model with the program that quantizes it; None where it is quantized already."""
+        slot = self.slots[self.rule.program]
+        if self.rule.program != "infer_export":
+            if slot.absent or slot.value.strip() == "False":
+                return ()
+            return [
+                (self.slots["infer_model"].value if "infer_model" in self.slots else "", self.split(slot))
+            ]
+        texts = self.list_of(self.rule.program)
+        models = [one for one in self.list_of("infer_model") if self.request.legacy or one not in NOTHING]
+        found: list[tuple[str, Words | None]] = []
+        for number, model in enumerate(models):
+            text = texts[number] if number < len(texts) else ""
+            found.append((model, None if text in NOTHING else split_words(text, slot)))
+        return found
+
+    def split(self, slot: Slot) -> Words:
+        """Return a program's words."""
+        return split_words(slot.value, slot, pipes=self.request.legacy and not self.rule.layout.rest)
+
+    def quantize(self, program: Words, label: str) -> str:
+        """Add the quantization of one model; return its id."""
+        rule, words = self.rule, list[str]()
+        for text in rule.arguments:
+            role, _, other = text.partition(":")
+            slot = self.slots.get(role)
+            if slot is None:
+                continue
+            key = self.slots[other].key if other else slot.key
+            if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
+                message = f"is passed by its own name; the original writes {key}, inference's name, instead"
+                self.chain.tell("null", message, slot, "info")
+            named = replace(slot, key=key) if self.request.legacy else slot
+            literal = rule.literal.get(role)
+            value = self.device_value(role) if literal is None else self.fill(literal)
+            words += self.words(named, value)
+        if not self.request.legacy and self.cpu_only:
+            words += rule.cpu_words.split()
+        folder = glob.escape(self.fill(rule.quantized).rstrip("/"))
+        leaves = (
+            Artifact(what="program", files=tuple(f"{folder}/{one}" for one in PROGRAMS)),
+            Artifact(what="weights", files=tuple(f"{folder}/{one}" for one in WEIGHTS)),
+        )
+        command = Command(
+            id=label,
+            step="quantize",
+            argv=(*self.chain.python, *program, *words),
+            env=self.visible(),
+            on_gpu=rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
+            leg=label or NAME,
+            leaves=() if self.request.legacy else leaves,
+        )
+        return self.chain.add(command, log=self.fill(rule.log))
+
+    def device_value(self, role: str) -> str | None:
+        """Return the value of the quantization's device argument; None for the line's own."""
+        if role != "use_gpu" or role not in self.slots or self.slots[role].absent:
+            return None
+        value = self.slots[role].value
+        return {"True": "False", "gpu": "cpu"}.get(value, value) if self.cpu_only else value
+
+    def visible(self) -> dict[str, str]:
+        """Return CUDA_VISIBLE_DEVICES."""
+        return {} if self.gpu is None else {VISIBLE: self.gpu}
+
+    # Inference
+
+    def _devices(self) -> Sequence[tuple[str, str]]:
+        """Return the devices to infer on, each as its kind and the file's word for it."""
+        chosen, slot = self.request.options.device, self.slots["device"]
+        found = []
+        for value in self.list_of("device"):
+            kind = DEVICE_KINDS.get(value)
+            if kind is None:
+                self.chain.tell(
+                    "default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot
+                )
+                continue
+            found.append((kind, value))
+        self.cpu_only = bool(found) and all(kind == "cpu" for kind, _ in found)
+        if chosen is None:
+            return found
+        device = parse_device(chosen)
+        if device.is_gpu:
+            self.gpu = self.gpu if chosen == "gpu" else str(device.index)
+            return found
+        self.cpu_only = True
+        own = [pair for pair in found if pair[0] == "cpu"]
+        words = {"True": "False", "gpu": "cpu"}
+        return own or [("cpu", words[value]) for _, value in found[:1]]
+
+    def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
+        """Add the inferences with a quantized model; return the one that the unquantized model is compared in."""
+        slot = self.slots["inference"]
+        if slot.absent and not self.request.legacy:
+            self.chain.tell("null", "is null, so nothing is inferred", slot)
+            return None
+        found: list[Command] = []
+        for kind, value in self.devices:
+            device = self.rule.cpu if kind == "cpu" else self.rule.gpu
+            points = list(self.points(device))
+            if not points:
+                settings = ", ".join(
+                    f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes
+                )
+                message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
+                self.chain.tell("default", message, self.slots["device"])
+            found += [self.inference(kind, device, {**one, "device": value}, label, needs) for one in points]
+        cpu = next((one for one in found if not one.on_gpu), None)
+        return cpu or next(iter(found), None)
+
+    def points(self, device: Device) -> Iterator[dict[str, str]]:
+        """Yield the settings to infer with on a device."""
+        lists = [self.list_of(role) for role in device.axes]
+        if not self.request.legacy:
+            lists = [values or ("null",) for values in lists]
+        for values in product(*lists):
+            point = dict(zip(device.axes, values, strict=True))
+            wrong = any(point[role] not in values for role, values in device.only.items())
+            if not wrong and not any(one.items() <= point.items() for one in device.never):
+                yield point
+
+    def inference(
+        self, kind: str, device: Device, point: Mapping[str, str], label: str, needs: tuple[str, ...]
+    ) -> Command:
+        """Add one inference and return it, without what `Chain.add` settles."""
+        shown = [
+            f"{SHORT_NAMES.get(role, role)}={point[role]}"
+            for role in device.axes
+            if point[role] not in NOTHING
+        ]
+        line = Artifact(what="result line", in_log=True, line=self.result_line)
+        command = Command(
+            id=";".join(filter(None, (label, kind, *shown))),
+            step="infer",
+            argv=(
+                *self.chain.interpreter(self.rule.cwd),
+                *self.inference_words(device, point, self.rule.model),
+            ),
+            cwd=self.cwd(),
+            env=self.visible(),
+            needs=needs,
+            on_gpu=kind == "gpu",
+            gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
+            leg=label or NAME,
+            leaves=() if self.request.legacy else (line,),
+            links=() if self.request.legacy else tuple(self.links()),
+        )
+        self.chain.add(command, log=device.log.format_map(point))
+        self.point = (device, point)
+        return command
+
+    def inference_words(self, device: Device, point: Mapping[str, str], model: Mapping[str, str]) -> Words:
+        """Return the words of an inference, the interpreter aside."""
+        words = list(self.split(self.slots["inference"]))
+        for text in device.arguments:
+            role, raw = text.rstrip("!"), text.endswith("!")
+            slot = self.slots.get(role)
+            if slot is None:
+                continue
+            if role in point:
+                words += flag(slot, point[role], raw=raw and self.request.legacy, fixes=self.fixes)
+            else:
+                words += self.words(slot, self.fill(model[role]) if role in model else None)
+        return tuple(words)
+
+    def cwd(self) -> str:
+        """Return where to infer: an original that walks there by way of the model may be elsewhere."""
+        if self.rule.cwd == "." or not self.request.legacy:
+            return self.rule.cwd
+        return posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{self.rule.cwd}")
+
+    def links(self) -> Iterator[tuple[str, str]]:
+        folder = posixpath.normpath(self.fill(self.rule.quantized))
+        for name, targets in self.rule.links.items():
+            for target in targets:
+                yield f"{folder}/{name}", f"{folder}/{target}"
+
+    # Against the unquantized model
+
+    def compare(
+        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: Tolerance
+    ) -> None:
+        """Add an inference with each of the two models, recorded, and the comparison of what came out."""
+        exported = () if self.rule.source else self.export(program, label, first)
+        device, point = self.point if first.on_gpu else self.point_of(first)
+        files, ids = [], []
+        for which, model, more in (
+            ("unquantized", self.rule.unquantized, exported), ("quantized", self.rule.model, needs),
+        ):  # fmt: skip
+            path = self.chain.path(
+                "-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz")))
+            )
+            words = self.inference_words(device, point, model)
+            where = posixpath.join(self.request.options.root, path)
+            command = replace(
+                first,
+                id=";".join(filter(None, (label, which))),
+                step="record",
+                argv=(*self.chain.interpreter(self.rule.cwd), RECORD, where, *words),
+                needs=more,
+                leaves=(Artifact(what="record", files=(glob.escape(path),)),),
+                finds=tuple(self.finds(model)) if which == "unquantized" else (),
+            )
+            ids.append(self.chain.add(command))
+            files.append(path)
+        limits = ("--max-drop", f"{allowed.max_drop:g}", "--max-error", f"{allowed.max_error:g}")
+        command = Command(
+            id=label,
+            step="compare",
+            argv=(*self.chain.python, COMPARE, *files, *limits),
+            needs=tuple(ids),
+            leg=label or NAME,
+        )
+        self.chain.add(command)
+        told = f"the quantized model may change {allowed.max_drop:g} of the decisions: {allowed.reason}"
+        self.chain.tell("default", told, None, "info")
+
+    def point_of(self, command: Command) -> tuple[Device, Mapping[str, str]]:
+        """Return the first setting of the device of a command."""
+        kind = "gpu" if command.on_gpu else "cpu"
+        device = self.rule.gpu if command.on_gpu else self.rule.cpu
+        value = next(value for one, value in self.devices if one == kind)
+        return device, {**next(self.points(device)), "device": value}
+
+    def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
+        """Yield the names of the unquantized model's files, which are known when they are there."""
+        for template in model.values():
+            text = self.fill(template)
+            if "*" in template:
+                folder, _, name = text.rpartition("/")
+                yield Find(text=text, files=(f"{glob.escape(folder)}/{name}",))
+
+    def export(self, program: Words, label: str, first: Command) -> tuple[str, ...]:
+        """Add the export of the model without quantization, for a suite whose program quantizes what it trained."""
+        words = [word.replace("tools/post_quant.py", "tools/export_model.py") for word in program]
+        if "--slim_config" in words:
+            place = words.index("--slim_config")
+            del words[place : place + 2]
+        folder = self.chain.path("unquantized")
+        words += self.words(self.slots["export_weight"])
+        words += self.words(self.slots["filename"], self.model)
+        words += self.rule.cpu_words.split() if self.cpu_only else ()
+        words += self.words(self.slots["export_save"], folder)
+        command = Command(
+            id=";".join(filter(None, (label, "unquantized"))),
+            step="export",
+            argv=(*self.chain.python, *words),
+            env=self.visible(),
+            leg=first.leg,
+            leaves=(
+                Artifact(what="program", files=tuple(f"{glob.escape(folder)}/{one}" for one in PROGRAMS)),
+            ),
+        )
+        return (self.chain.add(command),)

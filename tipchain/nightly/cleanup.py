@@ -1,0 +1,606 @@
+"""What old nights hold, what of it can go, and what still needs it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
+from tipchain.errors import InputError, RecordError, UsageError
+from tipchain.json_text import read_json
+from tipchain.nightly.nights import began, hold, holder, read_night
+from tipchain.nightly.records import FINISHED, NIGHT
+from tipchain.runs import RUN_LOCK, atomic_write
+
+# What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
+
+LINK = re.compile(r"tc-[0-9a-f]{10}")
+"""Short names of items' temporary folders (`tipchain.nightly.isolation`)."""
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<old>\.old)?")
+"""Folders beside a bundle's place: the work of `tipchain.bundle.making`, and what `tipchain.bundle.making` puts aside."""
+WORK = frozenset({"bundle", "prepared", "recorded", "truth"})
+
+
+def dead_links() -> Iterator[Path]:
+    """Yield this user's short names of temporary folders that are gone."""
+    with suppress(OSError):
+        for one in sorted(Path(tempfile.gettempdir()).iterdir()):
+            if LINK.fullmatch(one.name) and is_dead(one):
+                yield one
+
+
+def is_dead(link: Path) -> bool:
+    """Tell whether a file is a link of this user that leads nowhere."""
+    try:
+        return link.is_symlink() and link.lstat().st_uid == os.getuid() and not link.exists()
+    except OSError:
+        return False
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Tell whether a folder is what making or moving a bundle works in: by its name, and by all that is in it."""
+    found = UNFINISHED.fullmatch(folder.name)
+    if found is None or folder.is_symlink():
+        return False
+    if found["old"]:
+        with suppress(OSError):
+            return KIND.encode() in (folder / MANIFEST).read_bytes()
+        return False
+    with suppress(OSError):
+        names = {one.name for one in folder.iterdir()}
+        return "bundle" in names and all(name in WORK or UNFINISHED.fullmatch(name) for name in names)
+    return False
+
+
+def needed(folder: Path) -> str:
+    """Return why an unfinished bundle must stay; "" if nothing needs it."""
+    if is_held(folder):
+        return "a bundle is being made or moved in there"
+    found = UNFINISHED.fullmatch(folder.name)
+    place = folder.with_name(found["name"]) if found else folder
+    aside = [one for one in folder.parent.glob(f".{place.name}.*.old") if is_unfinished(one)]
+    if aside and not place.exists():
+        return f"a move was killed half-way: {aside[0].name} is what belongs to {place.name}"
+    return ""
+
+
+def is_held(folder: Path) -> bool:
+    """Tell whether a living process works in a folder, or that cannot be told."""
+    try:
+        with holding(folder):
+            return False
+    except (UsageError, OSError):
+        return True
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """Hold a folder that bundles are made in while the block runs, as making one does.
+
+    Raises:
+        UsageError: another process holds it.
+        OSError: it is gone, or the disk knows no locks.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(f"{folder}: another process works in it") from None
+    except BaseException:
+        os.close(handle)
+        raise
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+# What nights and runs leave on the disk: how old and how large each is, and why it must stay.
+
+PIN = "pinned.json"
+"""Beside a night's or a run's files: who wants it to stay, since when, and why."""
+TRASH = ".trash"
+"""Folder beside nights, and beside ``runs``, that something is moved to before it is deleted."""
+UNWRITTEN_S = 3600.0
+"""Age from which a night's folder without a plan is what a killed coordinator left."""
+RUNS = "test_tipc/output/*/*/runs"
+_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A night's folder, a run's, or what is left of one.
+
+    Attributes:
+        folder: absolute.
+        kind: ``rest`` is what a killed process left, which is nobody's: a folder, or a link that leads nowhere.
+        group: the folder that holds those it is compared with: a manifest's nights, a mode's runs.
+        began: seconds since 1970.
+        size: bytes on the disk.
+        finished: whether it came to its end.
+        token: a night's; "" otherwise.
+        project: the folder of the project that a night is of, if it is there.
+        kept: why no rule may delete it; "" if one may.
+    """
+
+    folder: Path
+    kind: Literal["night", "run", "rest"]
+    group: Path
+    began: float
+    size: int
+    finished: bool = False
+    token: str = ""
+    project: Path | None = None
+    kept: str = ""
+
+
+def find_stored(
+    nights: Iterable[Path], runs: Iterable[Path], projects: Iterable[Path], now: float
+) -> list[Stored]:
+    """Return what lies in folders, the oldest first, with the reasons to keep it.
+
+    Args:
+        nights: folders of nights: of all manifests, of one, or single ones.
+        runs: folders called ``runs``.
+        projects: folders below which baselines are looked for, besides those that the nights are of.
+        now: seconds since 1970.
+
+    Raises:
+        InputError: a file of baselines cannot be read, so that what they need is not known.
+    """
+    found: dict[Path, Stored] = {}
+    for folder in nights:
+        found.update((one.folder, one) for one in _nights(folder.resolve(), now, depth=2))
+    for folder in runs:
+        found.update((one.folder, one) for one in _runs(folder.resolve()))
+    ordered = sorted(found.values(), key=lambda one: (one.began, one.folder))
+    roots = [*projects, *(one.project for one in ordered if one.project)]
+    needed = Baselines(roots, {one.folder for one in ordered})
+    latest = _latest(ordered)
+    rest = [_link(one) for one in dead_links()]
+    rest += [_unfinished(one) for one in needed.unfinished if now - one.stat().st_mtime > UNWRITTEN_S]
+    ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
+    return [replace(one, kept=next(filter(None, _reasons(one, latest, needed)), "")) for one in ordered]
+
+
+def _nights(folder: Path, now: float, depth: int) -> Iterator[Stored]:
+    if (folder / NIGHT).is_file():
+        yield _night(folder)
+        return
+    for one in _folders(folder) if depth else ():
+        if one.name == TRASH:
+            yield from (_rest(left) for left in _folders(one))
+        elif _NAME.fullmatch(one.name) and not (one / NIGHT).exists():
+            if now - one.stat().st_mtime > UNWRITTEN_S and not holder(one):
+                yield _rest(one)
+        elif not one.name.startswith("."):
+            yield from _nights(one, now, depth - 1)
+
+
+def _folders(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
+    return []
+
+
+def _night(folder: Path) -> Stored:
+    token, started, trouble, project = "", "", "", None
+    try:
+        night = read_night(folder)
+    except RecordError as error:  # of a later version perhaps
+        trouble = f"its plan cannot be read: {error.message}"
+    else:
+        token, started, root = night.token, night.started, Path(night.plan.root)
+        project = root if root.is_dir() else None
+    return Stored(
+        folder=folder, kind="night", group=folder.parent, began=_began(folder, started), size=disk_usage(folder),
+        finished=(folder / FINISHED).is_file(), token=token, project=project,
+        kept=trouble,
+    )  # fmt: skip
+
+
+def _runs(runs: Path) -> Iterator[Stored]:
+    links = _links(runs)
+    for one in _folders(runs):
+        if _NAME.fullmatch(one.name):
+            finished = (one / "report.json").is_file() or any(one.glob("alignment*.json"))
+            yield Stored(
+                folder=one, kind="run", group=runs, began=_began(one), size=disk_usage(one), finished=finished,
+                kept=_held_run(one) or links.get(one, ""),
+            )  # fmt: skip
+    for left in _folders(runs.parent / TRASH):
+        yield _rest(left)
+
+
+def _rest(folder: Path) -> Stored:
+    return Stored(
+        folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder)
+    )
+
+
+def _link(link: Path) -> Stored:
+    return Stored(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
+
+
+def _unfinished(folder: Path) -> Stored:
+    return replace(_rest(folder), began=folder.stat().st_mtime, kept=needed(folder))
+
+
+def _began(folder: Path, started: str = "") -> float:
+    found: datetime | None = began(started, folder.name)
+    return found.timestamp() if found else folder.stat().st_mtime
+
+
+def disk_usage(folder: Path) -> int:
+    """Return the bytes that a folder takes on the disk; a file with several names in it counts once."""
+    total, seen = 0, set()
+    for base, _, names in os.walk(folder):
+        for name in (".", *names):
+            with suppress(OSError):
+                stat = os.lstat(os.path.join(base, name))  # noqa: PTH118 - many thousands of files
+                if stat.st_nlink > 1 and name != ".":
+                    if (stat.st_dev, stat.st_ino) in seen:
+                        continue
+                    seen.add((stat.st_dev, stat.st_ino))
+                total += stat.st_blocks * 512
+    return total
+
+
+def _held_run(run: Path) -> str:
+    try:
+        with (run / RUN_LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "it still goes on"
+    except OSError:
+        return ""
+    return ""
+
+
+def _links(runs: Path) -> Mapping[Path, str]:
+    """Return by run which link among the mode's own files leads into it."""
+    out, found = runs.parent, {}
+    for base, folders, files in os.walk(out):
+        folders[:] = [one for one in folders if Path(base, one) != runs and one != TRASH]
+        for path in (Path(base, name) for name in (*folders, *files)):
+            goal = path.resolve() if path.is_symlink() else path
+            if goal.is_relative_to(runs) and goal != runs:
+                run = runs / goal.relative_to(runs).parts[0]
+                found[run] = f"{os.path.relpath(path, out)} is a link into it"
+    return found
+
+
+def _latest(ordered: Iterable[Stored]) -> Mapping[Path, Stored]:
+    """Return the latest finished of each group."""
+    return {one.group: one for one in ordered if one.finished}
+
+
+def _reasons(one: Stored, latest: Mapping[Path, Stored], needed: Baselines) -> Iterator[str]:
+    """Yield why no rule may delete something; "" is no reason."""
+    if one.kind == "rest":
+        yield one.kept
+        return
+    held = holder(one.folder) if one.kind == "night" else ""
+    yield f"it is being run, by {held}" if held else one.kept
+    yield pin_text(one.folder)
+    yield needed.by(one)
+    best = latest.get(one.group)
+    if best and best.folder == one.folder:
+        yield f"the latest finished {one.kind}"
+    elif not one.finished and (best is None or one.began > best.began):
+        yield "none that finished is later, so it may be resumed"
+
+
+def pin_text(folder: Path) -> str:
+    """Return who pinned a night or run and why; "" if nobody did. A pin that cannot be read is one all the same."""
+    path = folder / PIN
+    if not path.exists():
+        return ""
+    try:
+        pin: dict[str, Any] = read_json(path)
+        return f"pinned by {pin['who']}: {pin['why']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"pinned, but {PIN} cannot be read"
+
+
+def pin(folder: Path, *, who: str, why: str) -> None:
+    """Let no rule delete a night or run.
+
+    Raises:
+        OSError: that cannot be written.
+    """
+    when = datetime.now().astimezone().isoformat(timespec="seconds")
+    atomic_write(folder / PIN, json.dumps({"who": who, "when": when, "why": why}, indent=1) + "\n")
+
+
+class Baselines:
+    """What stored references and the logs of their moves need.
+
+    Args:
+        projects: folders below which ``baselines.jsonl`` are looked for; hidden folders are left out.
+        stored: folders that are not looked into for that, but may hold references themselves.
+
+    Attributes:
+        unfinished: folders in which bundles were made or moved that lie there.
+
+    Raises:
+        InputError: such a file cannot be read.
+    """
+
+    def __init__(self, projects: Iterable[Path], stored: Collection[Path]) -> None:
+        self._names: dict[str, str] = {}
+        self._texts: dict[Path, str] = {}
+        self.unfinished: list[Path] = []
+        for project in dict.fromkeys(path.resolve() for path in projects):
+            for base, folders, files in os.walk(project):
+                hidden = (Path(base, one) for one in folders if one.startswith("."))
+                self.unfinished += [one for one in hidden if is_unfinished(one)]
+                folders[:] = [
+                    one for one in folders if not one.startswith(".") and Path(base, one) not in stored
+                ]
+                if FILE_NAME in files:
+                    self._read(Path(base, FILE_NAME))
+
+    def _read(self, file: Path) -> None:
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise InputError(
+                f"cannot be read: {error.strerror}", file=file, expected="the moves of stored references",
+                hint="what they need is not known, so nothing is deleted",
+            ) from error  # fmt: skip
+        self._texts[file] = text
+        for number, line in enumerate(text.splitlines(), 1):
+            for name in _NAME.findall(line):
+                self._names.setdefault(name, f"{os.path.relpath(file)}:{number}")
+
+    def by(self, one: Stored) -> str:
+        """Return which baseline needs a night or run; "" for none."""
+        if one.folder.name in self._names:
+            return f"a baseline needs it: {self._names[one.folder.name]}"
+        for file, text in self._texts.items():
+            if one.token and one.token in text:
+                return f"a baseline needs it: {os.path.relpath(file)}"
+        return f"it holds a reference: {held}" if (held := _reference_in(one.folder)) else ""
+
+
+def _reference_in(folder: Path) -> str:
+    for base, _, files in os.walk(folder):
+        path = Path(base, MANIFEST)
+        if FILE_NAME in files:
+            return os.path.relpath(Path(base, FILE_NAME), folder)
+        if MANIFEST in files:
+            with suppress(OSError):
+                if KIND.encode() in path.read_bytes():
+                    return os.path.relpath(base, folder)
+    return ""
+
+
+# Which nights and runs go, by age, size and number; and their deletion, of which a kill leaves no half.
+
+DAY_S = 86400.0
+MOUNTS = Path("/proc/self/mountinfo")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What may stay; what is protected stays whatever they say.
+
+    Attributes:
+        older_than_s: seconds since they began, from which nights and runs go; None: age does not count.
+        max_bytes: of all together: the oldest go until no more is there; None: size does not count.
+        keep: the latest so many of each manifest, or of each mode's runs, stay; without the other two rules all
+            others go.
+    """
+
+    older_than_s: float | None = None
+    max_bytes: int | None = None
+    keep: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the number is the only rule."""
+        return self.keep is not None and self.older_than_s is None and self.max_bytes is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doomed:
+    """What goes, and by which rule."""
+
+    stored: Stored
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the rules come to.
+
+    Attributes:
+        doomed: what goes, the oldest first.
+        spared: what a rule would have let go, with the reason why it stays.
+        total: bytes of all.
+        left: bytes of what stays.
+    """
+
+    doomed: tuple[Doomed, ...]
+    spared: tuple[Doomed, ...]
+    total: int
+    left: int
+
+
+def choose(stored: Sequence[Stored], rules: Rules, now: float) -> Choice:
+    """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
+    doomed = {one.folder: Doomed(stored=one, reason="left by a process that was killed") for one in stored if one.kind == "rest" and not one.kept}  # fmt: skip
+    spared: dict[Path, Doomed] = {}
+    spared.update(
+        (one.folder, Doomed(stored=one, reason=one.kept)) for one in stored if one.kind == "rest" and one.kept
+    )
+    late = _late(stored, rules.keep)
+    total = sum(one.size for one in stored)
+    left = total - sum(one.stored.size for one in doomed.values())
+    for one in stored:
+        reason = _reason(one, rules, now, left)
+        if one.kind == "rest" or not reason:
+            continue
+        kept = one.kept or (f"one of the latest {rules.keep}" if one.folder in late else "")
+        if not kept:
+            doomed[one.folder] = Doomed(stored=one, reason=reason)
+            left -= one.size
+        elif not (rules.alone and one.folder in late):
+            spared[one.folder] = Doomed(stored=one, reason=kept)
+    return Choice(doomed=tuple(doomed.values()), spared=tuple(spared.values()), total=total, left=left)
+
+
+def _reason(one: Stored, rules: Rules, now: float, left: int) -> str:
+    if rules.older_than_s is not None and now - one.began > rules.older_than_s:
+        return f"older than {days(rules.older_than_s)}"
+    if rules.max_bytes is not None and left > rules.max_bytes:
+        return f"the oldest, of more than {size_text(rules.max_bytes)}"
+    return f"not one of the latest {rules.keep}" if rules.alone else ""
+
+
+def _late(stored: Sequence[Stored], keep: int | None) -> set[Path]:
+    groups: dict[Path, list[Path]] = defaultdict(list)
+    for one in stored:
+        if one.kind != "rest":
+            groups[one.group].append(one.folder)
+    return {folder for folders in groups.values() for folder in folders[max(len(folders) - (keep or 0), 0) :]}
+
+
+def delete(one: Stored) -> str:
+    """Delete a night or a run; return "" or why it is still there, in whole or as what the next call removes.
+
+    It is held while it is moved out of sight, so no process goes on with it; a kill after that leaves nothing that
+    looks like a night.
+    """
+    try:
+        if one.kind == "rest":
+            _remove(one.folder)
+            return ""
+        with _held(one):
+            _refuse_mounts(one.folder)
+            if kept := pin_text(one.folder):
+                return kept
+            moved = _trash_of(one) / f"{one.folder.name}-{secrets.token_hex(3)}"
+            moved.parent.mkdir(exist_ok=True)
+            os.rename(one.folder, moved)  # noqa: PTH104
+        _remove(moved)
+    except FileNotFoundError:
+        return ""  # another process deleted it
+    except UsageError as error:
+        return str(error).splitlines()[0]
+    except OSError as error:
+        return f"{error.filename or one.folder}: {error.strerror}"
+    return ""
+
+
+def _trash_of(one: Stored) -> Path:
+    return one.group / TRASH if one.kind == "night" else one.group.parent / TRASH
+
+
+@contextmanager
+def _held(one: Stored) -> Iterator[None]:
+    """Hold a night or run while the block runs.
+
+    Raises:
+        UsageError: another process holds it, or it cannot be written to.
+        FileNotFoundError: it is gone.
+    """
+    if one.kind == "night":
+        if not (one.folder / NIGHT).exists():
+            raise FileNotFoundError(2, "is gone", str(one.folder))
+        lock = hold(one.folder)
+        try:
+            yield
+        finally:
+            lock.release()
+        return
+    with (one.folder / RUN_LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{one.folder}: this run still goes on, in another process") from None
+        yield
+
+
+def _refuse_mounts(folder: Path) -> None:
+    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one.
+
+    Raises:
+        UsageError: it names what is mounted.
+        OSError: the folder is gone.
+    """
+    whole = folder.resolve()
+    mounted = [one for one in _mount_points() if one.is_relative_to(whole)]
+    device = whole.lstat().st_dev
+    for base, folders, _ in os.walk(whole):
+        others = [name for name in folders if os.lstat(os.path.join(base, name)).st_dev != device]  # noqa: PTH118
+        mounted += [Path(base, name) for name in others]
+        folders[:] = [name for name in folders if name not in others]
+    if mounted:
+        shown = ", ".join(sorted({os.path.relpath(one, whole) for one in mounted}))
+        raise UsageError(f"{folder}: is left whole, for other file systems are mounted in it: {shown}")
+
+
+def _mount_points() -> list[Path]:
+    """Return where something is mounted: of this disk too, which no number of a device tells."""
+    try:
+        lines = MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return []
+    names = (line.split()[4] for line in lines)  # proc(5); blanks and such are written as octal numbers
+    return [
+        Path(os.fsdecode(re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), name)))
+        for name in names
+    ]
+
+
+def _remove(folder: Path) -> None:
+    if not folder.is_symlink():
+        _refuse_mounts(folder)
+    if folder.is_symlink():
+        if is_dead(folder):  # it may be in use again
+            folder.unlink()
+        return
+    if UNFINISHED.fullmatch(folder.name):
+        with holding(folder):
+            shutil.rmtree(folder)
+        return
+    shutil.rmtree(folder)
+    if folder.parent.name == TRASH:
+        with suppress(OSError):  # something else is in it
+            folder.parent.rmdir()
+
+
+def size_text(size: float) -> str:
+    """Return bytes for people: ``512 B``, ``3.4 MiB``, ``20 GiB``."""
+    power = 0
+    while size >= 1024 and power < len(UNITS) - 1:
+        size, power = size / 1024, power + 1
+    whole = size == int(size) or size >= 100
+    return f"{size:.0f} {UNITS[power]}" if whole else f"{size:.1f} {UNITS[power]}"
+
+
+def days(seconds: float) -> str:
+    """Return an age for people: ``41 days``, ``5 hours``."""
+    for unit, name in ((DAY_S, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if seconds >= unit:
+            count = (
+                f"{seconds / unit:.1f}".removesuffix(".0") if seconds < 2 * unit else f"{seconds / unit:.0f}"
+            )
+            return f"{count} {name}" + ("" if count == "1" else "s")
+    return f"{max(seconds, 0):.0f} seconds"

@@ -1,0 +1,190 @@
+"""Run an exported model with Paddle Inference and its ONNX form with onnxruntime on equal inputs, and compare the outputs.
+
+``python compare_onnx.py --model M.pdmodel --params M.pdiparams --onnx M.onnx [--shape NAME=1,3,224,224]``. Needs numpy, paddle
+and onnxruntime, and nothing of tipchain: it runs with the interpreter of a suite's chain. Exit code 1 if an output differs by
+more than rounding explains, or nothing could be compared.
+
+How far rounding reaches is measured on the Paddle model itself: it runs again on inputs that are a few units in the last
+place apart. An output may differ by `FACTOR` times the largest change that this makes in it, and is never asked for less
+than `FLOOR_ULPS` units in the last place of its largest value; whole numbers are counted where they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+FACTOR, ULPS, FLOOR_ULPS, RUNS = 10.0, 16, 8, 4
+"""As for curves of losses: `tipchain.parity.envelope`."""
+BATCHES = (1, 2)
+"""Sizes that a batch of any size is tried with."""
+SIDE = 224
+"""What stands for a dimension of any size behind the batch, unless ``--shape`` says otherwise."""
+TYPES = {
+    "tensor(double)": "float64", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(uint8)": "uint8",
+    "tensor(int8)": "int8", "tensor(bool)": "bool",
+}  # fmt: skip
+"""What onnxruntime calls types; float32 is all else."""
+Array = Any
+Run = Any
+"""Takes inputs by name, and returns a list of outputs. No alias of a type: suites run Python 3.8, too."""
+
+
+def main() -> int:
+    """Compare; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--model", required=True, help="Paddle's program")
+    parser.add_argument("--params", required=True, help="its weights")
+    parser.add_argument("--onnx", required=True, help="the converted model")
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=N,N,...", help="shape of an input"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs (%(default)s)")
+    args = parser.parse_args()
+    for path in (args.model, args.params, args.onnx):
+        if not os.path.isfile(path):  # noqa: PTH113
+            print(f"error: {path} is not there")
+            return 1
+    names, paddle_run = open_paddle(args.model, args.params)
+    specs, onnx_run = open_onnx(args.onnx)
+    if sorted(names) != sorted(specs):
+        print(f"error: the inputs differ: Paddle's {sorted(names)}, ONNX's {sorted(specs)}")
+        return 1
+    given = dict(read_shape(text) for text in args.shape)
+    if unknown := sorted(set(given) - set(specs)):
+        print(f"error: no input is called {unknown[0]}; there are {', '.join(specs)}")
+        return 1
+    random = np.random.default_rng(args.seed)
+    any_batch = not given and all(shape and shape[0] < 0 for shape, _ in specs.values())
+    worst, count, wrong = 0.0, 0, 0
+    for batch in BATCHES if any_batch else BATCHES[:1]:
+        inputs = {
+            name: make(shape, kind, batch, given.get(name), name, random)
+            for name, (shape, kind) in specs.items()
+        }
+        for name, array in inputs.items():
+            print(f"input {name}: {array.dtype} {list(array.shape)}")
+        expected, actual = paddle_run(inputs), onnx_run(inputs)
+        nearby = [paddle_run(nudge(inputs, random)) for _ in range(RUNS)]
+        print(f"paddle: {len(expected)} outputs, onnxruntime: {len(actual)}")
+        if len(expected) != len(actual):
+            print("error: the numbers of outputs differ")
+            return 1
+        for number, (left, right) in enumerate(zip(expected, actual)):  # noqa: B905 - Python 3.8; counted above
+            text, good, ratio = compare(left, right, [run[number] for run in nearby])
+            print(f"output {number} at batch {batch}: {text}")
+            count, wrong, worst = count + 1, wrong + (not good), max(worst, ratio)
+    print(f"difference_ratio: {worst:.6g}")
+    print(
+        f"compared {count} outputs: " + (f"{wrong} differ by more than rounding" if wrong else "they agree")
+    )
+    return 1 if wrong or not count else 0
+
+
+def read_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name and the shape of ``NAME=1,3,224,224``."""
+    name, _, sizes = text.partition("=")
+    try:
+        return name, tuple(int(one) for one in sizes.split(","))
+    except ValueError:
+        raise SystemExit(f"error: --shape {text}: expected NAME=1,3,224,224") from None
+
+
+def open_paddle(program: str, weights: str) -> tuple[list[str], Run]:
+    """Return the names of a Paddle program's inputs, and what runs it on the CPU."""
+    from paddle import inference
+
+    config = inference.Config(program, weights)
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.set_cpu_math_library_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    predictor = inference.create_predictor(config)
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        for name, array in inputs.items():
+            handle = predictor.get_input_handle(name)
+            handle.reshape(array.shape)
+            handle.copy_from_cpu(array)
+        predictor.run()
+        return [
+            predictor.get_output_handle(name).copy_to_cpu().copy() for name in predictor.get_output_names()
+        ]
+
+    return list(predictor.get_input_names()), run
+
+
+def open_onnx(path: str) -> tuple[dict[str, tuple[list[int], str]], Run]:
+    """Return an ONNX model's inputs, each with its shape (-1: any size) and its type, and what runs it on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    specs = {
+        one.name: ([size if isinstance(size, int) else -1 for size in one.shape], str(one.type))
+        for one in session.get_inputs()
+    }
+    return specs, lambda inputs: session.run(None, dict(inputs))
+
+
+def make(
+    shape: Sequence[int], kind: str, batch: int, given: Sequence[int] | None, name: str, random: Array
+) -> Array:
+    """Return an input: standard normal numbers, ones where it is a scale, sizes where it is an image's shape."""
+    sizes = given or [size if size > 0 else batch if index == 0 else SIDE for index, size in enumerate(shape)]
+    dtype = np.dtype(TYPES.get(kind, "float32"))
+    if name == "scale_factor":
+        return np.ones(sizes, dtype)
+    if name == "im_shape":
+        return np.full(sizes, SIDE, dtype)
+    if dtype.kind == "f":
+        return random.standard_normal(sizes).astype(dtype)
+    return random.integers(0, 2, sizes).astype(dtype)
+
+
+def nudge(inputs: Mapping[str, Array], random: Array) -> dict[str, Array]:
+    """Return inputs whose numbers are `ULPS` units in the last place apart, up or down by the toss of a coin."""
+    return {
+        name: array
+        + (np.spacing(np.abs(array)) * random.choice((-ULPS, ULPS), array.shape)).astype(array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for name, array in inputs.items()
+    }
+
+
+def compare(expected: Array, actual: Array, nearby: Sequence[Array]) -> tuple[str, bool, float]:
+    """Return what is to be said about one output, whether it agrees, and its difference as a part of what may be."""
+    if expected.shape != actual.shape:
+        if any(run.shape != expected.shape for run in nearby):
+            return "its shape depends on rounding, so nothing can be said", False, float("inf")
+        return f"shapes differ: {list(expected.shape)} and {list(actual.shape)}", False, float("inf")
+    if not expected.size:
+        return f"is empty, {list(expected.shape)}, so nothing can be said", False, float("inf")
+    same = [run for run in nearby if run.shape == expected.shape]
+    if expected.dtype.kind != "f":
+        differing = int(np.count_nonzero(expected != actual))
+        limit = FACTOR * max((int(np.count_nonzero(expected != run)) for run in same), default=0)
+        return (
+            f"{differing} of {expected.size} whole numbers differ, allowed {limit:g}",
+            differing <= limit,
+            differing / limit if limit else float(differing > 0),
+        )
+    left, right = expected.astype(np.float64), actual.astype(np.float64)
+    if not np.isfinite(left).all() or not np.isfinite(right).all():
+        return "has values that are not finite", False, float("inf")
+    scale = float(np.abs(left).max())
+    reach = max((float(np.abs(run.astype(np.float64) - left).max()) for run in same), default=0.0)
+    limit = FACTOR * max(reach, FLOOR_ULPS * float(np.finfo(np.float32).eps) * scale)
+    apart = float(np.abs(right - left).max())
+    text = f"max difference {apart:.6g} of values up to {scale:.6g}, allowed {limit:.6g}"
+    return text, bool(apart <= limit), apart / limit if limit else float(apart > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

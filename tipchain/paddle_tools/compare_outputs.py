@@ -1,0 +1,177 @@
+"""Hold a quantized model's outputs against the unquantized model's, on the same inputs.
+
+    python compare_outputs.py UNQUANTIZED.npz QUANTIZED.npz --max-drop D --max-error E
+
+The files are `record_outputs`'. Where outputs hold decisions, the share on which the two models disagree is judged: no
+accuracy can differ by more, whatever the labels are. Decisions are integers, the largest of the last axis of scores
+``[N, C]`` or ``[N, T, C]``, that of axis 1 of maps ``[N, C, H, W]``, and boxes ``[class, score, x1, y1, x2, y2]`` that
+both models find. Other outputs are judged by ``|quantized - unquantized| / |unquantized|``, both as Euclidean norms.
+Exit code 0 where all is within the limits, 1 where not, 2 where nothing can be compared. Needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+BOX_COLUMNS = 6
+OVERLAP = 0.5
+"""Boxes of one class are one object from this intersection over union on, as in PASCAL VOC's metric."""
+FOUND_FROM = 0.5
+"""Boxes count from this score on: what is below is drawn by nobody."""
+
+
+class IncomparableError(Exception):
+    """The two records say nothing about each other."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Decisions and distances so far."""
+
+    decisions: int = 0
+    differ: int = 0
+    error2: float = 0.0
+    size2: float = 0.0
+    kinds: set[int] | None = None
+
+    def decide(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Count decisions of both models, arrays of one shape."""
+        self.decisions += left.size
+        self.differ += int((left != right).sum())
+        if self.kinds is None:
+            self.kinds = set()
+        self.kinds.update(np.unique(left)[:2].tolist())
+
+    def measure(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Add the distance of two arrays of one shape."""
+        left, right = left.astype(np.float64), right.astype(np.float64)
+        self.error2 += float(np.square(right - left).sum())
+        self.size2 += float(np.square(left).sum())
+
+    def boxes(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Count the boxes that one model finds and the other does not."""
+        left, right = left[left[:, 1] >= FOUND_FROM], right[right[:, 1] >= FOUND_FROM]
+        free = list(range(len(right)))
+        for box in left:
+            near = [(overlap(box, right[index]), index) for index in free if right[index, 0] == box[0]]
+            best = max(near, default=(0.0, -1))
+            if best[0] >= OVERLAP:
+                free.remove(best[1])
+            else:
+                self.differ += 1
+        self.differ += len(free)
+        self.decisions += len(left) + len(free)
+        self.kinds = {0, 1} if self.decisions else self.kinds
+
+
+def overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the intersection over union of two boxes ``[class, score, x1, y1, x2, y2]``."""
+    low, high = np.maximum(one[2:4], other[2:4]), np.minimum(one[4:6], other[4:6])
+    inside = float(np.prod(np.maximum(high - low, 0)))
+    areas = float(np.prod(one[4:6] - one[2:4]) + np.prod(other[4:6] - other[2:4]))
+    return inside / (areas - inside) if areas > inside else 0.0
+
+
+def is_boxes(array: np.ndarray) -> bool:
+    """Return whether an output is a list of boxes with classes and scores."""
+    return bool(array.ndim == 2 and array.shape[1] == BOX_COLUMNS and array.dtype.kind == "f")
+
+
+def decisions(array: np.ndarray) -> np.ndarray | None:
+    """Return what an output decides, None where it decides nothing."""
+    if array.dtype.kind in "iub":
+        return array
+    axis = {2: 1, 3: 2, 4: 1}.get(array.ndim)
+    if axis is None or array.shape[axis] < 2:
+        return None
+    return np.asarray(array.argmax(axis=axis))
+
+
+def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray]) -> Tally:
+    """Return what the records of both models have apart.
+
+    Raises:
+        IncomparableError: other inputs, other outputs, or none.
+    """
+    names = [name for name in reference if name.startswith("output_")]
+    if not names or not len(reference["inputs"]):
+        raise IncomparableError("the inference program gave Paddle Inference nothing, or asked nothing of it")
+    if list(reference["inputs"]) != list(quantized["inputs"]):
+        raise IncomparableError("the two models were given other inputs")
+    if names != [name for name in quantized if name.startswith("output_")]:
+        raise IncomparableError("the two models gave another number of outputs")
+    tally = Tally()
+    boxes = any(is_boxes(reference[name]) for name in names)
+    for name in names:
+        if boxes and reference[name].ndim == 1 and reference[name].dtype.kind in "iu":
+            continue  # the number of boxes, which are counted already
+        _add(tally, name, reference[name], quantized[name])
+    return tally
+
+
+def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
+    if is_boxes(left) and is_boxes(right):
+        tally.boxes(left, right)
+        return
+    if left.shape != right.shape:
+        raise IncomparableError(f"{name}: shape {right.shape} instead of {left.shape}")
+    chosen = decisions(left)
+    if chosen is not None:
+        other = decisions(right)
+        assert other is not None
+        tally.decide(chosen, other)
+    if left.dtype.kind == "f":
+        tally.measure(left, right)
+
+
+def judge(tally: Tally, max_drop: float, max_error: float) -> tuple[list[str], bool]:
+    """Return lines that say what was found, the verdict last, and whether it is within the limits."""
+    lines, good = [], True
+    error = (tally.error2 / tally.size2) ** 0.5 if tally.size2 else float("nan")
+    lines.append(f"relative_error: {error:.6g}")
+    if tally.decisions:
+        share = tally.differ / tally.decisions
+        lines += [f"decisions: {tally.decisions}", f"disagreement: {share:.6g}"]
+        good = share <= max_drop
+        if tally.kinds is not None and len(tally.kinds) < 2 and tally.decisions > 1:
+            lines.append(
+                "note: the unquantized model decides the same everywhere, so agreement proves little"
+            )
+        text = f"the models disagree on {tally.differ} of {tally.decisions} decisions"
+        text += f", {100 * share:.3g} %; allowed {100 * max_drop:.3g} %"
+    else:
+        good = error <= max_error
+        text = f"the outputs are {100 * error:.3g} % apart; allowed {100 * max_error:.3g} %"
+    finite = bool(np.isfinite(error)) or (tally.decisions > 0 and tally.size2 == 0)
+    if not finite:
+        text, good = "an output is not finite, or all outputs are 0", False
+    return [*lines, f"quantized model {'passed' if good else 'failed'}: {text}"], good
+
+
+def main() -> int:
+    """Compare the files of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("quantized", type=Path)
+    parser.add_argument("--max-drop", type=float, required=True)
+    parser.add_argument("--max-error", type=float, required=True)
+    args = parser.parse_args()
+    try:
+        with np.load(args.reference) as reference, np.load(args.quantized) as quantized:
+            tally = compare(dict(reference), dict(quantized))
+    except (IncomparableError, OSError, KeyError, ValueError) as error:
+        print(f"nothing can be compared: {error}")
+        return 2
+    lines, good = judge(tally, args.max_drop, args.max_error)
+    print("\n".join(lines))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

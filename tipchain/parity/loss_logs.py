@@ -1,0 +1,125 @@
+"""Losses that two trainings printed, held against each other step by step.
+
+    python -m tipchain.parity.loss_logs REFERENCE.log PORT.log --losses REGEX [--runs NUDGED.log ...] [--factor F]
+
+The runs are the reference's, started a few units in the last place away; how far they drift apart is the envelope
+(`tipchain.parity.envelope`). A printed loss is known to half a unit of its last digit only, so two of them may be a whole
+unit apart whatever the envelope is. Exit code 0 where the port stays inside, 1 where it leaves it, 2 where there is
+nothing to compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tipchain.parity.envelope import FACTOR, Curve, compare_curves
+from tipchain.parity.frameworks.base import Array
+
+
+class NoLossesError(Exception):
+    """A log holds no losses, or another number of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """The losses of a log.
+
+    Attributes:
+        values: float64 ``[steps]``.
+        unit: one in the last digit that was printed, of the coarsest of them.
+    """
+
+    values: Array
+    unit: float
+
+
+def read_losses(text: str, pattern: str, name: str = "the log", first: int | None = None) -> Losses:
+    """Return the losses that ``pattern``'s first group finds in the lines of a log, the ``first`` of them or all.
+
+    Raises:
+        NoLossesError: there are none.
+    """
+    found = [match[1] for match in map(re.compile(pattern).search, text.splitlines()) if match][:first]
+    if not found:
+        raise NoLossesError(f"{name}: no line has a loss like {pattern!r}")
+    return Losses(values=np.array([float(one) for one in found]), unit=max(map(_unit, found)))
+
+
+def _unit(text: str) -> float:
+    """Return one in the last digit of a printed number; 0 for what is none."""
+    if not np.isfinite(float(text)):
+        return 0.0
+    digits, _, exponent = text.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+
+
+def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:
+    """Return the port's losses beside the reference's, and whether each step is outside, bool ``[steps]``.
+
+    Raises:
+        NoLossesError: they are not equally many, or the reference's are not finite.
+    """
+    steps = len(reference.values)
+    for one in (port, *runs):
+        if len(one.values) != steps:
+            raise NoLossesError(f"{len(one.values)} losses beside {steps}")
+    if not np.isfinite(reference.values).all():
+        raise NoLossesError("the reference's losses are not finite")
+    drifts = np.array([one.values for one in runs]) if runs else reference.values[None]
+    curve = compare_curves(reference.values, port.values, drifts, factor)
+    unit = max(one.unit for one in (reference, port, *runs))
+    allowed = factor * curve.bounds + unit * (1 + 1e-9)
+    outside = ~(curve.differences <= allowed) & (np.arange(steps) < curve.told)
+    return curve, outside | ~np.isfinite(port.values)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare the logs of a command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("port", type=Path)
+    parser.add_argument("--losses", required=True, metavar="REGEX", help="the first group is the loss")
+    parser.add_argument("--runs", nargs="*", type=Path, default=[])
+    parser.add_argument("--first", type=int, help="compare so many losses, the first ones")
+    parser.add_argument("--factor", type=float, default=FACTOR)
+    args = parser.parse_args(argv)
+    try:
+        first, port, *runs = (
+            read_losses(
+                path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first
+            )
+            for path in (args.reference, args.port, *args.runs)
+        )
+        curve, outside = held(first, port, runs, args.factor)
+    except (NoLossesError, OSError) as error:
+        print(f"nothing can be compared: {error}")
+        return 2
+    worst = int(np.nanargmax(curve.differences))
+    print(f"steps: {len(first.values)}")
+    print(f"largest_difference: {curve.differences[worst]:.6g} (step {worst + 1})")
+    print(f"largest_ratio: {curve.ratios[curve.worst]:.6g} (step {curve.worst + 1}; allowed {args.factor:g})")
+    if curve.told < len(first.values):
+        print(f"note: from step {curve.told + 1} on rounding alone moves the loss by a tenth of itself")
+    if curve.told == 0:
+        print("nothing can be compared: rounding alone moves the first loss by a tenth of itself")
+        return 2
+    if outside.any():
+        step = int(np.argmax(outside))
+        print(
+            f"losses failed: step {step + 1} has {port.values[step]:.8g} instead of {first.values[step]:.8g}, "
+            f"{curve.ratios[step]:.3g} times the envelope"
+        )
+        return 1
+    print(f"losses passed: all {len(first.values)} steps stay within {args.factor:g} times the envelope")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

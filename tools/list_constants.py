@@ -1,0 +1,81 @@
+"""The page of numbers by which tipchain judges, ranks and searches: one row for each constant of the rooms that decide.
+
+What a row says is the string below the constant, so that a number is explained where it is used and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("parity", "live", "conversion")
+TITLES = {
+    "parity": "Alignment of cases", "parity/locate": "Which layer differs", "parity/diagnose": "Causes in layers",
+    "parity/pieces": "Data, losses, metrics, optimizers and schedules", "parity/preflight": "Construction",
+    "parity/judging": "Judging dumps", "parity/stages": "Recording", "parity/frameworks": "Frameworks",
+    "parity/data_parallel": "Several processes", "live": "Live models, training and prediction",
+    "conversion": "Conversion of weights",
+}  # fmt: skip
+INTRODUCTION = """# Numbers that decide
+
+Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes
+of two computations is said once, in `tipchain/parity/rounding.py`; the other numbers build on it, are sizes of what is
+looked at, or are values that models usually have. *A choice* says that nothing derives it.
+"""
+
+
+def numeric(node: ast.expr) -> bool:
+    """Tell whether an expression is made of numbers: literals, other constants, arithmetic, tuples, sets and dicts."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case ast.Name(id=name):
+            return name.isupper()
+        case ast.UnaryOp(operand=one):
+            return numeric(one)
+        case ast.BinOp(left=one, right=other):
+            return numeric(one) and numeric(other)
+        case ast.Tuple(elts=each) | ast.List(elts=each) | ast.Set(elts=each) | ast.Dict(values=each):
+            return bool(each) and all(map(numeric, each))
+    return False
+
+
+def _literal(node: ast.expr) -> bool:
+    return any(isinstance(one, ast.Constant) and not isinstance(one.value, str) for one in ast.walk(node))
+
+
+def constants(path: Path) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the numeric constants of a module: names, value, the string below, and the line."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for number, node in enumerate(body):
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if target is None or value is None or not numeric(value) or not _literal(value):
+            continue
+        below = body[number + 1] if number + 1 < len(body) else None
+        text = (
+            below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+        )
+        yield ast.unparse(target).strip("()"), ast.unparse(value), " ".join(str(text).split()), node.lineno
+
+
+def modules() -> list[Path]:
+    """Return the modules whose constants decide."""
+    return sorted(path for room in ROOMS for path in (ROOT / "tipchain" / room).rglob("*.py"))
+
+
+def constants_page() -> str:
+    """Return the page's text."""
+    rooms: dict[str, list[str]] = {}
+    for path in sorted(modules(), key=lambda one: (one.name != "rounding.py", one)):
+        for names, value, text, _ in constants(path):
+            room = path.parent.relative_to(ROOT / "tipchain").as_posix()
+            shown = value if len(value) <= 60 else f"{value[:57]}..."
+            said = text.replace("|", "\\|").replace("``", "`")
+            rooms.setdefault(room, []).append(f"| `{path.stem}.{names}` | `{shown}` | {said} |")
+    parts = [INTRODUCTION]
+    for room, rows in rooms.items():
+        parts.append("\n".join([f"## {TITLES.get(room, room)}", "", f"In `tipchain/{room}`.", "", "| constant | value | what it is |", "|---|---|---|", *rows, ""]))  # fmt: skip
+    return "\n".join(parts)

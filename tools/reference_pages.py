@@ -1,0 +1,651 @@
+"""The reference pages that are made from the code, and what MkDocs needs besides (``hooks`` of mkdocs.yml).
+
+Keys, types and defaults of YAML files are what the readers of these files ask for: a document that has every mapping once
+is read, and each call of `tipchain.yaml_lines.Reader` is one row; what a key means is the line about it in the ``Attributes`` of
+the dataclass that holds it. Commands come from their argparse parsers, diagnosis codes from docs/diagnoses.json
+(``tools/record_diagnoses.py``), exit codes, stages and tolerances from the tables that the program itself uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import atexit
+import inspect
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+from list_constants import constants_page  # noqa: E402
+
+from tipchain.yaml_lines import Reader  # noqa: E402
+
+MADE = "_Made from the code by `tools/reference_pages.py`._\n"
+REQUIRED = "**required**"
+LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)(#[^)]*)?(\))")
+SOURCE = "source"
+"""The folder of the site that holds the project's files to which pages link."""
+
+CASE = """\
+id: net
+root: .
+sides:
+  torch: {SIDE}
+  paddle: {SIDE}
+model_args: {}
+weights: {}
+inputs:
+  NAME: {shape: [1, 3]}
+  label: {shape: [1], dtype: int64}
+outputs: [logits]
+backward: {}
+train: {envelope: {}, benchmark: {METRIC: 1.0}}
+data: {}
+loss: {variants: {VARIANT: {ARGUMENT: 1}}}
+init: {}
+inference: {}
+distributed: {}
+train_data: {}
+optimizer: {}
+scheduler: {}
+updates: {variants: {VARIANT: {ARGUMENT: 1}}}
+lr: {}
+tolerances: {forward: {logits: {threshold: 1.0e-6}}}
+modes: {lite_train_lite_infer: {}}
+known_deviations: [{subject: forward/logits, reason: why}]
+overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}, weights: {}}}
+"""
+MANIFEST = """\
+defaults: {}
+data: {FOLDER: {path: x}}
+chains: [{params: x, modes: lite_train_lite_infer}]
+cases: [{case: x, modes: lite_train_lite_infer}]
+commands: [{id: x, argv: [x]}]
+"""
+PLACES = {
+    "case": {
+        "sides.torch": "sides.SIDE",
+        "sides.paddle": "sides.SIDE",
+        "overrides.forward": "overrides.STAGE",
+        "tolerances.forward": "tolerances.STAGE",
+        "tolerances.STAGE.logits": "tolerances.STAGE.KEY",
+        "modes.lite_train_lite_infer": "modes.MODE",
+        "inputs.label": "inputs.NAME",
+    },
+    "profile": {"infer.cpu": "infer.DEVICE", "infer.gpu": "infer.DEVICE", "trainers.norm": "trainers.KIND"},
+}
+"""How a mapping is called in the page whose key is a name that the user chooses, or one of several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of a YAML file: the mapping that it stands in, what it may be, and its default."""
+
+    path: str
+    name: str
+    expected: str
+    default: str
+
+
+# YAML files
+
+
+@contextmanager
+def _recorded() -> Iterator[list[tuple[tuple[str, ...], str, str, Any]]]:
+    """Yield a list that every key asked for goes into: path, key, what was expected, default."""
+    asked: list[tuple[tuple[str, ...], str, str, Any]] = []
+    value, choice = Reader.value, Reader.choice
+
+    def value_(self: Reader, key: str, kinds: Any, expected: str, *, default: Any = ...) -> Any:
+        asked.append((self.path, key, expected, default))
+        return value(self, key, kinds, expected, default=default)
+
+    def choice_(self: Reader, key: str, choices: Sequence[str], **default: Any) -> Any:
+        asked.append(
+            (self.path, key, " or ".join(f"`{one}`" for one in choices if one), default.get("default", ...))
+        )
+        return choice(self, key, choices, **default)
+
+    Reader.value, Reader.choice = value_, choice_  # type: ignore[method-assign, assignment]
+    try:
+        yield asked
+    finally:
+        Reader.value, Reader.choice = value, choice  # type: ignore[method-assign]
+
+
+def keys_of(kind: str, read: Callable[[], object]) -> list[Key]:
+    """Return the keys that ``read`` asks a kind of file for, each once, in the order in which it asks."""
+    with _recorded() as asked:
+        read()
+    found: dict[tuple[str, str], Key] = {}
+    for path, name, expected, default in asked:
+        place = re.sub(r"\.\d+\b", "[]", ".".join(path))
+        for old, new in PLACES.get(kind, {}).items():
+            place = re.sub(rf"^{re.escape(old)}(?=$|\.)", new, place)
+        if (place, name) in found or _is_name(name, place):
+            continue
+        found[place, name] = Key(path=place, name=name, expected=expected, default=_default(default))
+    return list(found.values())
+
+
+def _is_name(name: str, place: str) -> bool:
+    """Tell whether a key is a name that the user chooses, whose mapping has rows of its own."""
+    return name.isupper() or (place, name) in {
+        ("inputs", "label"), ("overrides", "forward"), ("tolerances", "forward"), ("tolerances.STAGE", "logits"),
+        ("modes", "lite_train_lite_infer"), ("sides", "torch"), ("sides", "paddle"),
+    }  # fmt: skip
+
+
+def _default(value: Any) -> str:
+    if value is ...:
+        return REQUIRED
+    if value is None or value in ("", (), [], {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, (list, tuple)):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def attributes_of(owner: type) -> dict[str, str]:
+    """Return what the ``Attributes`` of a class's docstring say, by name."""
+    text = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:\n")[2]
+    found: dict[str, str] = {}
+    name = ""
+    for indented in text.splitlines():
+        if indented and not indented.startswith(" "):
+            break
+        line = indented[4:]
+        head = re.match(r"(\w+): (.*)", line)
+        if head:
+            name = head[1]
+            found[name] = head[2]
+        elif name and line.startswith(" "):
+            found[name] += " " + line.strip()
+    return {key: value.replace("``", "`") for key, value in found.items()}
+
+
+def _read_case() -> None:
+    from tipchain.parity.case import load_case
+    from tipchain.parity.case_types import BUILDERS
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "case.yaml")
+        builders = ", ".join(f"{name}: 'my.net:{name}'" for name in BUILDERS)
+        file.write_text(CASE.replace("SIDE", builders))
+        load_case(file)
+
+
+def _read_manifest() -> None:
+    from tipchain.nightly.manifest import load_manifest
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "night.yaml")
+        file.write_text(MANIFEST)
+        load_manifest(file)
+
+
+def _read_profiles() -> None:
+    from tipchain.chain.profiles import SHIPPED, read_profile, suite_names
+
+    for name in suite_names():
+        read_profile.__wrapped__(SHIPPED / f"{name}.yaml")  # anew, whatever was read before
+
+
+def _case_owners() -> dict[str, type]:
+    from tipchain.parity import case_types, settings  # noqa: F401
+    from tipchain.parity.case_types import Case
+    from tipchain.parity.settings import (
+        backward,
+        distributed,
+        inference,
+        init,
+        loss,
+        lr,
+        train,
+        train_data,
+        updates,
+    )
+    from tipchain.parity.tolerance import Tolerance
+
+    weights, inputs = case_types.WeightsSpec, case_types.InputSpec
+    return {
+        "": Case, "sides.SIDE": case_types.Side, "weights": weights, "inputs.NAME": inputs,
+        "overrides.STAGE": case_types.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
+        "backward": backward.BackwardSettings, "train": train.TrainSettings, "train.envelope": train.EnvelopeSettings,
+        "data": case_types.DataSettings, "loss": loss.LossSettings, "init": init.InitSettings,
+        "inference": inference.InferenceSettings, "distributed": distributed.DistributedSettings,
+        "train_data": train_data.TrainDataSettings, "updates": updates.UpdatesSettings, "lr": lr.LrSettings,
+        "tolerances.STAGE.KEY": Tolerance, "modes.MODE": case_types.ModeSettings,
+        "known_deviations[]": case_types.KnownDeviation,
+    }  # fmt: skip
+
+
+def _manifest_owners() -> dict[str, type]:
+    from tipchain.nightly.manifest import Common, DataFolder, Entry, Manifest
+
+    entry = type("Entry", (), {"__doc__": _joined(Common, Entry)})
+    return {
+        "": Manifest,
+        "defaults": Common,
+        "data.FOLDER": DataFolder,
+        "chains[]": entry,
+        "cases[]": entry,
+        "commands[]": entry,
+    }
+
+
+def _profile_owners() -> dict[str, type]:
+    from tipchain.chain import suites
+
+    return {
+        "": suites.Suite, "recognise": suites.Marks, "devices": suites.Devices, "trainers.KIND": suites.TrainerRule,
+        "train": suites.Step, "train.before[]": suites.Before, "eval": suites.Step, "export[]": suites.Step,
+        "infer": suites.Infer, "infer.DEVICE": suites.InferRule, "whole": suites.Whole, "verified[]": suites.Verified,
+    }  # fmt: skip
+
+
+def _joined(*owners: type) -> str:
+    """Return a docstring whose ``Attributes`` are those of several classes."""
+    lines = [f"    {name}: {text}" for one in owners for name, text in attributes_of(one).items()]
+    return "\n".join(["One.", "", "Attributes:", *lines])
+
+
+ALSO_CALLED = {
+    "timeout": "timeout_s", "memory": "memory_mb", "params": "files", "case": "files", "optimizer": "optimizer_args",
+    "scheduler": "scheduler_args", "train_data": "training_data", "suite": "name", "recognise": "marks", "values": "rest",
+    "chains": "entries", "cases": "entries", "commands": "entries", "training": "modes", "cpu": "rules", "gpu": "rules",
+    "shapes": "shapes",
+}  # fmt: skip
+"""The attribute that holds a key, where the two are called differently."""
+
+
+ALONE = {
+    "train.envelope.reason": "why `factor` is above the usual one",
+    "defaults": "what every entry may say and none has to",
+    "train.before": "commands in front of each training",
+}
+"""What keys mean that no attribute holds by itself."""
+
+
+def undescribed(kind: str) -> list[str]:
+    """Return the keys of a kind of file that no docstring tells of."""
+    return [f"{key.path}.{key.name}" for key, text in _described(kind) if not text]
+
+
+def _described(kind: str) -> list[tuple[Key, str]]:
+    read, owners = {
+        "case": (_read_case, _case_owners),
+        "manifest": (_read_manifest, _manifest_owners),
+        "profile": (_read_profiles, _profile_owners),
+    }[kind]
+    told = {place: attributes_of(owner) for place, owner in owners().items()}
+    found = []
+    for key in keys_of(kind, read):
+        texts = told.get(key.path)
+        if texts is not None:
+            also = f"{key.path}.{key.name}".lstrip(".")
+            found.append(
+                (
+                    key,
+                    texts.get(key.name)
+                    or texts.get(ALSO_CALLED.get(key.name, ""), "")
+                    or ALONE.get(also, ""),
+                )
+            )
+    return found
+
+
+def yaml_page(kind: str, title: str, text: str) -> str:
+    """Return the page of a kind of YAML file."""
+    lines = [f"# {title}", "", text, "", MADE]
+    rows: dict[str, list[str]] = {}
+    for key, meaning in _described(kind):
+        cells = (f"`{key.name}`", _cell(key.expected), key.default, _cell(meaning))
+        rows.setdefault(key.path, []).append(f"| {' | '.join(cells)} |")
+    for place, table in rows.items():
+        head = f"`{place}`" if place else "The file"
+        lines += ["", f"## {head}", "", "| key | value | default | meaning |", "|---|---|---|---|", *table]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").strip()
+
+
+# Commands
+
+
+def commands_page() -> str:
+    """Return the page of all commands, from their parsers."""
+    from tipchain.cli import COMMANDS, GROUPS, parser_of
+    from tipchain.commands.options import leaves
+
+    lines = ["# Commands", "", MADE, "", "`tipchain COMMAND --help` says the same in a terminal.", ""]
+    for group, commands in GROUPS.items():
+        lines += [f"## {group.capitalize()}", ""]
+        for name in commands:
+            lines += [f"### tipchain {name}", "", _sentence(COMMANDS[name]), ""]
+            for leaf in leaves(parser_of(name)):
+                lines += _leaf(leaf, leaf.prog != f"tipchain {name}")
+    return "\n".join(lines) + "\n"
+
+
+def _leaf(parser: argparse.ArgumentParser, is_action: bool) -> list[str]:
+    lines = []
+    if is_action:
+        lines += [f"#### {parser.prog}", ""] + (
+            [_cell(_sentence(parser.description)), ""] if parser.description else []
+        )
+    rows = []
+    for action in parser._actions:  # noqa: SLF001
+        if action.help is argparse.SUPPRESS or isinstance(action, argparse._HelpAction):  # noqa: SLF001
+            continue
+        rows.append(f"| {_called(action)} | {_cell(_help(parser, action))} |")
+    return [*lines, "| argument | meaning |", "|---|---|", *rows, ""] if rows else lines
+
+
+def _called(action: argparse.Action) -> str:
+    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = " ".join(value) if isinstance(value, tuple) else str(value)
+    if action.nargs == 0:
+        value = ""
+    elif action.nargs in ("*", "+"):
+        value += " …"
+    names = [f"{name} {value}".strip() for name in action.option_strings] or [value]
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    text = parser._get_formatter()._expand_help(action) if action.help else ""  # noqa: SLF001
+    shown = (
+        action.default not in (None, False, argparse.SUPPRESS)
+        and action.default != []
+        and "default" not in text
+    )
+    return text + (f" (default: {action.default})" if shown and action.option_strings else "")
+
+
+def _sentence(text: str | None) -> str:
+    text = (text or "").strip()
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".") if text else ""
+
+
+# Diagnosis codes
+
+
+def codes_in_code() -> set[str]:
+    """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
+    from tipchain.parity.pieces import loss_settings, metric_causes, optimizer_words, schedule_causes
+    from tipchain.parity.preflight import kinds
+
+    found = {
+        code
+        for module in (loss_settings, metric_causes, optimizer_words, schedule_causes)
+        for code in module.CODES.values()
+    }
+    found |= {one.code for kind in kinds.KINDS for one in kind.properties}
+    for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                found |= {
+                    one.value.value
+                    for one in node.keywords
+                    if one.arg == "code"
+                    and isinstance(one.value, ast.Constant)
+                    and isinstance(one.value.value, str)
+                }
+    return found
+
+
+def diagnoses_page() -> str:
+    """Return the page of diagnosis codes: each with a port that has it, and the line that mends it."""
+    examples: Mapping[str, Any] = json.loads((ROOT / "docs/diagnoses.json").read_text(encoding="utf-8"))
+    lines = [
+        "# Diagnosis codes",
+        "",
+        (
+            "The code of a cause stands in `alignment.json` (`diagnoses[].code`), in the history (`tipchain history causes "
+            "--code`) and in JUnit. Each code below has a port with that fault: the lines of the port as they are (`-`), the "
+            "lines that mend them (`+`), and what tipchain says. The ports are those of `tests/zoo`; "
+            "`tools/record_diagnoses.py` records what is said."
+        ),
+        "",
+        MADE,
+    ]
+    for code, one in examples.items():
+        diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
+        lines += ["", f"## {code}", "", f"{_sentence(_cell(one['message']))}", ""]
+        lines += [f"_{one['part'].capitalize()} of the net `{one['net']}` (`{one['id']}`)._", ""]
+        lines += ["```diff", *diff, "```"]
+        lines += ["", f"**Fix:** {_cell(one['fix'])}"] if one["fix"] else []
+    others = sorted(codes_in_code() - set(examples) - {"unknown"})
+    lines += ["", "## unknown", "", "No cause explains the difference; the report says what was tried.", ""]
+    lines += ["## Codes without a recorded port", "", ", ".join(f"`{code}`" for code in others), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _diff(sign: str, text: str) -> list[str]:
+    return [f"{sign} {line}" for line in inspect.cleandoc(text).splitlines()] or []
+
+
+# Exit codes, files, tolerances
+
+
+def files_page() -> str:
+    """Return the page of exit codes, outcomes, files and default tolerances."""
+    from tipchain import outcome
+    from tipchain.parity.defaults import DEFAULTS
+    from tipchain.stage_table import INFO
+
+    lines = [
+        "# Exit codes and files",
+        "",
+        MADE,
+        "",
+        "## Exit codes",
+        "",
+        "| code | name | meaning |",
+        "|---|---|---|",
+    ]
+    codes = members_of(outcome.ExitCode)
+    lines += [f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(text)} |" for name, text in codes.items()]
+    lines += ["", "## Outcomes", "", "| outcome | meaning |", "|---|---|"]
+    lines += [f"| {name} | {_cell(text)} |" for name, text in members_of(outcome.Outcome).items()]
+    lines += [
+        "",
+        "## Files of an alignment",
+        "",
+        "`test_tipc/output/CASE/MODE/log_reprod/` has the latest run's; `runs/TIME-ID/` each run whole.",
+        "",
+    ]
+    lines += ["| stage | needs the builders | dumps | log |", "|---|---|---|---|"]
+    for stage, info in INFO.items():
+        dumps = f"`{info.prefix}_{{{info.reference},paddle}}.npy`" + (
+            ", `.safetensors`" if info.tensors else ""
+        )
+        lines.append(f"| `{stage}` | {', '.join(info.builders)} | {dumps} | `{info.prefix}_diff.log` |")
+    lines += [
+        "",
+        "## Default tolerances",
+        "",
+        "The first pattern that matches a tensor's name counts. A case may name others, looser ones with a reason.",
+        "",
+    ]
+    lines += ["| stage | tensor | tolerance |", "|---|---|---|"]
+    lines += [
+        f"| `{stage}` | `{key}` | {_cell(str(one))} |"
+        for stage, rules in DEFAULTS.items()
+        for key, one in rules.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def members_of(owner: type) -> dict[str, str]:
+    """Return the text that stands below each member of an enum."""
+    (tree,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for one, following in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(one, ast.Assign)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            (target,) = one.targets
+            assert isinstance(target, ast.Name)
+            found[target.id] = str(following.value.value).replace("``", "`")
+    return found
+
+
+# Python
+
+
+def python_page() -> str:
+    """Return the page of the Python interface, from signatures and docstrings."""
+    import tipchain
+
+    lines = ["# Python", "", MADE]
+    for name in (
+        "align",
+        "AlignmentReport",
+        "copy_weights",
+        "compare",
+        "Tolerance",
+        "load_record",
+        "save_record",
+    ):
+        owner = getattr(tipchain, name)
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            *_signature(f"tipchain.{name}", owner),
+            *_sections(inspect.getdoc(owner) or ""),
+        ]
+        for called, member in vars(owner).items() if inspect.isclass(owner) else ():
+            function = member.fget if isinstance(member, property) else member
+            if called.startswith("_") or not inspect.isfunction(function):
+                continue
+            shown = (
+                [f"`{name}.{called}`"]
+                if isinstance(member, property)
+                else _signature(f"{name}.{called}", function)
+            )
+            lines += ["", f"### {name}.{called}", "", *shown, "", *_sections(inspect.getdoc(member) or "")]
+    return "\n".join(lines) + "\n"
+
+
+def _signature(name: str, owner: Any) -> list[str]:
+    """Return the signature as a block of Python, one parameter a line where it is long."""
+    signature = inspect.signature(owner)
+    signature = signature.replace(
+        parameters=[
+            one.replace(annotation=_annotation(one.annotation)) for one in signature.parameters.values()
+        ],
+        return_annotation=_annotation(signature.return_annotation),
+    )
+    text = f"{name}{signature}"
+    if len(text) > 88:
+        parameters = [str(one) for one in signature.parameters.values() if one.name != "self"]
+        for number, one in enumerate(signature.parameters.values()):
+            if one.kind is one.KEYWORD_ONLY:
+                parameters.insert(number, "*")
+                break
+        text = "\n".join([f"{name}(", *(f"    {one}," for one in parameters), ")"])
+    return ["```python-signature", text, "```", ""]
+
+
+class _Shown(str):
+    """A text that is shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _annotation(found: Any) -> Any:
+    return _Shown(found) if isinstance(found, str) else found
+
+
+def _sections(text: str) -> list[str]:
+    """Return a docstring in Google's style as Markdown: its sections are lists."""
+    lines: list[str] = []
+    inside = False
+    for line in text.replace("``", "`").splitlines():
+        head = re.fullmatch(r"(Args|Attributes|Returns|Yields|Raises|Example|Examples):", line)
+        if head:
+            inside = head[1] not in ("Example", "Examples")
+            lines += [f"**{head[1]}**", ""]
+        elif inside and line.startswith("    ") and not line.startswith("     "):
+            name = re.match(r"    ([\w*., ]+): (.*)", line)
+            lines.append(f"- `{name[1]}`: {_cell(name[2])}" if name else f"- {_cell(line)}")
+        elif inside and line.startswith("     "):
+            lines.append(f"  {_cell(line)}")
+        else:
+            inside = inside and not line.strip()
+            lines.append(line)
+    return lines
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page that is made, by its path below docs."""
+    return {
+        "reference/commands.md": commands_page(),
+        "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
+        "reference/manifest.md": yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
+        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands: [suites](suites.md)."),
+        "reference/python.md": python_page(),
+        "reference/diagnoses.md": diagnoses_page(),
+        "reference/files.md": files_page(),
+        "reference/constants.md": constants_page(),
+    }  # fmt: skip
+
+
+# What MkDocs calls
+
+
+def stage(folder: Path) -> None:
+    """Write all pages into a folder: the project's, those that are made, and copies of the project's files they link to."""
+    shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
+    for path, text in pages().items():
+        folder.joinpath(path).write_text(text, encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        place = page.relative_to(ROOT / "docs")
+        text = page.read_text(encoding="utf-8")
+        changed = LINK.sub(lambda match, place=place: _in_site(match, place, folder), text)  # type: ignore[misc]
+        if changed != text:
+            folder.joinpath(place).write_text(changed, encoding="utf-8")
+
+
+def _in_site(match: re.Match[str], place: Path, folder: Path) -> str:
+    """Return a link of the page ``place``; one to a file beyond docs leads to a copy of that file in the site."""
+    target = Path(os.path.normpath(ROOT / "docs" / place.parent / match[2]))
+    if target.is_relative_to(ROOT / "docs") or not target.is_file():
+        return match[0]
+    # The languages' plugin would take the `sh` of `x.sh.txt` for a language.
+    copy = Path(SOURCE, target.relative_to(ROOT).as_posix().replace(".", "_") + ".txt")
+    folder.joinpath(copy).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(target, folder / copy)
+    return f"{match[1]}{os.path.relpath(copy, place.parent)}{match[4]}"
+
+
+def on_config(config: Any) -> Any:
+    """Let MkDocs read the staged pages; it asks once for each language."""
+    if Path(config["docs_dir"]) == ROOT / "docs":
+        folder = tempfile.mkdtemp(prefix="tipchain-site-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        stage(Path(folder))
+        config["docs_dir"] = folder
+    return config
