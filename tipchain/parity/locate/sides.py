@@ -35,8 +35,10 @@ class LiveSide(Side, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the model with the same weights, in float64 if ``double``.
+
+        ``forward``: only forward is run. Then a framework's own layer that only reads its weights has the model's own ones.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
         Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
@@ -113,6 +115,9 @@ class LiveSide(Side, Protocol):
     def norm_scale(self, layer: Any) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether a layer has dropout inside a kernel, whose masks cannot be made equal: its copies have none."""
+
 
 class TorchSide:
     """torch."""
@@ -152,14 +157,16 @@ class TorchSide:
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
-        made = copy.deepcopy(model, self._large_parameters(model, double=double))
+        nn = self.torch.nn
+        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
+        shared = {id(one): one for one in model.parameters()} if lent else {}
+        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
-        for module in made.modules():
-            if isinstance(module, self.torch.nn.RNNBase):
-                module.dropout = 0.0
+        for module in filter(self.undropped, made.modules()):
+            module.dropout = 0.0
         return made.double() if double else made
 
     def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
@@ -272,6 +279,10 @@ class TorchSide:
         found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
         return found
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent module with dropout between its layers."""
+        return isinstance(layer, self.torch.nn.RNNBase) and layer.num_layers > 1 and layer.dropout > 0
+
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(running_var + eps)``."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
@@ -321,13 +332,16 @@ class PaddleSide:
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
         dropout there is no other difference.
         """
-        made = copy.deepcopy(model, self._large_parameters(model, double=double))
+        nn = self.paddle.nn
+        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1D, nn.Conv2D, nn.Conv3D))
+        shared = {id(one): one for one in model.parameters()} if lent else {}
+        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
@@ -434,6 +448,11 @@ class PaddleSide:
         found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
         return found
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent layer with dropout between its layers."""
+        kind = self.paddle.nn.layer.rnn.RNNBase
+        return isinstance(layer, kind) and layer.num_layers > 1 and layer.dropout > 0
+
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""
         kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
@@ -450,6 +469,12 @@ def _copied(array: Array, *, double: bool) -> Array:
     three times as much memory: with many parameters that costs more than running the model.
     """
     return array.astype(np.float64 if double else array.dtype, copy=True)
+
+
+def _only_reads(layer: Any, kinds: tuple[type, ...]) -> bool:
+    """Tell whether a layer is exactly of one of the kinds, which write to no weight, and nothing is hooked to its forward."""
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
+    return type(layer) in kinds and not any(getattr(layer, name, None) for name in hooks)
 
 
 def name_alike(layer: Any, made: Any) -> None:
