@@ -115,9 +115,10 @@ class PairReplays:
         layers = models.double if double else models.single
         if layers is None:
             return None
+        reads = self.fed.forward and not double
         return replay(
             models.side,
-            layers[call.path],
+            models.single.reading(call.path) if reads else layers[call.path],
             call,
             given,
             self._cotangents[number] if cotangents is None else cotangents,
@@ -191,9 +192,15 @@ class Copies(Mapping[str, Any]):
         self._switch = training is not None and model.training != training
 
     def __getitem__(self, path: str) -> Any:
-        return self._side.copied(
-            self._layers[path], double=False, training=self._training if self._switch else None
-        )
+        return self._copied(path)
+
+    def reading(self, path: str) -> Any:
+        """Return a copy of which only forward may be run: its weights may be the model's own."""
+        return self._copied(path, forward=True)
+
+    def _copied(self, path: str, *, forward: bool = False) -> Any:
+        training = self._training if self._switch else None
+        return self._side.copied(self._layers[path], double=False, training=training, forward=forward)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)
