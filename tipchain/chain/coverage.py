@@ -84,14 +84,20 @@ def survey(root: Path) -> Coverage:
             drivers.setdefault(own[0], []).append(f"{FOLDER}/{path.name}")
         elif not path.name.startswith(NO_DRIVERS):
             others.append(f"{FOLDER}/{path.name}")
-    files: dict[str, list[Path]] = {}
-    for path in named_files([root / FOLDER]):
-        files.setdefault(_kind(path), []).append(path)
+    files = files_by_kind(root)
     kinds = [name for name in (TRAIN_INFER, *KINDS) if name in drivers or name in files]
     covered = (
         _covered(name, drivers.get(name, ()), files.get(name, ()), root) for name in dict.fromkeys(kinds)
     )
     return Coverage(root=str(root), kinds=tuple(covered), others=tuple(others))
+
+
+def files_by_kind(root: Path) -> Mapping[str, Sequence[Path]]:
+    """Return the parameter files below a checkout's ``test_tipc`` by their kind of chain; none is planned."""
+    files: dict[str, list[Path]] = {}
+    for path in named_files([root / FOLDER]):
+        files.setdefault(_kind(path), []).append(path)
+    return files
 
 
 def _is_driver(name: str, driver: str) -> bool:
