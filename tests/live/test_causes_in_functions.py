@@ -95,6 +95,10 @@ def shifted(x):
             of_images, lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=False),
             lambda x: PF.interpolate(x, size=(1, 1), mode="bilinear"), "resize-to-one", "Paddle takes its first",
         ),
+        (
+            of_images, lambda x: 0.25 * x + 0.75 * x.abs(), lambda x: 0.4 * x + 0.6 * x.abs(),
+            "scale-factor", "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
+        ),
         (of_images, shifted, lambda x: PF.temporal_shift(x, 3, 0.25), "shift-direction", "the other way round"),
         (
             of_tokens, by_keys, lambda x, mask: attended(x, -mask.logical_not().astype(x.dtype).unsqueeze([1, 2])),

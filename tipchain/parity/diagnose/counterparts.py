@@ -199,6 +199,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
                 told.append((op, name, present, value))
+    yield from _settings_in_turn(segments, steps, piece, walk)
     yield from _small_numbers(segments, steps, piece, walk)
     if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
         (op, name, present, value), *_ = told
@@ -208,6 +209,37 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
+
+
+def _settings_in_turn(
+    segments: Sequence[Sequence[Op]], steps: Sequence[Step], piece: Piece, walk: Walk
+) -> Iterator[Hypothesis]:
+    """Yield several calls with the reference's settings at once, where both call the same functions as often, in turn."""
+    acts: dict[int, Any] = {}
+    told: list[tuple[Op, str, Any, Any]] = []
+    for name in dict.fromkeys(op.name for op in segments[0] if op.name != LAYER and op.name not in LAYOUT):
+        places = [place for place, op in enumerate(segments[0]) if op.name == name]
+        counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
+        if len(places) != len(counterparts):
+            continue
+        for place, step in zip(
+            sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True
+        ):
+            op = segments[0][place]
+            changes = differences(op, step, piece, walk)
+            told += [(op, name, present, value) for _, name, present, value in changes]
+            values = {slot: value for slot, _, _, value in changes}
+            acts |= {one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])}  # fmt: skip
+    if len({op.number for op, *_ in told}) < 2:
+        return
+    first, name, present, value = told[0]
+    listed = ", ".join(f"{was!r}" for _, _, was, _ in told), ", ".join(f"{one!r}" for *_, one in told)
+    where = place_of(first, piece)
+    yield Hypothesis(
+        code=_code(first, name, present, value, walk), confirmed=True, changes=len(told), acts=acts,
+        message=f"its settings{where} are {listed[0]}, the reference's {listed[1]}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
+        fix=f"write {listed[1]} for {listed[0]}{where}: `{first.line}`",
+    )  # fmt: skip
 
 
 def _small_numbers(
