@@ -33,9 +33,8 @@ from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of
 from tipchain.parity.diagnose.reference import Step, is_plain
 from tipchain.parity.diagnose.terms import own_tensors
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
-from tipchain.parity.diagnose.wrong_values import rotary_base
+from tipchain.parity.diagnose.wrong_values import told_by_name
 from tipchain.parity.locate.differences import HIDING
-from tipchain.parity.rounding import ROUGH
 
 NAMES = {
     "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
@@ -142,12 +141,9 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     what = f"`{name}`" if name else walk.told(key)
     told = f"it is given another {what} than the reference" if name else f"it keeps another tensor than the reference: {what}"  # fmt: skip
     code = "wrong-input" if name else "wrong-buffer"
-    bases = rotary_base(ours), rotary_base(theirs)
-    if bases[0] and bases[1]:
-        code, told = (
-            "rope-theta",
-            f"{told}: its base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}",
-        )
+    known = told_by_name(ours, theirs)
+    if known is not None:
+        code, told = known[0], f"{told}: it {known[1]}"
     elif (
         theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any())
     ):
@@ -722,9 +718,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         told = _exchanged(first, piece, walk)
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
-    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
-        code, beside = "rope-theta", f": the base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}"
+    known = told_by_name(numpy_of(first.new), numpy_of(first.old))
+    if known is not None:
+        code, beside = known[0], f": it {known[1]}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(
