@@ -82,6 +82,8 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     ), "the documents' two dictionaries"
     assert (out / "results_python.log").read_text().count("Run successfully with command") >= 13
     assert re.search(r"^13 passed in [\d.]+ s, exit code 0$", done.stdout, re.MULTILINE)
+    assert "the chain passed: 13 commands; the port equals its reference" in (ROOT / "README.md").read_text()
+    assert "the chain passed: 13 commands; the port equals its reference" in " ".join(done.stdout.split())
     assert all(
         len(line) <= 80
         for line in done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Every fenced command of the README files is run, in their order."""
+"""README and its Chinese twin keep in step; the commands of README and of the page of steps are run, in their order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from page_blocks import ROOT, blocks_of
 
-ROOT = Path(__file__).resolve().parents[1]
+READMES = ("README.md", "README_cn.md")
+RUN = ("README.md", "docs/how-to/steps.md")
+"""The pages whose lines of bash are run here."""
 ELSEWHERE = {
     "bash test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer":
         "tests/test_main_job.py",
@@ -23,35 +27,46 @@ BY_DAY = {"tipchain align configs/alexnet.yaml": "--only forward,data"}
 
 def fenced(name: str, language: str) -> list[str]:
     """Return the lines of all blocks of a language in a file."""
-    text = (ROOT / name).read_text()
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.strip()]
+    return [line for block in blocks_of(ROOT / name) if block.language == language for line in block.lines]
 
 
-def commands(name: str) -> list[str]:
-    return [line for line in fenced(name, "bash") if line not in ELSEWHERE]
+def commands() -> list[str]:
+    return [line for name in RUN for line in fenced(name, "bash") if line not in ELSEWHERE]
+
+
+def headings(name: str) -> list[str]:
+    text = re.sub(r"^```.*?^```$", "", (ROOT / name).read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^(#+) ", text, re.MULTILINE)
 
 
 def test_the_two_commands_stand_at_the_top():
-    for name in ("README.md", "README_cn.md"):
+    for name in READMES:
         first, second = fenced(name, "bash")[:2]
         assert first.startswith("bash test_train_inference_python.sh ")
         assert second == "bash tests/run.sh"
 
 
-def test_what_runs_elsewhere_is_still_in_the_readme():
-    assert set(ELSEWHERE) <= set(fenced("README.md", "bash"))
+def test_what_runs_elsewhere_is_still_in_the_pages():
+    assert set(ELSEWHERE) <= {line for name in RUN for line in fenced(name, "bash")}
+
+
+def test_the_chinese_readme_has_the_same_headings_blocks_and_pages():
+    assert headings("README.md") == headings("README_cn.md")
+    english, chinese = (list(blocks_of(ROOT / name)) for name in READMES)
+    assert english == chinese
+    pages = [re.findall(r"\]\((docs/[^)#]+)", (ROOT / name).read_text()) for name in READMES]
+    assert pages[0] == [page.replace(".zh.md", ".md") for page in pages[1]]
 
 
 @pytest.mark.frameworks
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("added", [BY_DAY, pytest.param({}, marks=pytest.mark.nightly)], ids=["day", "night"])
-def test_the_readmes_commands_work(added):
-    assert set(added) <= set(commands("README.md"))
+def test_the_commands_work(added):
+    assert set(added) <= set(commands())
     (ROOT / "output" / "my_net.yaml").unlink(missing_ok=True)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment["TIPCHAIN_PYTHON"] = sys.executable
-    for line in commands("README.md"):
+    for line in commands():
         done = subprocess.run(
             ["bash", "-c", f"{line} {added.get(line, '')}"],
             cwd=ROOT,
@@ -64,31 +79,25 @@ def test_the_readmes_commands_work(added):
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
-def test_the_chinese_quick_start_has_no_command_of_its_own():
-    assert set(commands("README_cn.md")) <= set(commands("README.md"))
+@pytest.mark.frameworks
+def test_the_lines_for_a_port_of_ones_own_work():
+    import torch
+    from paddle import nn
 
-
-@pytest.mark.parametrize("name", ["README.md", "README_cn.md", "docs/reference/reprod_log.md"])
-def test_python_blocks_run(name):
-    program = "\n".join(fenced(name, "python"))
-    assert program
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    names: dict = {}
+    exec("\n".join(fenced("README.md", "python")), names)
+    images = np.ones((2, 4), np.float32)
+    passed, causes = names["compare_models"](torch.nn.Linear(4, 3), nn.Linear(4, 3), images)
+    assert passed
+    assert not causes
+    wrong = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    passed, causes = names["compare_models"](torch.nn.Sequential(torch.nn.Linear(4, 3)), wrong, images)
+    assert not passed
+    assert causes
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "README_cn.md",
-        "test_tipc/README.md",
-        "docs/reference/reprod_log.md",
-        "docs/how-to/nightly.md",
-        "docs/how-to/ci.md",
-        "docs/how-to/history.md",
-        "docs/how-to/bundles.md",
-        "CONTRIBUTING.md",
-    ],
+    "name", ["README.md", "README_cn.md", "test_tipc/README.md", "benchmarks/README.md", "CONTRIBUTING.md"]
 )
 def test_links_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):

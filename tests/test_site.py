@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -17,8 +19,6 @@ sys.path.insert(0, str(ROOT / "tools"))
 import reference_pages  # noqa: E402
 
 CHINESE = sorted(DOCS.rglob("*.zh.md"))
-LIMITED = ("{", "…")
-"""What the arguments of a documented call may hold that stands for something else."""
 
 
 def english_of(page: Path) -> Path:
@@ -27,8 +27,7 @@ def english_of(page: Path) -> Path:
 
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Return language and text of each fenced block, without comments."""
-    found = re.findall(r"^```(\S*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [(language, re.sub(r" *#.*", "", text)) for language, text in found]
+    return [(block.language + block.title, re.sub(r" *#.*", "", block.text)) for block in blocks_of(page)]
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +109,26 @@ def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
     levels = [re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE) for text in (english, chinese)]  # fmt: skip
     assert levels[0] == levels[1]
     assert blocks(english_of(page)) == blocks(page)
+
+
+@pytest.mark.frameworks
+def test_each_recorded_port_of_a_diagnosis_is_still_in_its_list():
+    from zoo.third.run import read_list
+
+    faults = {name: {one.id: one for one in read_list(name).faults} for name in ("third", "fourth")}
+    recorded = json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8"))
+    assert len(recorded) > 100
+    for code, one in recorded.items():
+        assert [list(edit) for edit in faults[one["list"]][one["id"]].edits] == one["edits"], code
+        assert one["message"], code
+
+
+@pytest.mark.nightly
+@pytest.mark.frameworks
+@pytest.mark.timeout(3600)
+def test_what_is_recorded_is_what_is_said():
+    """Nightly, for it runs four hundred ports: ten minutes."""
+    import record_diagnoses
+
+    recorded = json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8"))
+    assert record_diagnoses.examples(record_diagnoses.LISTS) == recorded

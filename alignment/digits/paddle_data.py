@@ -17,7 +17,7 @@ from PIL import Image
 
 from tipchain.errors import DataError
 from tipchain.images import SUFFIXES, read_image
-from tipchain.paddle_tools.loading import train_batches
+from tipchain.paddle_tools.checkpoint import train_batches
 
 Pixels = npt.NDArray[np.float32]
 Transform = Callable[[Image.Image], Pixels]

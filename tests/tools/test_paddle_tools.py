@@ -554,7 +554,7 @@ def test_two_processes_train_one_model(data, tmp_path):
 def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
     from tipchain.paddle_tools import train as program
     from tipchain.paddle_tools.checkpoint import Position
-    from tipchain.paddle_tools.train_settings import read_settings
+    from tipchain.paddle_tools.train import read_settings
     from tipchain.parity.case import load_case
 
     def settings(*words, position=None):
@@ -592,7 +592,7 @@ def test_a_checkpoint_that_does_not_speak_of_scaling_was_not_scaled(trained, tmp
 def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
     from tipchain.paddle_tools import train as program
     from tipchain.paddle_tools.program import open_bench
-    from tipchain.paddle_tools.train_settings import read_settings
+    from tipchain.paddle_tools.train import read_settings
 
     parser = argparse.ArgumentParser()
     program.add_arguments(parser)
@@ -611,7 +611,7 @@ def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
 
 
 def test_the_words_that_tipc_adds_for_mixed_precision_are_understood():
-    from tipchain.paddle_tools.train_settings import AMP_LEVELS, parse_scaling
+    from tipchain.paddle_tools.train import AMP_LEVELS, parse_scaling
 
     words = ["Global.use_amp=True", "Global.scale_loss=1024.0", "Global.use_dynamic_loss_scaling=True"]
     assert parse_scaling(words) == {"init_loss_scaling": 1024.0, "use_dynamic_loss_scaling": True}

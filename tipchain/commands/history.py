@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_json, count, show
+from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
 from tipchain.errors import UsageError
 from tipchain.outcome import ExitCode
 
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "figures, verdicts, artifacts or causes")  # fmt: skip
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
+    add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
     _finish(export, _export, as_json=False)
 
 
@@ -354,7 +355,7 @@ def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
 
 def _export(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_entry
-    from tipchain.history.export import TABLES, export
+    from tipchain.history.export import TABLES, export, scalars
     from tipchain.runs import check_writable, replacing_path
 
     if args.table not in TABLES:
@@ -362,6 +363,12 @@ def _export(args: argparse.Namespace) -> int:
     check_writable({"--out": args.out})
     with _reading(args) as (connection, _):
         chosen = [find_entry(connection, name) for name in args.nights] or None
+        written = show_in_viewers(args, lambda: scalars(connection, chosen))
+        if written is not None:
+            print(
+                f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}"
+            )
+            return ExitCode.PASSED
         if args.out == "-":
             export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
             return ExitCode.PASSED

@@ -9,21 +9,24 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tipchain.chain.kinds import KINDS
 from tipchain.errors import OutputError, UsageError
+from tipchain.language import LANGUAGES
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
 if TYPE_CHECKING:
     from tipchain.report.write import Targets
+    from tipchain.scalars import Scalar
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
 METHODS = ("mean", "min", "max", "all")
+VIEWERS = {"tensorboard": "TensorBoard", "visualdl": "VisualDL"}
 STRICT = "forward within 1e-6, the reproduction guide's threshold"
 
 
@@ -173,6 +176,15 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--lang``: `args.lang`; every command has it."""
+    parser.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        help="language of verdicts, causes and fixes (default: that of the locale)",
+    )
+
+
 # Where reports go.
 
 
@@ -193,6 +205,28 @@ def add_json(parser: argparse._ActionsContainer, what: str, *, once_alone: bool 
 def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
     """Declare ``--html FILE``."""
     parser.add_argument("--html", type=Path, metavar="FILE", help=f"write {what} as one HTML file")
+
+
+def add_viewers(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--tensorboard DIR`` and ``--visualdl DIR``; `show_in_viewers` writes."""
+    for viewer, title in VIEWERS.items():
+        parser.add_argument(f"--{viewer}", type=Path, metavar="DIR", help=f"write {what}, for {title}")
+
+
+def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Scalar]]) -> int | None:
+    """Write curves for the viewers that were asked for; return how many numbers they have, None where none was.
+
+    Raises:
+        UsageError: a viewer's library is not installed, or its folder cannot be written.
+    """
+    count = None
+    for viewer in VIEWERS:
+        folder: Path | None = getattr(args, viewer)
+        if folder is not None:
+            from tipchain.scalars import write_scalars
+
+            count = write_scalars(scalars(), viewer, folder)
+    return count
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,26 +7,36 @@ import sys
 from pathlib import Path
 
 from tipchain.commands.align_where import located_details
-from tipchain.commands.options import add_report_arguments, add_verbosity, check_targets, report_targets
+from tipchain.commands.options import (
+    add_report_arguments,
+    add_verbosity,
+    add_viewers,
+    check_targets,
+    report_targets,
+    show_in_viewers,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or its report.json")
     add_report_arguments(parser)
+    add_viewers(parser, "the run's curves: losses and learning rates of both sides, figures of commands")
     add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
+    from tipchain.report.curves import curves_of
     from tipchain.report.diagnoses import LATEST
     from tipchain.report.json_ import load_report
     from tipchain.report.write import with_page, write_report
 
     report = load_report(args.run)
+    folder = args.run if args.run.is_dir() else args.run.parent
+    show_in_viewers(args, lambda: curves_of(report, folder))
     if args.html:
-        folder = args.run if args.run.is_dir() else args.run.parent
         report = with_page(
             report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)]
         )

@@ -30,6 +30,7 @@ from tipchain.history.schema import (
     verdicts,
 )
 from tipchain.outcome import Outcome
+from tipchain.scalars import Scalar
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -139,6 +140,32 @@ def export(
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
     return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
+
+
+def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[Scalar]:
+    """Yield the seconds of items and the figures of their commands, by entry: the oldest of each title is step 0.
+
+    Args:
+        connection: to the history.
+        chosen: the entries; None for all.
+    """
+    steps: dict[str, dict[str, int]] = {}
+    for table, value in (("items", "seconds"), ("figures", "value")):
+        query = (
+            _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
+        )
+        if chosen is not None:
+            query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
+        for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
+            if row[value] is None:
+                continue
+            own = steps.setdefault(row["title"], {})
+            step = own.setdefault(row["entry"], len(own))
+            what = "seconds" if table == "items" else f"{row['command']}/{row['figure']}"
+            yield Scalar(
+                run=row["title"].replace("/", "_"), tag=f"{row['item']}/{what}", step=step,
+                value=float(row[value]), time=float(row["began"]),
+            )  # fmt: skip
 
 
 def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:

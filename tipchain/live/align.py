@@ -32,6 +32,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
+from tipchain.memory import keep_memory
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding
@@ -118,7 +119,7 @@ def align(
             with it. A pair where the port's loop clips too.
         step: the two training loops' own steps, compared as they are: functions ``(model, optimizer, batch) -> loss``, or
             classes (or functions) of ``(model, optimizer)`` that return a callable of a batch, where something is kept from
-            one step to the next: a counter, a scaler, an average (see ``docs/explanation/locate.md``). With ``optimizers``.
+            one step to the next: a counter, a scaler, an average (see ``docs/how-to/training.md``). With ``optimizers``.
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
@@ -178,7 +179,8 @@ def align(
     store = Store()
     try:
         work.check_data()
-        work.run(store)
+        with keep_memory():
+            work.run(store)
     finally:
         store.close()
     return work.report()
@@ -478,6 +480,13 @@ class _Work:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
         if untold:
             rest = f"{rest}; the results as a whole are {RANDOM}"
+        if direction == "backward":
+            rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
+        undropped = self._undropped() if direction == "forward" else []
+        if undropped:
+            rest += (
+                f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
+            )
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         if compared:
@@ -487,6 +496,13 @@ class _Work:
             Outcome.PASS,
             f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
         )
+
+    def _undropped(self) -> list[str]:
+        """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
+        side, model = self.sides[1], self.models[1]
+        return [
+            path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)
+        ]
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
@@ -585,6 +601,10 @@ class _Work:
             which = f"{_without_double(located)} does not run in float64, in which trainings are compared"
             self._end("train", Outcome.SKIP, which if located.comparable else RANDOM)
             return
+        tied = next((one.reason for one in located.verdicts if one.tied), None)
+        if tied is not None:
+            self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
+            return
         done = train_both(
             self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
@@ -656,6 +676,8 @@ def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
         return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"
+    if any(one.tied for one in located.verdicts):
+        return ""
     if not some_left or not located.exact or located.gradients <= max(SAME_SINGLE, GROWTH * apart):
         return ""
     return f"the parameters' gradients differ, relative {located.gradients:.3g}"

@@ -21,6 +21,7 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.preflight.kinds import KINDS
 from tipchain.parity.preflight.parameters import NOT_COPIED
+from tipchain.parity.preflight.weighing import PADDING
 from tipchain.parity.rounding import EXPLAINED
 from tipchain.progress import Pace
 
@@ -163,6 +164,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
     why where a cause only describes. What another cause of the same error refutes is a finding, and no cause.
     """
+    diagnoses = [_as_built(one, findings) for one in diagnoses]
     serious = [one for one in grave(findings) if not any(_covers(cause, one) for cause in diagnoses)]
     pieces = {one.kind for one in serious if one.kind in PIECES}
     paths = {one.port_path for one in serious}
@@ -181,6 +183,16 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     first = next((one.port_path for one in diagnoses), None)
     ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]  # fmt: skip
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
+
+
+def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
+    """Return a cause about an index of padding in the words of construction, which knows what the index does in Paddle."""
+    if cause.code not in PADDING:
+        return cause
+    built = next(
+        (one for one in grave(findings) if one.code in PADDING and cause.port_path == one.port_path), None
+    )
+    return cause if built is None else replace(cause, message=built.message, fix=built.fix)
 
 
 def _covers(cause: Diagnosis, finding: Finding) -> bool:

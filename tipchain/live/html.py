@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
@@ -14,6 +15,15 @@ from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
 from tipchain.report.html.parts import Section, banner, facts_line, fix, notes, origin, outcome, sections
 
+CELL_STYLE = """\
+.tipchain-report h1 { font-size: 1.2em; margin: 0 0 .4em; }
+.tipchain-report .pass strong, .tipchain-report .outcome.pass { color: #1a7f37; }
+.tipchain-report .fail strong, .tipchain-report .outcome.fail, .tipchain-report .outcome.error { color: #cf222e; }
+.tipchain-report .note, .tipchain-report .evidence { opacity: .75; }
+.tipchain-report del { text-decoration: none; background: #cf222e33; }
+.tipchain-report ins { text-decoration: none; background: #1a7f3733; }
+.tipchain-report .share { display: none; }
+"""
 ALIKE = 4
 """Findings that differ in nothing but the layer are told together from this number on."""
 
@@ -23,6 +33,21 @@ def render(report: Alignment) -> str:
     script = asset("page.js") + asset("layers.js")
     body = [_verdict(report), *sections(_sections(report))]
     return page(report.headline, body, style=asset("page.css"), script=script)
+
+
+def render_cell(report: Alignment) -> str:
+    """Return the parts of the page that matter, for the output of a notebook's cell.
+
+    It has no script, no link and no name of its own, and its style reaches nothing else of the notebook.
+    """
+    parts = [element("div", _verdict(report)), element("h4", "Stages"), _stages(report)]
+    if report.diagnoses:
+        parts += [element("h4", "Causes"), causes(report.diagnoses)]
+    if report.findings:
+        parts += [element("h4", "Differences of construction"), _findings(report.findings)]
+    body = element("style", Markup(CELL_STYLE)) + element("div", parts, class_="tipchain-report")
+    # What buttons copy needs the page's script, and a name would be there once for each cell.
+    return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", body)
 
 
 def _sections(report: Alignment) -> Iterator[Section]:

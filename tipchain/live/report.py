@@ -76,6 +76,12 @@ class AlignmentReport(Alignment):
 
         atomic_write(Path(path), render(self))
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of the report: the verdict, stages, causes and differences of construction."""
+        from tipchain.live.html import render_cell
+
+        return render_cell(self)
+
     def __str__(self) -> str:
         """Return the report in at most 20 lines: the verdict first, then where, then why."""
         lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]

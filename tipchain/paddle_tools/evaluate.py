@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.blame import serving
 from tipchain.outcome import ExitCode
-from tipchain.paddle_tools.loading import eval_batches, reading
+from tipchain.paddle_tools.checkpoint import eval_batches, reading
 from tipchain.paddle_tools.program import (
     Bench,
     ProgramError,

@@ -282,3 +282,82 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
     if not fault:
         (told,) = (one for one in found.verdicts if one.port_path == "conv" and one.direction == "forward")
         assert "what is made of them is the same" in told.reason
+
+
+def unlike_noise(live):
+    """Return layers that add noise which nobody can make the same: one draws more numbers than the other."""
+    torch, paddle = live.torch, live.paddle
+
+    class Ours(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.rand(x.shape[0]).to(x.dtype).reshape(-1, 1, 1, 1)
+
+    class Theirs(paddle.nn.Layer):
+        def forward(self, x):
+            return x * paddle.rand([2 * x.shape[0]])[::2].astype(x.dtype).reshape([-1, 1, 1, 1])
+
+    return Ours(), Theirs()
+
+
+@pytest.mark.parametrize(("start", "fault"), [(1, False), (0, True)])
+def test_it_is_the_same_whatever_random_numbers_come_after_it(live, start, fault):
+    torch, paddle = live.torch, live.paddle
+    noise = unlike_noise(live)
+
+    class Same(torch.nn.Conv2d):
+        def forward(self, x):
+            return super().forward(torch.nn.functional.pad(x, (0, 1, 0, 1)))
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.last = Same(3, 4, 3, stride=2), torch.nn.Conv2d(4, 2, 3)
+            self.noise = noise[0]
+
+        def forward(self, x):
+            return self.noise(self.last(self.conv(x)))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.last = paddle.nn.Conv2D(3, 4, 3, stride=2, padding=2), paddle.nn.Conv2D(4, 2, 3)
+            self.noise = noise[1]
+
+        def forward(self, x):
+            y = self.conv(x)
+            return self.noise(self.last(y[:, :, 1:, 1:] if start else y[:, :, :-1, :-1]))
+
+    found = live.locate(Reference(), Port(), random(2, 3, 16, 16))
+    assert not found.comparable
+    assert {one.port_path for one in found.verdicts if one.at_fault} == ({"conv"} if fault else set())
+
+
+def test_dropout_that_drops_nothing_is_no_flattening_layer(live):
+    import tipchain
+
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.pool = torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1)
+            self.flatten, self.head = torch.nn.Flatten(), torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            x = self.flatten(self.pool(self.conv(x)))
+            return self.head(torch.nn.functional.dropout(x, 0.2, self.training))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.pool = paddle.nn.Conv2D(3, 4, 3), paddle.nn.AdaptiveAvgPool2D(1)
+            self.dropout, self.head = paddle.nn.Dropout(0.2), paddle.nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.dropout(self.pool(self.conv(x))).flatten(1))
+
+    reference, port = live.equal(Reference(), Port())
+    report = tipchain.align(reference, port, {"args": random(2, 3, 8, 8)})
+    assert report.passed, str(report)
+    assert "flatten (Flatten)" in report.unmatched["reference"]
+    assert "dropout (Dropout)" in report.unmatched["port"]

@@ -89,3 +89,26 @@ def test_drawing_from_our_own_numbers_loads_no_compiler():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def layer_of(live, name, kind):
+    """Return a layer with one large weight: a Linear, one with a hook, or an Embedding, which may write to its weight."""
+    nn = getattr(live, name).nn
+    made = nn.Embedding(*WIDE) if kind == "embedding" else nn.Linear(*WIDE)
+    if kind == "hooked":
+        made.register_forward_pre_hook(lambda layer, given: None)
+    return made
+
+
+@pytest.mark.parametrize(("kind", "shared"), [("linear", True), ("hooked", False), ("embedding", False)])
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_only_what_reads_its_weights_and_is_only_run_forward_has_the_models_own(live, name, kind, shared):
+    side = live.sides[("torch", "paddle").index(name)]
+    layer = layer_of(live, name, kind)
+
+    def lent(**how):
+        return side.copied(layer, **how).weight is layer.weight
+
+    assert lent(double=False, forward=True) is shared
+    assert not lent(double=True, forward=True)
+    assert not lent(double=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -196,3 +198,21 @@ def test_a_mean_over_classes_without_that_of_the_background(pieces):
     found = check_metrics(pieces.sides, (overlap, lambda one, other: overlap(one, other, 1)), X, HARD)
     assert found.diagnoses[0].code == "class-average"
     assert "without class 0" in found.diagnoses[0].message
+
+
+def test_classes_may_stand_last_where_each_word_has_a_label(pieces):
+    words = RANDOM.standard_normal((4, 20, 7)).astype(np.float32)
+    labels = RANDOM.integers(0, 7, (4, 20))
+    labels[:, 15:] = -100
+
+    def surprise(outputs, labels, *, counts_padding):
+        outputs = np.asarray(outputs, np.float64)
+        shifted = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+        known = labels != -100
+        found = np.take_along_axis(shifted, np.where(known, labels, 0)[..., None], -1)[..., 0]
+        return float(-found.mean() if counts_padding else -(found * known).sum() / known.sum())
+
+    metrics = tuple(partial(surprise, counts_padding=one) for one in (False, True))
+    found = check_metrics(pieces.sides, metrics, words, labels)
+    assert found.outcome is Outcome.FAIL, found.reason
+    assert found.diagnoses

@@ -67,16 +67,21 @@ def continued(
             yield pair.followed(number, Step(name, function=True), value)
 
 
+def made_next(call: Call, trace: Trace) -> Iterator[Value]:
+    """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
+    for one in trace.calls[call.number + 1 :][:NEXT]:
+        yield from (value for value in one.inputs if value not in call.outputs)
+    for one in trace.around(call):
+        yield from (value for value in one.outputs if value not in call.outputs)
+
+
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
-    later = trace.calls[call.number + 1 :][:NEXT]
-    values = [value for one in later for value in one.inputs]
-    values += [value for one in trace.around(call) for value in one.outputs]
     given = {
         id(value): value
-        for value in values
-        if value is not made and value.shape == made.shape and value.dtype == made.dtype
+        for value in made_next(call, trace)
+        if value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return

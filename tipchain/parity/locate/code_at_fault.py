@@ -9,13 +9,14 @@ from functools import partial
 from math import inf, prod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.comparing import Comparer, Link
-from tipchain.parity.locate.differences import same_mask
+from tipchain.parity.locate.differences import distance, rms, same_mask
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.glue import Calls, Glue
-from tipchain.parity.locate.gradient_glue import Steered, first_changed
+from tipchain.parity.locate.gradient_glue import Moved, Steered, first_changed
 from tipchain.parity.locate.gradient_measures import cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
 from tipchain.parity.locate.pair_replays import Models, PairReplays
@@ -31,6 +32,8 @@ Array = npt.NDArray[Any]
 GROWTH = 1000.0
 """How many times as far as their outputs two models' gradients may be apart. A choice: a backward run enlarges what outputs
 differ by as far as the weights do, layer by layer; three orders are more than was seen."""
+TIED = "equal values: each framework sends the gradient of their maximum elsewhere; where none are equal the gradients agree"
+"""What is said where gradients differ at ties alone."""
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ class CodeAtFault:
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
         return any(
-            _holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
             for around in self.matching.containers
         )
 
@@ -96,10 +99,10 @@ class CodeAtFault:
         found = [
             one for one in (*self.matching.containers, *self._wrappers())
             if (before is None or one.port.number < before.port.number)
-            and (before is None or not _holds(trace, one.port, before.port))
+            and (before is None or not holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
         ]  # fmt: skip
-        inner = [one for one in found if not any(_holds(trace, one.port, other.port) for other in found)]
+        inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else (first.reference, first.port)
 
@@ -187,9 +190,57 @@ class CodeAtFault:
             found = first_changed(traces, agreeing, ends, by_itself, tolerance)
         if found is None:
             return []
-        what = f"hands another gradient to {found.pair.port.path or 'the model'}"
+        ours, theirs = self._linked(found.value)
+        receiver = found.pair.port.path or "the model"
+        odd = self._odd_gradients(ours, theirs)
+        given = [self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs)]
+        if odd:
+            what = f"hands {receiver} {odd}"
+        elif given[0] != given[1]:
+            what = f"hands {receiver} {'no gradient' if given[0] else 'a gradient'}, the reference {'one' if given[0] else 'none'}"
+        else:
+            what = f"hands another gradient to {receiver}"
         calls = self._taking(found.value) or found.calls
-        return [replace(self._code(calls, found.apart, what), direction="backward")]
+        verdict = replace(self._code(calls, found.apart, what), direction="backward")
+        if odd or not self._tied():
+            return [verdict]
+        reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
+        return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
+
+    def _linked(self, value: Value) -> tuple[Value, Value]:
+        """Return the reference's tensor that belongs to an output of the port's, and that."""
+        pairs = (
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
+            for pair, link in self._agreeing()
+        )
+        return next(both for both in pairs if both[1] is value)
+
+    def _odd_gradients(self, *values: Value) -> str:
+        """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
+        odd = [
+            0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
+            for one in values
+        ]
+        if not any(odd) or all(odd):
+            return ""
+        whose = "the reference's is finite" if odd[1] else "the reference's is not finite, the port's is"
+        slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
+        return f"a gradient with NaN or infinity at {max(odd)} elements where {whose}: {slope}"
+
+    def _tied(self) -> bool:
+        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little."""
+        links = list(self._agreeing())
+        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        ours, theirs = (
+            Moved(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
+            for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
+        )
+        least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
+        nothing = np.zeros(())
+        return bool(ours and theirs) and all(
+            _agree(ours.get(one, nothing), theirs.get(one, nothing), least)
+            for one in ours.keys() | theirs.keys()
+        )
 
     def _taking(self, value: Value) -> Calls | None:
         """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
@@ -263,9 +314,16 @@ class CodeAtFault:
         ]  # fmt: skip
 
 
-def _holds(trace: Trace, around: Call, call: Call) -> bool:
+def holds(trace: Trace, around: Call, call: Call) -> bool:
     """Tell whether a call is made inside another."""
     parent = call.parent
     while parent is not None and parent != around.number:
         parent = trace.calls[parent].parent
     return parent is not None
+
+
+def _agree(expected: Array, actual: Array, least: float) -> bool:
+    """Tell whether two gradients agree, beside their RMS or ``least``; none at all is a single zero."""
+    if expected.shape != actual.shape:
+        return max(rms(expected), rms(actual)) <= least
+    return distance(expected, actual) <= SAME_SINGLE * GROWTH * max(rms(expected), least)

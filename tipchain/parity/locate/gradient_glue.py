@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from tipchain.parity.locate.comparing import Link
-from tipchain.parity.locate.differences import relative
+from tipchain.parity.locate.differences import relative, rms
 from tipchain.parity.locate.matching import CallPair
-from tipchain.parity.locate.pair_replays import Models
-from tipchain.parity.locate.replay import drawn_again
+from tipchain.parity.locate.pair_replays import Models, run_again
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.structures import put_back, take_out
 from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.rounding import SAME_SINGLE
 
+Array = npt.NDArray[Any]
 Apart = Callable[[Value, Value], float]
 """Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
+
+
+SHIFT = SAME_SINGLE
+"""How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
 
 
 class Changed(NamedTuple):
@@ -115,37 +121,18 @@ class Steered:
 
     @cached_property
     def _errors(self) -> Mapping[int, float]:
-        side, layers = self._side, self._models.double or self._models.single
-        model = layers[""]
-        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+            return self._steered(self._given.get((path, turn), ()), result)
 
-        def after(layer: Any, result: Any) -> Any:
-            path = paths[id(layer)]
-            turns[path] += 1
-            return self._steered(self._given.get((path, turns[path] - 1), ()), result)
+        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+            return [
+                (made[link.theirs], self._tensor(link.layout.apply_gradient(self._store.get(one.gradient))))
+                for one, link in self._ends
+                if one.gradient is not None and self._side.takes_gradient(made[link.theirs])
+            ]
 
         try:
-            with ExitStack() as stack:
-                stack.enter_context(side.precision(double=self._models.double is not None))
-                stack.enter_context(side.randomness(drawn_again(self._root, self._seed)))
-                stack.enter_context(side.recording(gradient=True))
-                for _, layer in side.layers(model):
-                    stack.callback(side.watch(layer, lambda *_: None, after))
-                side.seed(self._seed)
-                side.clear_gradients(model)
-                given = [self._tensor(self._store.get(value.stored)) for value in self._root.inputs]
-                args, kwargs = put_back(self._root.arguments, given)
-                made = take_out(model(*args, **kwargs), side.is_tensor)[1]
-                parts = [
-                    (
-                        made[link.theirs],
-                        self._tensor(link.layout.apply_gradient(self._store.get(one.gradient))),
-                    )
-                    for one, link in self._ends
-                    if one.gradient is not None and side.takes_gradient(made[link.theirs])
-                ]
-                if parts:
-                    side.products(*zip(*parts, strict=True))
+            run_again(self._models, self._root, self._store, self._seed, after, starts)
         except NotHeld:
             raise
         except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
@@ -178,6 +165,94 @@ class Steered:
         actual = link.layout.back_shared(self._side.view(gradient))
         self._found[id(theirs)] = relative(link.layout.shared(expected), actual)
         return self._tensor(link.layout.apply_gradient(expected))
+
+    def _tensor(self, array: Any) -> Any:
+        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
+
+
+class Moved:
+    """What a model's layers are handed back where each gives the reference's values, all moved a little.
+
+    Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+
+    Args:
+        models: the copies of the reference (0) or of the port (1).
+        root: its call of the whole model.
+        number: which of them it is.
+        given: pairs whose outputs agree, with the link of each.
+        ends: the reference's outputs, each with its link.
+        store: where tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(
+        self, models: Models, root: Call, number: int, given: Iterable[tuple[CallPair, Link]],
+        ends: Sequence[tuple[Value, Link]], store: Store, seed: int,
+    ) -> None:  # fmt: skip
+        self._models, self._side, self._root, self._number = models, models.side, root, number
+        self._store, self._seed, self._ends = store, seed, ends
+        self._given: dict[tuple[str, int], list[tuple[Value, Link]]] = {}
+        self._numbers: dict[int, int] = {}
+        for pair, link in given:
+            call = (pair.reference, pair.port)[number]
+            self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
+            self._given.setdefault((call.path, call.turn), []).append(
+                (pair.reference.outputs[link.ours], link)
+            )
+
+    @cached_property
+    def gradients(self) -> Mapping[int, Array]:
+        """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
+        found: dict[int, Array] = {}
+
+        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+            return self._replaced(self._given.get((path, turn), ()), result, found)
+
+        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+            links = [(one, link, made[(link.ours, link.theirs)[self._number]]) for one, link in self._ends]
+            return [
+                (end, self._tensor(link.layout.apply_gradient(gradient) if self._number else gradient))
+                for one, link, end in links
+                if one.gradient is not None and self._side.takes_gradient(end)
+                for gradient in (self._store.get(one.gradient),)
+            ]
+
+        try:
+            run_again(self._models, self._root, self._store, self._seed, after, starts)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it)
+            return {}
+        return found
+
+    def _replaced(self, given: Iterable[tuple[Value, Link]], result: Any, found: dict[int, Array]) -> Any:
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if not given or not plain:
+            return None
+        for value, link in given:
+            place = (link.ours, link.theirs)[self._number]
+            wanted = self._moved(value)
+            one = made[place]
+            one = one + self._tensor(
+                (link.layout.apply(wanted) if self._number else wanted) - self._side.view(one)
+            )
+            if self._side.takes_gradient(one):
+                one.register_hook(partial(self._note, value, link, found))
+            made[place] = one
+        return put_back(structure, made)
+
+    def _moved(self, value: Value) -> Array:
+        """Return a tensor of the reference's, each element moved by a random part of `SHIFT`: the same in both models."""
+        array = self._store.get(value.stored)
+        generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
+        return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
+
+    def _note(self, value: Value, link: Link, found: dict[int, Array], gradient: Any) -> None:
+        array = self._side.view(gradient)
+        found[id(value)] = np.array(
+            link.layout.back_shared(array) if self._number else link.layout.shared(array)
+        )
 
     def _tensor(self, array: Any) -> Any:
         return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)

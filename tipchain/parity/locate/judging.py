@@ -11,8 +11,8 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import continued, of_one_size, settled
-from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise
+from tipchain.parity.locate.agreement import continued, made_next, of_one_size, settled
+from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise, holds
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative, squeezed_as
 from tipchain.parity.locate.feeding import Fed
@@ -55,6 +55,29 @@ SPREAD = 100.0
 beyond it the layer's own error is measured for itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What was found of a pair by itself.
+
+    Attributes:
+        pair: the pair.
+        verdicts: about forward, and perhaps backward.
+        inputs: which of the tensors that both are given belong together.
+        outputs: which of those that they give.
+        inherited: how far the first are apart.
+        made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
+        late: there was no time to judge it.
+    """
+
+    pair: CallPair
+    verdicts: list[LayerVerdict]
+    inputs: Sequence[Link] = ()
+    outputs: Sequence[Link] = ()
+    inherited: float = 0.0
+    made: float | None = None
+    late: bool = False
+
+
 @dataclass(slots=True, kw_only=True)
 class _Done:
     """What was judged so far.
@@ -62,6 +85,7 @@ class _Done:
     Attributes:
         forward: verdicts, in the order of the port's calls.
         backward: likewise.
+        code: those of ``forward`` that are about code between the layers.
         loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
         reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
         clean: nothing before differs.
@@ -69,6 +93,7 @@ class _Done:
 
     forward: list[LayerVerdict] = field(default_factory=list)
     backward: list[LayerVerdict] = field(default_factory=list)
+    code: list[LayerVerdict] = field(default_factory=list)
     loose: dict[int, float] = field(default_factory=dict)
     reshaped: list[int] = field(default_factory=list)
     clean: bool
@@ -110,6 +135,7 @@ class PairJudge:
     _agreeing_pairs: Agreeing = field(init=False)
     _rounding: CodeRounding = field(init=False)
     _left: dict[int, Array] = field(default_factory=dict)
+    _made: float | None = None
 
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
@@ -140,34 +166,80 @@ class PairJudge:
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
-        done = _Done(clean=same_numbers(self.runs))
-        for number, pair in enumerate(self.matching.pairs):
+        return self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+
+    def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
+        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
+
+        Raises:
+            NotHeld: see `judge`.
+        """
+        found: dict[int, _Judged] = {}
+        for number, pair in enumerate(pairs):
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
             if self.pace.over:
                 self.late += 1
-                done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
+                late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
+                found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
                 continue
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-            # Tensors of other shapes show no difference where what is made of them is the same.
-            if done.clean and (inputs or not self._agree(pair, outputs)):
-                self._judge_given(done, pair, inputs, inherited)
+            self._made = None
             judged = [
-                self._weighed(pair, one, (*done.forward, *done.backward))
-                for one in self._judge_jointly(pair, inputs, outputs, inherited)
+                self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)
             ]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
-            if pair.whole or not outputs or self._alive(pair):
-                far = self._influence(pair.reference.outputs, outputs, judged[0].own)
-                done.loose |= {id(one): far for one in judged}
-            done.forward.append(judged[0])
-            done.backward += judged[1:]
-            if done.clean and not outputs and judged[0].at_fault:
+            found[pair.port.number] = _Judged(
+                pair=pair,
+                verdicts=judged,
+                inputs=inputs,
+                outputs=outputs,
+                inherited=inherited,
+                made=self._made,
+            )
+        return found
+
+    def _in_turn(self, judged: Mapping[int, _Judged]) -> _Done:
+        """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
+        done = _Done(clean=same_numbers(self.runs))
+        for pair in self.matching.pairs:
+            one = judged[pair.port.number]
+            if one.late:
+                done.forward += one.verdicts
+                continue
+            # Tensors of other shapes show no difference where what is made of them is the same.
+            if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
+                self._judge_given(done, pair, one.inputs, one.inherited)
+            self._make_noise(one)
+            verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
+            if pair.whole or not one.outputs or self._alive(pair):
+                far = self._influence(pair.reference.outputs, one.outputs, verdicts[0].own)
+                done.loose |= {id(each): far for each in verdicts}
+            done.forward.append(verdicts[0])
+            done.backward += verdicts[1:]
+            if done.clean and not one.outputs and verdicts[0].at_fault:
                 done.reshaped.append(len(done.forward) - 1)
-            elif not self._agree(pair, outputs) and judged[0].at_fault:
+            elif not self._agree(pair, one.outputs) and verdicts[0].at_fault:
                 done.clean = False
-        return self._concluded(done)
+        return done
+
+    def _make_noise(self, one: _Judged) -> None:
+        """Let tensors of what follows be as far apart as a layer that does the same may take them."""
+        if one.made is not None:
+            limit = self.noise.limit
+            passed = one.inherited if one.inherited <= limit else 0.0
+            self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
+
+    def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
+        """Return the verdicts about a container, in the light of what is at fault inside it."""
+        trace, call = self.runs[1].trace, one.pair.port
+        around = f"{call.path}." if call.path else ""
+        inside = [
+            *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
+            *(each for each in done.code if f"{each.port_path}.".startswith(around)),
+        ]  # fmt: skip
+        return [_less_inside(each, inside) for each in one.verdicts]
 
     def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[Link], inherited: float) -> None:
         """Judge the code that gives a pair its inputs, all layers before having agreed."""
@@ -178,8 +250,9 @@ class PairJudge:
             return
         done.clean = False
         if not done.reshaped:
-            done.forward.append(self._code.before(pair, inputs, inherited))
-            done.loose[id(done.forward[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+            done.code.append(self._code.before(pair, inputs, inherited))
+            done.forward.append(done.code[-1])
+            done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with those about the models' ends, less what the models as a whole refute."""
@@ -321,12 +394,11 @@ class PairJudge:
                 return [replace(each, reason=reason + each.reason) for each in again]
         return judged
 
-    def _weighed(self, pair: CallPair, verdict: LayerVerdict, others: Sequence[LayerVerdict]) -> LayerVerdict:
-        """Return a verdict in the light of the random numbers that both calls drew, and of what is inside them."""
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew."""
         draws = self.runs[1].draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
-        verdict = verdict if alike else _random(verdict)
-        return _less_inside(verdict, others) if pair.whole else verdict
+        return verdict if alike else _random(verdict)
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
@@ -339,7 +411,8 @@ class PairJudge:
                 (self.models[0].side, self.models[1].side), pair
             )
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
-            return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
+            verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
+            return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
         fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -367,6 +440,22 @@ class PairJudge:
         if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
             return decided
         return [replace(one, closeness=Closeness.NOT_COMPARABLE, reason=STATE) for one in decided]
+
+    def _reshaped_next(self, pair: CallPair) -> bool:
+        """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
+        calls, traces = (pair.reference, pair.port), [run.trace for run in self.runs]
+        if any(len(call.outputs) != 1 for call in calls):
+            return False
+        ours, theirs = (call.outputs[0] for call in calls)
+        pairs = [
+            *((ours, value) for value in made_next(pair.port, traces[1])),
+            *((value, theirs) for value in made_next(pair.reference, traces[0])),
+        ]
+        laid = [(*both, self.compare.layout(*both)) for both in pairs]
+        return any(
+            layout is not None and self.compare.between(one, other, layout) <= self.noise.limit
+            for one, other, layout in laid
+        )
 
     def _not_replayed(
         self, fed: Fed, inherited: float, apart: float, error: NotReplayed
@@ -450,10 +539,7 @@ class PairJudge:
             measured = self._outputs(replays, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
-            exact = max((one.exact or 0.0 for one in measured), default=0.0)
-            self.noise.limit = max(
-                self.noise.limit, SPREAD * exact, SPREAD * inherited * (inherited <= self.noise.limit)
-            )
+            self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
@@ -587,15 +673,9 @@ def _random(verdict: LayerVerdict) -> LayerVerdict:
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
-def _less_inside(verdict: LayerVerdict, others: Iterable[LayerVerdict]) -> LayerVerdict:
+def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
     """Return the verdict about a container; what is at fault inside it says nothing about its own code."""
-    path = verdict.port_path
-    inside = (
-        one.port_path
-        for one in others
-        if one.at_fault and (not path or f"{one.port_path}.".startswith(f"{path}."))
-    )
-    found = next(inside, None)
+    found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"

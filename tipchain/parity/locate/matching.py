@@ -299,11 +299,27 @@ def _score(one: Call, other: Call, close: Close) -> float:
         likely = _SAME
     elif families[0] and families[0] == families[1]:
         likely = _RELATED
-    elif inputs and (outputs or None in families) and not (hands_on(one) or hands_on(other)):
+    elif inputs and (outputs or None in families) and not _hand_on_otherwise(one, other, families, close):
         likely = _SHAPES  # a user's own class, or another type that does the same
     else:
         return 0.0
     return likely + _OUTPUTS * outputs + _INPUTS * inputs + _SHAPES * _same_sizes(one.outputs, other.outputs)
+
+
+def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str | None], close: Close) -> bool:
+    """Tell whether of two calls of different types one hands on the numbers it is given, and the other does not do so likewise.
+
+    A flattening layer, and dropout in eval mode, give what they are given: equal inputs and outputs say nothing of them. Of two
+    known types the layers are then no counterparts, of a user's own type they are if both change the shape alike.
+    """
+    if hands_on(one) or hands_on(other):
+        return True
+    if not any(_alike(call.inputs, call.outputs, close) for call in (one, other)):
+        return False
+    changes = [
+        [value.shape for values in (call.inputs, call.outputs) for value in values] for call in (one, other)
+    ]
+    return None not in families or changes[0] != changes[1]
 
 
 def _alike(ours: Sequence[Value], theirs: Sequence[Value], close: Close) -> bool:

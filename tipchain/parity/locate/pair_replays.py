@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,8 +14,12 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.feeding import Fed
 from tipchain.parity.locate.matching import Step
-from tipchain.parity.locate.replay import Replayed, replay
+from tipchain.parity.locate.replay import Replayed, drawn_again, replay
+from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.store import Store
+from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import Call
 
 Array = npt.NDArray[Any]
 
@@ -109,9 +115,10 @@ class PairReplays:
         layers = models.double if double else models.single
         if layers is None:
             return None
+        reads = self.fed.forward and not double
         return replay(
             models.side,
-            layers[call.path],
+            models.single.reading(call.path) if reads else layers[call.path],
             call,
             given,
             self._cotangents[number] if cotangents is None else cotangents,
@@ -128,6 +135,49 @@ def pair_steps(
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
+def run_again(
+    models: Models, root: Call, store: Store, seed: int, after: Callable[[Any, str, int, Any], Any],
+    starts: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
+) -> None:  # fmt: skip
+    """Run a whole model again on what it was given, forward and backward, with its layers' results replaced.
+
+    Args:
+        models: its copies.
+        root: its call of the whole model.
+        store: where tensors are.
+        seed: of random numbers.
+        after: given a layer, its path, which call of it this was, and its result, returns what stands in place of that; None: it stays.
+        starts: given the model's output tensors, returns those that backward starts from, each with its gradient.
+
+    Raises:
+        Exception: what the model raises.
+    """
+    side, double = models.side, models.double is not None
+    model = (models.double or models.single)[""]
+    paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+
+    def replaced(layer: Any, result: Any) -> Any:
+        path = paths[id(layer)]
+        turns[path] += 1
+        return after(layer, path, turns[path] - 1, result)
+
+    with ExitStack() as stack:
+        stack.enter_context(side.precision(double=double))
+        stack.enter_context(side.randomness(drawn_again(root, seed)))
+        stack.enter_context(side.recording(gradient=True))
+        for _, layer in side.layers(model):
+            stack.callback(side.watch(layer, lambda *_: None, replaced))
+        side.seed(seed)
+        side.clear_gradients(model)
+        given = [
+            side.tensor(as_float(store.get(one.stored), double=double), gradient=False) for one in root.inputs
+        ]
+        args, kwargs = put_back(root.arguments, given)
+        parts = starts(take_out(model(*args, **kwargs), side.is_tensor)[1])
+        if parts:
+            side.products(*zip(*parts, strict=True))
+
+
 class Copies(Mapping[str, Any]):
     """Copies of a model's layers in float32 by path, each made when it is asked for.
 
@@ -142,9 +192,15 @@ class Copies(Mapping[str, Any]):
         self._switch = training is not None and model.training != training
 
     def __getitem__(self, path: str) -> Any:
-        return self._side.copied(
-            self._layers[path], double=False, training=self._training if self._switch else None
-        )
+        return self._copied(path)
+
+    def reading(self, path: str) -> Any:
+        """Return a copy of which only forward may be run: its weights may be the model's own."""
+        return self._copied(path, forward=True)
+
+    def _copied(self, path: str, *, forward: bool = False) -> Any:
+        training = self._training if self._switch else None
+        return self._side.copied(self._layers[path], double=False, training=training, forward=forward)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,11 @@ LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 
 
+Widening = Literal["casts", "claims", "plain"]
+"""How a model is run in float64: ``"casts"``: float32 that it asks for by name is float64 too; ``"claims"``: so it is, and
+its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
+
+
 class LiveSide(Side, Protocol):
     """A framework whose models are copied, run, traced and replayed layer by layer."""
 
@@ -30,8 +35,10 @@ class LiveSide(Side, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the model with the same weights, in float64 if ``double``.
+
+        ``forward``: only forward is run. Then a framework's own layer that only reads its weights has the model's own ones.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
         Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
@@ -40,14 +47,17 @@ class LiveSide(Side, Protocol):
             Exception: whatever copying the user's model raises.
         """
 
-    widens: bool
-    """Whether float32 that a model asks for by name is float64 too where it runs in float64."""
+    ways: Sequence[Widening]
+    """How a model may be run in float64, tried one after the other."""
+
+    way: Widening
+    """The way that is taken."""
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``.
 
-        Where `widens`, and ``casts`` are not to be left alone, those of which float32 is asked for too: a cast to float32 does nothing to a model in float32, so that in
-        float64 it is no part of what the model computes.
+        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
+        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
         """
 
     def tensor(self, array: Array, *, gradient: bool) -> Any:
@@ -105,6 +115,9 @@ class LiveSide(Side, Protocol):
     def norm_scale(self, layer: Any) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether a layer has dropout inside a kernel, whose masks cannot be made equal: its copies have none."""
+
 
 class TorchSide:
     """torch."""
@@ -114,7 +127,8 @@ class TorchSide:
     def __init__(self) -> None:
         self.framework = TorchFramework()
         self.torch = self.framework.torch
-        self.widens = True
+        self.ways: Sequence[Widening] = ("casts", "claims", "plain")
+        self.way: Widening = "casts"
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every module with its path, the model itself first; one used twice comes once."""
@@ -143,14 +157,16 @@ class TorchSide:
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
-        made = copy.deepcopy(model, self._large_parameters(model, double=double))
+        nn = self.torch.nn
+        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
+        shared = {id(one): one for one in model.parameters()} if lent else {}
+        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
-        for module in made.modules():
-            if isinstance(module, self.torch.nn.RNNBase):
-                module.dropout = 0.0
+        for module in filter(self.undropped, made.modules()):
+            module.dropout = 0.0
         return made.double() if double else made
 
     def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
@@ -169,7 +185,9 @@ class TorchSide:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
         wide = (
             self.framework.double_precision(),
-            widening(self.torch) if self.widens and not casts else nullcontext(),
+            nullcontext()
+            if casts or self.way == "plain"
+            else widening(self.torch, claims=self.way == "claims"),
         )
         return _both(*wide) if double else nullcontext()
 
@@ -261,6 +279,10 @@ class TorchSide:
         found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
         return found
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent module with dropout between its layers."""
+        return isinstance(layer, self.torch.nn.RNNBase) and layer.num_layers > 1 and layer.dropout > 0
+
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(running_var + eps)``."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
@@ -278,7 +300,8 @@ class PaddleSide:
     def __init__(self) -> None:
         self.framework = PaddleFramework()
         self.paddle = self.framework.paddle
-        self.widens = True
+        self.ways: Sequence[Widening] = ("casts", "plain")
+        self.way: Widening = "casts"
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
@@ -309,13 +332,16 @@ class PaddleSide:
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
         dropout there is no other difference.
         """
-        made = copy.deepcopy(model, self._large_parameters(model, double=double))
+        nn = self.paddle.nn
+        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1D, nn.Conv2D, nn.Conv3D))
+        shared = {id(one): one for one in model.parameters()} if lent else {}
+        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
@@ -346,7 +372,7 @@ class PaddleSide:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
         wide = (
             self.framework.double_precision(),
-            self.framework.widening() if self.widens and not casts else nullcontext(),
+            nullcontext() if casts or self.way == "plain" else self.framework.widening(),
         )
         return _both(*wide) if double else nullcontext()
 
@@ -422,6 +448,11 @@ class PaddleSide:
         found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
         return found
 
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent layer with dropout between its layers."""
+        kind = self.paddle.nn.layer.rnn.RNNBase
+        return isinstance(layer, kind) and layer.num_layers > 1 and layer.dropout > 0
+
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""
         kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
@@ -438,6 +469,12 @@ def _copied(array: Array, *, double: bool) -> Array:
     three times as much memory: with many parameters that costs more than running the model.
     """
     return array.astype(np.float64 if double else array.dtype, copy=True)
+
+
+def _only_reads(layer: Any, kinds: tuple[type, ...]) -> bool:
+    """Tell whether a layer is exactly of one of the kinds, which write to no weight, and nothing is hooked to its forward."""
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
+    return type(layer) in kinds and not any(getattr(layer, name, None) for name in hooks)
 
 
 def name_alike(layer: Any, made: Any) -> None:

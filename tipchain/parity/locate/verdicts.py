@@ -76,6 +76,7 @@ class LayerVerdict:
         method: ``"float64"``, or ``"float32"`` where the port cannot run in float64.
         reason: one sentence.
         refuted: the layers differ, but the models as a whole do the same: they are no counterparts.
+        tied: gradients differ at equal values alone, of which each framework takes another one for the largest.
     """
 
     reference_path: str
@@ -91,6 +92,7 @@ class LayerVerdict:
     method: Literal["float64", "float32"]
     reason: str
     refuted: bool = False
+    tied: bool = False
 
     @property
     def at_fault(self) -> bool:

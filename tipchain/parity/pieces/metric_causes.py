@@ -401,7 +401,13 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
     if not are_arrays(batch):
         return [batch]
     if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
-        flat = np.moveaxis(outputs, 1, -1).reshape(-1, outputs.shape[1])
+        last = outputs.ndim - 1
+        axis = next(
+            (one for one in (1, last) if np.delete(outputs.shape, one).tolist() == list(labels.shape)), None
+        )
+        if axis is None:
+            return [batch]
+        flat = np.moveaxis(outputs, axis, -1).reshape(-1, outputs.shape[axis])
         keep = labels.reshape(-1) != label
         return [(flat[keep], labels.reshape(-1)[keep])]
     keep = (labels != label).reshape(len(labels), -1).all(axis=1)

@@ -1,0 +1,136 @@
+"""Gradients at ties and at infinite slopes are told as what they are; dropout inside a recurrent kernel is said to be left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+
+GIVEN = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+LABELS = np.arange(6) % 3
+LOSS = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy
+OPTIMIZERS = (
+    lambda parameters: torch.optim.SGD(parameters, 0.1),
+    lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters),
+)
+
+
+class Reference(torch.nn.Module):
+    """Two layers with equal weights, and a function of both."""
+
+    def __init__(self, joined):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 5), torch.nn.Linear(4, 5)
+        self.second.load_state_dict(self.first.state_dict())
+        self.head, self.joined = torch.nn.Linear(5, 3), joined
+
+    def forward(self, x):
+        return self.head(self.joined(self.first(x), self.second(x)))
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, joined):
+        super().__init__()
+        self.first, self.second = paddle.nn.Linear(4, 5), paddle.nn.Linear(4, 5)
+        self.head, self.joined = paddle.nn.Linear(5, 3), joined
+
+    def forward(self, x):
+        return self.head(self.joined(self.first(x), self.second(x)))
+
+
+def report_of(ours, theirs, inputs=GIVEN, **options):
+    reference, port = Reference(ours), Port(theirs)
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, inputs, **options)
+
+
+def largest(one, other):
+    """Return the larger of each two values; of equal ones the first gets the gradient."""
+    return torch.stack([one, other]).max(0)[0]
+
+
+def test_which_of_equal_values_gets_the_gradient_is_no_fault():
+    report = report_of(
+        largest,
+        paddle.maximum,
+        {"args": GIVEN, "labels": LABELS},
+        training=True,
+        loss=LOSS,
+        optimizers=OPTIMIZERS,
+    )
+    assert report.passed, str(report)
+    assert "each framework sends the gradient of their maximum elsewhere" in report.reasons["backward"]
+    assert report.stages["train"].value == "SKIP"
+    assert "equal values" in report.reasons["train"]
+
+
+@pytest.mark.parametrize("theirs", [
+    lambda one, other: paddle.maximum(one, other.detach()),
+    lambda one, other: paddle.maximum(one, other * 0.5 + (other * 0.5).detach()),
+])  # fmt: skip
+def test_code_that_changes_gradients_is_found_beside_a_tie(theirs):
+    report = report_of(largest, theirs)
+    assert not report.passed
+    assert report.stages["backward"].value == "FAIL", str(report)
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_gradient_that_one_side_alone_hands_on_is_told_as_that(cut):
+    joined = [lambda one, other: one.detach() + other, lambda one, other: one + other]
+    report = report_of(joined[cut], joined[1 - cut])
+    assert not report.passed
+    said = (
+        "hands first a gradient, the reference none"
+        if cut == 0
+        else "hands first no gradient, the reference one"
+    )
+    assert said in report.reasons["backward"]
+
+
+def test_a_gradient_that_is_not_finite_is_told_as_that():
+    report = report_of(
+        lambda one, _: torch.sqrt(torch.relu(one)), lambda one, _: paddle.sqrt(paddle.nn.functional.relu(one))
+    )
+    assert not report.passed, "Paddle makes NaN of 0 times infinity where torch makes 0"
+    assert "hands first a gradient with NaN or infinity at" in report.reasons["backward"]
+    assert "a slope is infinite there" in report.reasons["backward"]
+    assert "relative nan" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "theirs", "passes"), [("LSTM", 0.5, True), ("GRU", 0.2, False), ("LSTM", 0.0, False)]
+)
+def test_dropout_of_a_recurrent_layer_is_compared_by_construction(kind, theirs, passes):
+    reference = getattr(torch.nn, kind)(4, 6, num_layers=2, dropout=0.5, batch_first=True)
+    port = getattr(paddle.nn, kind)(4, 6, num_layers=2, dropout=theirs)
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, GIVEN[None], training=True)
+    assert report.passed is passes, str(report)
+    assert report.stages["forward"].value == "PASS", (
+        "equal masks cannot be imposed: that is no fault of the layer"
+    )
+    if theirs:
+        assert "without dropout between layers" in report.reasons["forward"]
+    if not passes:
+        assert f"dropout={theirs}" in report.reasons["preflight"]
+        assert "a run in train mode would show it" in report.reasons["preflight"]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "fix"), [
+    (0, None, "leave `0` with `padding_idx=None`, which in Paddle zeroes the output, and stop the gradient of row 0"),
+    (None, 0, "pass `padding_idx=None` to `0`"),
+])  # fmt: skip
+def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix):
+    reference = torch.nn.Sequential(torch.nn.Embedding(9, 4, padding_idx=ours), torch.nn.Linear(4, 3))
+    torch.nn.init.normal_(reference[0].weight)
+    port = paddle.nn.Sequential(paddle.nn.Embedding(9, 4, padding_idx=theirs), paddle.nn.Linear(4, 3))
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, np.array([[0, 3, 5], [1, 0, 2]]))
+    assert not report.passed
+    fixes = [one.fix for one in report.diagnoses if one.code == "padding-idx"]
+    assert fixes, str(report)
+    assert all(fix in one for one in fixes)

@@ -1,0 +1,69 @@
+"""Memory that is freed is taken again without asking the system, and given back at the end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tipchain.memory import keep_memory
+
+LARGE = 2**26
+PROGRAM = """
+import ctypes, resource, sys
+from contextlib import nullcontext
+from tipchain.memory import keep_memory
+
+def touch():
+    ctypes.CDLL(None).free(ctypes.c_void_p(taken()))
+
+def taken():
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    start = library.malloc(ctypes.c_size_t({size}))
+    library.memset(ctypes.c_void_p(start), 1, ctypes.c_size_t({size}))
+    return start
+
+with keep_memory() if sys.argv[1] == "kept" else nullcontext():
+    touch()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        touch()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(open("/proc/self/statm").read().split()[1])
+"""
+
+
+def faults_and_pages(way: str, **variables: str) -> list[int]:
+    """Return how often the system gave a page to a program that takes and frees 64 MiB, and its pages at the end."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(size=LARGE), way], env={**kept, "PYTHONPATH": str(root), **variables},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_what_is_freed_is_taken_again() -> None:
+    pages = LARGE // resource.getpagesize()
+    alone, kept = faults_and_pages("alone"), faults_and_pages("kept")
+    assert alone[0] > pages / 2
+    assert kept[0] < pages / 100
+    assert kept[1] < pages, "the process keeps what it no longer needs"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_what_the_user_set_stays() -> None:
+    pages = LARGE // resource.getpagesize()
+    assert faults_and_pages("kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
+
+
+def test_an_error_passes_through() -> None:
+    with pytest.raises(ValueError, match="inside"), keep_memory():
+        raise ValueError("inside")

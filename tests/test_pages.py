@@ -1,0 +1,108 @@
+"""The pages of docs: every call of tipchain in them could be made, their Python runs, and the tutorial is followed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from page_blocks import ROOT, blocks_of, follow
+
+from tipchain.cli import COMMANDS, parser_of
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+import reference_pages
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".zh.md"))
+SAMPLES = ROOT / "tests" / "page_samples.py"
+"""What the Python of pages that show lines out of a program has around it: models, inputs, builders."""
+CALL = re.compile(r"^(?:[$>] |- run: )?(?:flock -n \S+ )?(tipchain (?!COMMAND|\$).*)$")
+HAS_PYTHON = [
+    page for page in PAGES if any(block.language == "python" and not block.title for block in blocks_of(page))
+]
+
+
+def calls(page: Path) -> Iterator[str]:
+    """Yield the calls of tipchain in a page's blocks, without what is said about them to their right."""
+    for block in blocks_of(page):
+        if block.language not in ("bash", "text", "console"):
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            found = CALL.match(line.strip())
+            if found:
+                yield re.split(
+                    r"\s{3,}|\s+# | >> ", re.sub(r"\[(-.*?|GPU_ID)\]", "", found[1]).replace("~", "")
+                )[0]
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_call_of_tipchain_could_be_made(page):
+    for line in calls(page):
+        words = [word for word in shlex.split(line) if word not in ("…", "...")]
+        assert words[1] in COMMANDS or words[1].startswith("-") or "|" in words[1], line
+        if words[1] in COMMANDS and "|" not in line and "[" not in line:
+            try:
+                parser_of(words[1]).parse_args(words[2:])
+            except SystemExit:
+                assert "--help" in words, line
+
+
+def test_a_call_that_could_not_be_made_would_be_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```text\ntipchain align x.yaml --onyl forward    what it does\n```\n")
+    assert list(calls(page)) == ["tipchain align x.yaml --onyl forward"]
+    with pytest.raises(Exception, match="--onyl"):
+        parser_of("align").parse_args(["x.yaml", "--onyl", "forward"])
+    assert sum(1 for path in PAGES for _ in calls(path)) > 60
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("page", HAS_PYTHON, ids=name_of)
+def test_the_python_of_a_page_runs(page, tmp_path):
+    blocks = [block.text for block in blocks_of(page) if block.language == "python" and not block.title]
+    (tmp_path / "page.py").write_text(SAMPLES.read_text() + "\n\n" + "\n\n".join(blocks))
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.frameworks
+def test_the_tutorial_can_be_followed(tmp_path):
+    follow(DOCS / "tutorial.md", tmp_path)
+    assert (tmp_path / "right.html").is_file()
+    assert "norm1" in (tmp_path / "wrong.html").read_text()
+
+
+def test_the_tutorials_pictures_are_of_its_pages():
+    shown = set(re.findall(r"pictures/(\w+)\.png", (DOCS / "tutorial.md").read_text()))
+    assert shown == {path.stem for path in (DOCS / "pictures").iterdir()}
+    assert all(f"--html {name}.html" in (DOCS / "tutorial.md").read_text() for name in shown)
+
+
+def test_the_tolerances_of_the_page_are_taken(tmp_path):
+    import yaml
+
+    from tipchain.parity.case import load_case
+
+    shown = [
+        yaml.safe_load(block.text)
+        for block in blocks_of(DOCS / "how-to/tolerances.md")
+        if block.language == "yaml"
+    ]
+    case = yaml.safe_load(reference_pages.CASE.replace("SIDE", ", ".join(f"{one}: 'm:{one}'" for one in ("model", "loss", "optimizer", "dataset", "metric", "scheduler"))))  # fmt: skip
+    file = tmp_path / "case.yaml"
+    file.write_text(yaml.safe_dump({**case, **shown[0], **shown[1]}))
+    read = load_case(file)
+    assert read.tolerances["forward"]["logits"].method == "max"
+    assert [one.subject for one in read.known_deviations] == ["forward/aux_logits"]
