@@ -133,16 +133,22 @@ NEARBY = [EXPECTED + np.float32(1e-6)]
     ],
 )  # fmt: skip
 def test_an_output_may_differ_by_what_rounding_explains(actual, good):
-    assert compare(EXPECTED, actual, NEARBY)[1] is good
+    assert compare(EXPECTED, actual, NEARBY, -EXPECTED)[1] is good
 
 
 def test_whole_numbers_are_counted():
     expected = np.arange(100)
     other = np.where(expected < 3, 0, expected)
-    assert compare(expected, expected, [expected])[1]
-    assert not compare(expected, other, [expected])[1]
-    assert compare(expected, other, [np.where(expected < 2, 0, expected)])[1]
+    assert compare(expected, expected, [expected], expected)[1]
+    assert not compare(expected, other, [expected], expected)[1]
+    assert compare(expected, other, [np.where(expected < 2, 0, expected)], expected)[1]
 
 
 def test_an_empty_output_proves_nothing():
-    assert not compare(EXPECTED[:0], EXPECTED[:0], [])[1]
+    assert not compare(EXPECTED[:0], EXPECTED[:0], [], EXPECTED[:0])[1]
+
+
+def test_an_output_that_no_input_changes_proves_nothing():
+    said, good, _ = compare(EXPECTED, EXPECTED, NEARBY, EXPECTED + np.float32(5e-6))
+    assert not good
+    assert "another input changes it by no more" in said
