@@ -191,7 +191,6 @@ class _Maker:
         if entry.kind == "chain":
             words += ["run", source, mode.value, "--json", REPORT, "--html", PAGE, "--out", OUTPUT]
             words += ["--suite", entry.suite] if entry.suite else []
-            words += ["--chain", entry.chain] if entry.chain else []
             words += ["--require-gpu"] if device == "gpu" else []
         else:
             words += [

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tipchain.chain.kinds import KINDS
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
@@ -264,7 +263,6 @@ class Entry:
         exclude: globs of files that are left out.
         data: the name of the data folder that a mode needs; `EVERY_MODE` stands for all.
         suite: whose layout the parameter files have; "" if it is told from them.
-        chain: which kind of chain they are; "" if it is told from them.
         options: words that are added to each call.
         prepare: whether each item first prepares the data and weights of its mode.
         stages: of a case; () for all.
@@ -282,7 +280,6 @@ class Entry:
     exclude: tuple[str, ...] = ()
     data: Mapping[str, str] = field(default_factory=dict)
     suite: str = ""
-    chain: str = ""
     options: tuple[str, ...] = ()
     prepare: bool = False
     stages: tuple[str, ...] = ()
@@ -457,21 +454,10 @@ def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
 
 def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
     entry = replace(
-        _of_files(one, "chain", "params", "run", defaults, data),
-        suite=one.text("suite", default=""),
-        chain=_kind(one),
+        _of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default="")
     )
     one.done()
     return entry
-
-
-def _kind(one: Reader) -> str:
-    """Return the kind of chain that is named; "" for what the files tell."""
-    name = str(one.text("chain", default=""))
-    if name and name not in KINDS:
-        raise one.error("chain", "is no kind of chain", found=repr(name), expected=", ".join(KINDS),
-                        hint=did_you_mean(name, KINDS))  # fmt: skip
-    return name
 
 
 def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
