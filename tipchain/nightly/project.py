@@ -44,11 +44,7 @@ class DiskProject:
 
     manifest: Manifest
     _params: dict[tuple[str, str], _ReadParams] = field(default_factory=dict)
-<<<<<<< HEAD
     _modes: dict[tuple[str, str, str, bool, Mode], str] = field(default_factory=dict)
-=======
-    _modes: dict[tuple[str, str, tuple[str, ...], Mode], str] = field(default_factory=dict)
->>>>>>> kinds
     _cases: dict[str, Case | str] = field(default_factory=dict)
     _data: dict[str, str] = field(default_factory=dict)
 
@@ -110,13 +106,13 @@ class DiskProject:
 
     def _problem(self, file: str, entry: Entry, mode: Mode) -> str:
         from tipchain.chain.build import build_spec
+        from tipchain.chain.detect import checkout
+        from tipchain.chain.kinds import tell_kind
+        from tipchain.chain.kinds.base import Request, planner
+        from tipchain.chain.plan import Options
 
-<<<<<<< HEAD
         lenient = LENIENT in entry.options
         key = (file, entry.suite, entry.chain, lenient, mode)
-=======
-        key = (file, entry.suite, entry.options, mode)
->>>>>>> kinds
         if key in self._modes:
             return self._modes[key]
         read = self._read(file, entry.suite)
@@ -125,7 +121,17 @@ class DiskProject:
             assert read.file is not None
             assert read.suite is not None
             try:
-                build_spec(read.file, read.suite, mode, lenient=LENIENT in entry.options, text=read.text)
+                kind = tell_kind(read.file, mode, entry.chain or None)
+                kind.mode(mode, file)
+                if kind.kind.module:
+                    planner(kind.kind).plan(
+                        Request(
+                            text=read.text, file=read.file, mode=mode, root=checkout(self.manifest.root / file),
+                            suite=entry.suite or None, lenient=lenient, options=Options(root=str(self.manifest.root)),
+                        )
+                    )  # fmt: skip
+                else:
+                    build_spec(read.file, read.suite, mode, lenient=lenient, text=read.text)
             except TipchainError as error:
                 problem = one_line(error)
         self._modes[key] = problem
