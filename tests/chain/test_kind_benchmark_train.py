@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.figures import FigureReader
+from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options, Speed, command_json, parse_command
 from tipchain.errors import ParamsError, UsageError
@@ -155,3 +156,10 @@ def test_a_speed_with_a_unit_is_judged_as_a_speed():
 def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
     command = planned(tmp_path, argument=ONE, device="cpu").commands[0]
     assert parse_command(command_json(command)) == command
+
+
+def test_lint_reads_the_section(tmp_path):
+    linted = lint_file(file_of(tmp_path), modes=[Mode.BENCHMARK_TRAIN], suite="paddleclas", explained=True)
+    assert linted.chain == "benchmark_train"
+    assert not linted.count("error")
+    assert {line.role: line.meaning for line in linted.lines}["fp_items"] == "precisions that are measured"

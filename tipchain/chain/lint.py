@@ -16,7 +16,7 @@ from tipchain.chain.explain import Line, explain, explain_kind
 from tipchain.chain.fixes import SEVERITIES, Finding
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
 from tipchain.chain.kinds.base import Planner, Request, planner
-from tipchain.chain.kinds.lines import choose_layout
+from tipchain.chain.kinds.lines import choose_layout, only_section
 from tipchain.chain.layout import read_layout, refusal
 from tipchain.chain.lint_paths import Disk, missing_paths
 from tipchain.chain.lint_values import useless_values
@@ -180,8 +180,9 @@ def _lint_kind(
         Request(text=text, file=file, mode=mode, root=root, suite=suite, lenient=True, options=options)
         for mode in kind.modes
     ]
-    layout = choose_layout(requests[0], module.LAYOUTS)
-    slots, found = read_layout(file, layout)
+    own = only_section(file, kind.section)
+    layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
+    slots, found = read_layout(own, layout)
     linted = Linted(
         file=file.path, suite=layout.suite, chain=kind.name, title=kind.title, reason=told.reason,
         modes=tuple(mode.value for mode in kind.modes),
@@ -192,7 +193,7 @@ def _lint_kind(
     per_mode = {request.mode: findings for request, (_, findings) in zip(requests, plans, strict=True)}
     plan = next((one for one, _ in plans if one), None)
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
-    lines = explain_kind(file, slots, module.MEANINGS, plan) if explained else ()
+    lines = explain_kind(own, slots, module.MEANINGS, plan) if explained else ()
     return replace(linted, found=_sorted(together), lines=lines)
 
 

@@ -61,6 +61,7 @@ class Kind:
         modes: its modes; where there is one, it need not be named.
         marks: each tells it.
         module: what plans it; "" for `TRAIN_INFER`.
+        section: the one section that its layouts are of; "" for the whole file.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Kind:
     modes: tuple[Mode, ...]
     marks: tuple[Mark, ...]
     module: str = ""
+    section: str = ""
 
 
 # In the order in which they are told.
@@ -80,6 +82,7 @@ _ALL = (
         modes=(Mode.BENCHMARK_TRAIN,),
         marks=(Mark(section="train_params", mode=Mode.BENCHMARK_TRAIN),),
         module="tipchain.chain.kinds.benchmark_train",
+        section="train_benchmark_params",
     ),
     Kind(
         name="paddle2onnx",

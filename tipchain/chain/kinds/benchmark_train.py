@@ -20,9 +20,9 @@ from tipchain.chain.changes import changed_text, device_changes
 from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Chain, Request
-from tipchain.chain.kinds.lines import Layout
+from tipchain.chain.kinds.lines import Layout, only_section
 from tipchain.chain.layout import read_slots
-from tipchain.chain.params import ParamFile, parse_params, split_lines
+from tipchain.chain.params import parse_params, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots
@@ -280,21 +280,13 @@ class _Plan(_Maker):
 
     def read_section(self) -> Slots:
         rules = next(one for one in LAYOUTS if one.suite == self.suite.name)
-        lines = [param for param in self.request.file.params if param.section == SECTION]
-        header = next((line for name, line in self.request.file.headers if name == SECTION), 0)
-        if not header:
+        own = only_section(self.request.file, SECTION)
+        if not own.headers:
             raise ParamsError(
                 f"the file has no section [{SECTION}], which benchmark_train reads",
                 file=self.request.file.path,
                 expected=", ".join(KEYS[role.removeprefix("?")] for role in self.driver.section),
             )
-        extra = {"log_iters", "skip_iters", "repeats", "task"}  # PaddleSeg's last line
-        own = ParamFile(
-            path=self.request.file.path,
-            lines=self.request.file.lines,
-            headers=((SECTION, header),),
-            params=tuple(param for param in lines if param.key not in extra),
-        )
         return checked_slots(own, rules)
 
     def line(self, role: str) -> int:

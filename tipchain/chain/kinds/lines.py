@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tipchain.chain.detect import marks_in_checkout
 from tipchain.chain.layout import distance, read_slots
+from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, legacy_slots
 from tipchain.chain.suites import SlotRule
@@ -54,6 +55,21 @@ class Layout:
         except ParamsError:
             return False
         return True
+
+
+LAST_LINE = frozenset({"log_iters", "skip_iters", "repeats", "task"})
+"""Settings on the last line of PaddleSeg's files, which belongs to no section."""
+
+
+def only_section(file: ParamFile, name: str) -> ParamFile:
+    """Return ``file`` with one of its sections alone; as it is where ``name`` is ""."""
+    if not name:
+        return file
+    return replace(
+        file,
+        headers=tuple(header for header in file.headers if header[0] == name),
+        params=tuple(one for one in file.section(name) if one.key not in LAST_LINE),
+    )
 
 
 def choose_layout(request: Request, layouts: Sequence[Layout]) -> Layout:
