@@ -14,6 +14,10 @@ from page_blocks import ROOT, blocks_of, follow
 
 from tipchain.cli import COMMANDS, parser_of
 
+sys.path.insert(0, str(ROOT / "tools"))
+
+import reference_pages
+
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".zh.md"))
 SAMPLES = ROOT / "tests" / "page_samples.py"
@@ -84,3 +88,21 @@ def test_the_tutorials_pictures_are_of_its_pages():
     shown = set(re.findall(r"pictures/(\w+)\.png", (DOCS / "tutorial.md").read_text()))
     assert shown == {path.stem for path in (DOCS / "pictures").iterdir()}
     assert all(f"--html {name}.html" in (DOCS / "tutorial.md").read_text() for name in shown)
+
+
+def test_the_tolerances_of_the_page_are_taken(tmp_path):
+    import yaml
+
+    from tipchain.parity.case import load_case
+
+    shown = [
+        yaml.safe_load(block.text)
+        for block in blocks_of(DOCS / "how-to/tolerances.md")
+        if block.language == "yaml"
+    ]
+    case = yaml.safe_load(reference_pages.CASE.replace("SIDE", ", ".join(f"{one}: 'm:{one}'" for one in ("model", "loss", "optimizer", "dataset", "metric", "scheduler"))))  # fmt: skip
+    file = tmp_path / "case.yaml"
+    file.write_text(yaml.safe_dump({**case, **shown[0], **shown[1]}))
+    read = load_case(file)
+    assert read.tolerances["forward"]["logits"].method == "max"
+    assert [one.subject for one in read.known_deviations] == ["forward/aux_logits"]

@@ -35,6 +35,9 @@ class Mode(Enum):
     KLQUANT_WHOLE_INFER = "klquant_whole_infer"
     BENCHMARK_TRAIN = "benchmark_train"
     PADDLE2ONNX_INFER = "paddle2onnx_infer"
+    SERVING_INFER = "serving_infer"
+    CPP_INFER = "cpp_infer"
+    LITE_INFER = "lite_infer"
 
     @property
     def trains(self) -> bool:

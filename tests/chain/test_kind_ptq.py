@@ -220,6 +220,27 @@ def test_the_share_of_other_decisions_is_judged():
     assert "1 of 4 decisions" in lines[-1]
 
 
+def test_ties_of_the_unquantized_model_decide_nothing():
+    even = np.full((3, 4), 0.25, np.float32)
+    moved = even + np.float32(1e-6) * np.arange(4, dtype=np.float32)
+    with pytest.raises(IncomparableError, match="prefers nothing"):
+        compare(record(even), record(moved))
+    wide = np.concatenate([SCORES, np.zeros((4, 1), np.float32)], axis=1)
+    tally = compare(record(np.concatenate([even, wide])), record(np.concatenate([moved, wide])))
+    assert (tally.ties, tally.decisions, tally.differ) == (3, 4, 0)
+
+
+def test_the_largest_of_maps_and_of_sequences():
+    maps = np.zeros((1, 2, 2, 2), np.float32)
+    maps[0, 1] = [[1, -1], [1, -1]]
+    other = maps.copy()
+    other[0, 1, 0, 0] = -1
+    tally = compare(record(maps), record(other))
+    assert (tally.differ, tally.decisions) == (1, 4)
+    sequence = SCORES[None]
+    assert compare(record(sequence), record(sequence[..., ::-1])).differ == 3
+
+
 def test_outputs_without_decisions_are_judged_by_their_distance():
     left = np.full((1, 1, 4, 4), 2.0, np.float32)
     tally = compare(record(left), record(left * np.float32(1.1)))

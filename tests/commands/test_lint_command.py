@@ -124,14 +124,20 @@ def test_it_loads_nothing_heavy(folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_folders_chains_are_looked_at_and_no_files_of_other_drivers(folder, capsys):
+def test_a_folders_chains_of_all_kinds_are_looked_at(folder, capsys):
     Path("more").mkdir()
     Path("more/net_train_amp_infer_python.txt").write_text(Path("clean.txt").read_text())
-    Path("more/train_ptq_infer_python.txt").write_text("===ptq_params===\nmodel_name:net\n")
+    Path("more/readme.txt").write_text("nothing\n")
     assert main(["lint", "more"]) == 0
     assert "more/net_train_amp_infer_python.txt" in capsys.readouterr().out
-    assert main(["lint", "more/train_ptq_infer_python.txt"]) == 1
-    assert "a file for test_ptq_inference_python.sh" in " ".join(capsys.readouterr().out.split())
+    Path("more/net_quantized.txt").write_text("===ptq_params===\nmodel_name:net\n")
+    assert main(["lint", "more"]) == 1
+    out = capsys.readouterr().out
+    assert "more/net_quantized.txt" in out
+    assert "readme" not in out
+    assert main(["lint", "more/net_quantized.txt", "--chain", "train_infer_python"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "a file for test_ptq_inference_python.sh: --chain ptq_infer_python" in said
 
 
 def test_a_folder_without_files_is_told_of(folder, capsys):

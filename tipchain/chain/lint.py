@@ -26,7 +26,6 @@ from tipchain.chain.profiles import OWN, all_suites, get_suite
 from tipchain.chain.roles import PROGRAMS
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
-    OTHER_FILES,
     Alignment,
     Slots,
     alignment_params,
@@ -114,7 +113,7 @@ def _is_of_a_chain(path: Path) -> bool:
     except ParamsError:
         return usual  # it is looked at, and refused
     first = headers[0][0] if headers else ""
-    return first not in OTHER_FILES if usual else first in OTHER_SECTIONS
+    return usual or first in OTHER_SECTIONS
 
 
 def lint_file(

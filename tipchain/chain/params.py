@@ -8,13 +8,16 @@ newline are harmless. No text of a file ever reaches a shell.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 
 from tipchain.errors import ParamsError
 
 HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+)\s*=+\s*")
+HEADERLESS: Mapping[str, str] = {"*lite_arm*": "lite_params", "*infer_cpp*": "cpp_program_params"}
+"""What the lines of files without a header belong to, by the file's name: two of the suites' drivers have such files."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -116,12 +119,25 @@ def parse_params(
             continue
         if header := HEADER.fullmatch(bare):
             headers.append((header[1], number))
+        elif not headers and not params and (own := _section_by_name(path)):
+            headers.append((own, 0))
+            params.append(_param(own, plain, number))
         elif not headers:
             wrong("a line before the first section header", number, plain, "===...train_params...===")
         else:
-            key, _, value = plain.partition(":")
-            params.append(Param(section=headers[-1][0], key=key.strip(), value=value, line=number))
+            params.append(_param(headers[-1][0], plain, number))
     return ParamFile(path=path, lines=lines, headers=tuple(headers), params=tuple(params))
+
+
+def _param(section: str, line: str, number: int) -> Param:
+    key, _, value = line.partition(":")
+    return Param(section=section, key=key.strip(), value=value, line=number)
+
+
+def _section_by_name(path: str) -> str:
+    """Return the section of a file without headers, "" where its name says none."""
+    name = PurePath(path).name
+    return next((section for pattern, section in HEADERLESS.items() if fnmatchcase(name, pattern)), "")
 
 
 def read_params(path: Path) -> ParamFile:

@@ -25,13 +25,6 @@ ALIGNMENT_KEYS = ("alignment", "steps")
 TO_STATIC_SECTION = "to_static_train_benchmark_params"
 ALIKE = 0.8
 """From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
-# Sections that files of other TIPC drivers begin with, which tipchain does not run.
-OTHER_FILES: Mapping[str, str] = {
-    "ptq_params": "test_ptq_inference_python.sh",
-    "cpp_infer_params": "test_inference_cpp.sh",
-    "serving_params": "test_serving_infer_python.sh",
-    "lite_params": "test_lite.sh",
-}
 
 
 class Lines(Protocol):
@@ -149,8 +142,6 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
 
 def _other_driver(section: str) -> str:
     """Return which driver's files begin with a section, as a hint; "" for none of the others."""
-    if section in OTHER_FILES:
-        return f"this is a file for {OTHER_FILES[section]}, which is no train_infer_python chain"
     kind = owner(section)
     return f"this is a file for {kind.driver}: --chain {kind.name}" if kind else ""
 

@@ -119,7 +119,7 @@ def align(
             with it. A pair where the port's loop clips too.
         step: the two training loops' own steps, compared as they are: functions ``(model, optimizer, batch) -> loss``, or
             classes (or functions) of ``(model, optimizer)`` that return a callable of a batch, where something is kept from
-            one step to the next: a counter, a scaler, an average (see ``docs/explanation/locate.md``). With ``optimizers``.
+            one step to the next: a counter, a scaler, an average (see ``docs/how-to/training.md``). With ``optimizers``.
         iterations: updates that are compared, calls of ``step``.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
         outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the

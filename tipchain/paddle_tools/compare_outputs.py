@@ -4,8 +4,8 @@
 
 The files are `record_outputs`'. Where outputs hold decisions, the share on which the two models disagree is judged: no
 accuracy can differ by more, whatever the labels are. Decisions are integers, the largest of the last axis of scores
-``[N, C]`` or ``[N, T, C]``, that of axis 1 of maps ``[N, C, H, W]``, and boxes ``[class, score, x1, y1, x2, y2]`` that
-both models find. Other outputs are judged by ``|quantized - unquantized| / |unquantized|``, both as Euclidean norms.
+``[N, C]`` or ``[N, T, C]``, that of axis 1 of maps ``[N, C, H, W]``, where it is no tie, and boxes
+``[class, score, x1, y1, x2, y2]`` that both models find. Other outputs are judged by ``|quantized - unquantized| / |unquantized|``, both as Euclidean norms.
 Exit code 0 where all is within the limits, 1 where not, 2 where nothing can be compared. Needs numpy alone.
 """
 
@@ -26,6 +26,10 @@ FOUND_FROM = 0.5
 """Boxes count from this score on: what is below is drawn by nobody."""
 
 
+TIE = 1e-3
+"""A score that is above the next by no larger share of itself decides nothing: a model that was never trained has such."""
+
+
 class IncomparableError(Exception):
     """The two records say nothing about each other."""
 
@@ -36,6 +40,7 @@ class Tally:
 
     decisions: int = 0
     differ: int = 0
+    ties: int = 0
     error2: float = 0.0
     size2: float = 0.0
     kinds: set[int] | None = None
@@ -83,14 +88,17 @@ def is_boxes(array: np.ndarray) -> bool:
     return bool(array.ndim == 2 and array.shape[1] == BOX_COLUMNS and array.dtype.kind == "f")
 
 
-def decisions(array: np.ndarray) -> np.ndarray | None:
-    """Return what an output decides, None where it decides nothing."""
-    if array.dtype.kind in "iub":
-        return array
-    axis = {2: 1, 3: 2, 4: 1}.get(array.ndim)
-    if axis is None or array.shape[axis] < 2:
-        return None
-    return np.asarray(array.argmax(axis=axis))
+def axis_of(array: np.ndarray) -> int | None:
+    """Return the axis of an output along which one is chosen, None where nothing is."""
+    axis = {2: 1, 3: 2, 4: 1}.get(array.ndim) if array.dtype.kind == "f" else None
+    return axis if axis is not None and array.shape[axis] > 1 else None
+
+
+def margins(array: np.ndarray, axis: int) -> np.ndarray:
+    """Return by how much the largest score is above the next, as a share of itself."""
+    largest = np.moveaxis(np.partition(array.astype(np.float64), -2, axis=axis), axis, -1)
+    first, second = largest[..., -1], largest[..., -2]
+    return np.asarray((first - second) / np.maximum(np.abs(first), np.finfo(np.float32).tiny))
 
 
 def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray]) -> Tally:
@@ -112,6 +120,8 @@ def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndar
         if boxes and reference[name].ndim == 1 and reference[name].dtype.kind in "iu":
             continue  # the number of boxes, which are counted already
         _add(tally, name, reference[name], quantized[name])
+    if tally.ties and not tally.decisions:
+        raise IncomparableError("the unquantized model prefers nothing: its largest scores are all but equal")
     return tally
 
 
@@ -121,12 +131,14 @@ def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
         return
     if left.shape != right.shape:
         raise IncomparableError(f"{name}: shape {right.shape} instead of {left.shape}")
-    chosen = decisions(left)
-    if chosen is not None:
-        other = decisions(right)
-        assert other is not None
-        tally.decide(chosen, other)
-    if left.dtype.kind == "f":
+    axis = axis_of(left)
+    if axis is not None:
+        sure = margins(left, axis) > TIE
+        tally.ties += int((~sure).sum())
+        tally.decide(left.argmax(axis=axis)[sure], right.argmax(axis=axis)[sure])
+    if left.dtype.kind in "iub":
+        tally.decide(left, right)
+    else:
         tally.measure(left, right)
 
 
@@ -139,6 +151,8 @@ def judge(tally: Tally, max_drop: float, max_error: float) -> tuple[list[str], b
         share = tally.differ / tally.decisions
         lines += [f"decisions: {tally.decisions}", f"disagreement: {share:.6g}"]
         good = share <= max_drop
+        if tally.ties:
+            lines.append(f"note: {tally.ties} more are ties of the unquantized model itself")
         if tally.kinds is not None and len(tally.kinds) < 2 and tally.decisions > 1:
             lines.append(
                 "note: the unquantized model decides the same everywhere, so agreement proves little"

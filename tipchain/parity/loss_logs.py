@@ -117,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{curve.ratios[step]:.3g} times the envelope"
         )
         return 1
-    print(f"losses passed: all {len(first.values)} steps stay within {args.factor:g} times the envelope")
+    which = "all" if curve.told == len(first.values) else f"the first {curve.told} of"
+    print(f"losses passed: {which} {len(first.values)} steps stay within {args.factor:g} times the envelope")
     return 0
 
 

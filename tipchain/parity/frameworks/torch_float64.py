@@ -7,7 +7,7 @@ are the case's own, widened.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,16 @@ class TorchFloat64(TorchFramework):
 
 
 @contextmanager
-def widening(torch: Any) -> Iterator[None]:
+def widening(torch: Any, *, claims: bool = False) -> Iterator[None]:
     """Let what asks torch for float32 get float64 for a while: a cast to float32 does nothing to a model in float32.
 
     Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
+
+    Args:
+        torch: the module.
+        claims: tensors in float64 say that they are in float32, for models that insist on it.
     """
-    with _mode(torch)():
+    with _mode(torch)(), _claiming(torch)() if claims else nullcontext():
         yield
 
 
@@ -76,3 +80,18 @@ def _mode(torch: Any) -> Any:
             return func(*args, **{**kwargs, "dtype": asked})
 
     return Widening
+
+
+@cache
+def _claiming(torch: Any) -> Any:
+    from torch.overrides import TorchFunctionMode
+
+    narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+    asks_dtype = torch.Tensor.dtype.__get__
+
+    class Claiming(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = func(*args, **(kwargs or {}))
+            return narrower.get(given, given) if func == asks_dtype else given
+
+    return Claiming

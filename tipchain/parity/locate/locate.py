@@ -314,8 +314,8 @@ class Locator:
             "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
             "pace": self.pace,
         }  # fmt: skip
-        for widens in (True, False) if double else ():
-            side.widens = widens
+        for way in side.ways if double else ():
+            side.way = way
             made = side.copied(model, double=True, training=self.training)
             layers = Doubles(side, made, model)
             try:
@@ -325,7 +325,7 @@ class Locator:
                 raise
             except Exception:
                 draws.rewind()
-                if not widens and side is self.sides[0] and loss is not None:
+                if way == side.ways[-1] and side is self.sides[0] and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)

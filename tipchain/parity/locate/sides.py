@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,11 @@ from tipchain.parity.locate.trace import After, Before, Side
 Array = npt.NDArray[Any]
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
+
+
+Widening = Literal["casts", "claims", "plain"]
+"""How a model is run in float64: ``"casts"``: float32 that it asks for by name is float64 too; ``"claims"``: so it is, and
+its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
 
 
 class LiveSide(Side, Protocol):
@@ -42,14 +47,17 @@ class LiveSide(Side, Protocol):
             Exception: whatever copying the user's model raises.
         """
 
-    widens: bool
-    """Whether float32 that a model asks for by name is float64 too where it runs in float64."""
+    ways: Sequence[Widening]
+    """How a model may be run in float64, tried one after the other."""
+
+    way: Widening
+    """The way that is taken."""
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``.
 
-        Where `widens`, and ``casts`` are not to be left alone, those of which float32 is asked for too: a cast to float32 does nothing to a model in float32, so that in
-        float64 it is no part of what the model computes.
+        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
+        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
         """
 
     def tensor(self, array: Array, *, gradient: bool) -> Any:
@@ -119,7 +127,8 @@ class TorchSide:
     def __init__(self) -> None:
         self.framework = TorchFramework()
         self.torch = self.framework.torch
-        self.widens = True
+        self.ways: Sequence[Widening] = ("casts", "claims", "plain")
+        self.way: Widening = "casts"
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every module with its path, the model itself first; one used twice comes once."""
@@ -176,7 +185,9 @@ class TorchSide:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
         wide = (
             self.framework.double_precision(),
-            widening(self.torch) if self.widens and not casts else nullcontext(),
+            nullcontext()
+            if casts or self.way == "plain"
+            else widening(self.torch, claims=self.way == "claims"),
         )
         return _both(*wide) if double else nullcontext()
 
@@ -289,7 +300,8 @@ class PaddleSide:
     def __init__(self) -> None:
         self.framework = PaddleFramework()
         self.paddle = self.framework.paddle
-        self.widens = True
+        self.ways: Sequence[Widening] = ("casts", "plain")
+        self.way: Widening = "casts"
 
     def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
@@ -360,7 +372,7 @@ class PaddleSide:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
         wide = (
             self.framework.double_precision(),
-            self.framework.widening() if self.widens and not casts else nullcontext(),
+            nullcontext() if casts or self.way == "plain" else self.framework.widening(),
         )
         return _both(*wide) if double else nullcontext()
 

@@ -1,0 +1,95 @@
+"""References that insist on float32: they are judged in float64 all the same, where sums in another order are no difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from torch import nn
+
+import tipchain
+
+IMAGES = (np.random.default_rng(1).standard_normal((2, 8, 112, 112)) + 2).astype(np.float32)
+
+
+def insists(module, args):
+    """Refuse what is not float32, a parameter too."""
+    for one in (*module.parameters(), *args):
+        if one.dtype != torch.float32:
+            raise TypeError(f"float32 is needed, not {one.dtype}")
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, epsilon=1e-5, extra=False):
+        super().__init__()
+        self.conv = paddle.nn.Conv2D(8, 16, 3, padding=1)
+        self.norm = paddle.nn.BatchNorm2D(16, epsilon=epsilon)
+        self.pool = paddle.nn.AdaptiveAvgPool2D(1)
+        self.fc = paddle.nn.Linear(16, 4)
+        self.extra = extra
+
+    def forward(self, x):
+        y = self.pool(self.norm(self.conv(x)) + 2)
+        y = self.fc(paddle.flatten(y, 1))
+        return paddle.nn.functional.relu(y) if self.extra else y
+
+
+class Reference(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(16, 4)
+
+    def forward(self, x):
+        y = self.pool(self.norm(self.conv(x)) + 2)
+        made = (
+            torch.zeros(y.shape, dtype=y.dtype) + y
+        )  # what is made of the dtype that is told is in float64, too
+        return self.fc(torch.flatten(made, 1))
+
+
+@pytest.fixture
+def reference():
+    """Return a reference that refuses float64, the model as a whole and each layer."""
+    torch.manual_seed(0)
+    made = Reference().eval()
+    for one in made.modules():
+        one.register_forward_pre_hook(insists)
+    with pytest.raises(TypeError, match="float32 is needed"):
+        made.double()(torch.zeros(2, 8, 4, 4, dtype=torch.float64))
+    return made.float()
+
+
+def align(reference, port):
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, IMAGES)
+
+
+def test_sums_in_another_order_are_no_difference(reference):
+    report = align(reference, Port())
+    assert report.passed, str(report)
+    assert {one.method for one in report.layers} == {"float64"}
+    assert "judged in float32" not in report.reasons["forward"]
+
+
+def test_what_float32_cannot_tell_is_a_difference(reference):
+    report = align(reference, Port(epsilon=1.2e-5))
+    assert not report.passed
+    assert report.first_divergence.port_path == "norm"
+    assert report.first_divergence.own < 16 * 2.0**-23, "less than what float32 may be off by"
+    assert report.diagnoses[0].code == "epsilon"
+
+
+def test_code_that_differs_is_named(reference):
+    report = align(reference, Port(extra=True))
+    assert not report.passed
+    assert report.diagnoses[0].place is not None
+    assert report.diagnoses[0].place.file.endswith("test_float32_alone.py")
+
+
+def test_the_models_themselves_say_what_they_are(reference):
+    align(reference, Port())
+    assert next(reference.parameters()).dtype == torch.float32
+    assert torch.zeros(2, dtype=torch.float64).dtype == torch.float64

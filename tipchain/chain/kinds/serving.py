@@ -1,0 +1,276 @@
+"""Serving chains, with a Python or a C++ server: convert the exported model, start the server, ask it from a client.
+
+tipchain reads the files and plans the commands. It does not run them: a server needs Paddle Serving, which Paddle has not
+released for its versions since 2.3, a port of its own, and somebody who ends it. `serving_python` and `serving_cpp` are
+the two kinds.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+from tipchain.chain.fixes import ALL, NONE
+from tipchain.chain.kinds.base import Chain, Request, model_name
+from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.plan import Command, Plan
+from tipchain.chain.slots import Slots
+from tipchain.chain.words import NOTHING, Words, flag, plain_list, split_words
+
+MODULES = ("paddle_serving_client", "paddle_serving_server")
+_HEAD = "model_name:model_name python:python"
+_CONVERSION = """
+  convert:trans_model model_dir:--dirname model_filename:--model_filename params_filename:--params_filename
+  server_dir:--serving_server client_dir:--serving_client serving_dir:serving_dir
+"""
+_CLIENT = "client:pipline|pipeline|cpp_client"
+_EXPORTS = """
+  filename ## export_save export_weight export_norm export_pact export_fpgm export_distill export_x1 export_x2
+  export_kl_quant ## infer_modes:infer_mode infer_quant:infer_quant
+"""
+_TWO_MODELS = """
+  model_url:*model_url model_url2:*model_url convert:trans_model model_dir:--dirname model_dir2:--dirname
+  model_filename:--model_filename params_filename:--params_filename server_dir:--serving_server
+  client_dir:--serving_client server_dir2:--serving_server client_dir2:--serving_client serving_dir:serving_dir
+"""
+PYTHON_LAYOUTS: Sequence[Layout] = (
+    Layout(
+        suite="paddleclas",
+        text=f"=serving_params {_HEAD} model_url:*model_url {_CONVERSION} server:web_service device:--use_gpu {_CLIENT}",
+        reads=19,
+        unread=frozenset({"model_url"}),
+    ),
+    Layout(
+        suite="paddleclas",
+        text=f"=serving_params {_HEAD} {_TWO_MODELS} server:web_service device:--use_gpu {_CLIENT}",
+        reads=19,
+        unread=frozenset({"model_url", "model_url2"}),
+    ),
+    Layout(
+        suite="paddleseg",
+        text=f"=serving_params {_HEAD} {_CONVERSION} server:web_service device:--opt* output_name:--output_name"
+        f" {_CLIENT} client_data:--img_path input_name:--input_name",
+        reads=18,
+    ),
+    Layout(
+        suite="paddlevideo",
+        text=f"=serving_params {_HEAD} {_CONVERSION} server:web_service {_CLIENT} client_data:--input_file",
+    ),
+    Layout(
+        suite="paddledetection",
+        text=f"=serving_infer_python_params {_HEAD} {_EXPORTS} server:web_service server_model:--model_dir device:--opt"
+        " extra_server client:http_client client_data:--image_file extra_client",
+        rest=True,
+    ),
+)
+CPP_LAYOUTS: Sequence[Layout] = (
+    *PYTHON_LAYOUTS[:2],
+    Layout(
+        suite="paddleseg",
+        text=f"=serving_params {_HEAD} {_CONVERSION} server_model:--model op:--op port:--port device:--gpu_id"
+        f" {_CLIENT} input_name:--input_name output_name:--output_name",
+        reads=18,
+    ),
+    Layout(
+        suite="paddlevideo",
+        text=f"=serving_params {_HEAD} {_CONVERSION} server_model:--model port:--port {_CLIENT} client_data:--input_file",
+    ),
+    Layout(
+        suite="paddledetection",
+        text=f"=serving_infer_cpp_params {_HEAD} {_EXPORTS} server_model:--model op:--op port:--port device:--gpu_ids"
+        " extra_server client:http_client client_model:--serving_client client_data:--image_file extra_client",
+        rest=True,
+    ),
+)
+MEANINGS: Mapping[str, str] = {
+    "model_name": "the model's name, which names the output folder",
+    "python": "the interpreter",
+    "model_url": "address of the exported model",
+    "model_url2": "address of the exported detector",
+    "convert": "program that converts an exported model for Paddle Serving",
+    "model_dir": "folder of the exported model",
+    "model_dir2": "folder of the exported detector",
+    "model_filename": "its program's file",
+    "params_filename": "its weights' file",
+    "server_dir": "the server's side of the converted model",
+    "client_dir": "the client's side of the converted model",
+    "server_dir2": "the server's side of the converted detector",
+    "client_dir2": "the client's side of the converted detector",
+    "serving_dir": "folder that the server and the client run in",
+    "server": "program of the server; null for Paddle Serving's own, in C++",
+    "server_model": "argument of the server for the model",
+    "device": "devices to serve on, one after the other: a GPU's number, null for the CPU",
+    "op": "what the C++ server does with the model",
+    "port": "the server's port",
+    "client": "program of the client",
+    "client_model": "argument of the client for its side of the model",
+    "client_data": "data that the client sends",
+    "input_name": "the model's input",
+    "output_name": "the model's output",
+    "extra_server": "one more argument of the server",
+    "extra_client": "one more argument of the client",
+    "filename": "argument that names the exported model, after model_name",
+    "export_save": "argument for the folder that export writes to",
+    "export_weight": "argument for the weights to export",
+    "export_norm": "program that exports what normal training left",
+    "export_pact": "program that exports what training with quantization left",
+    "export_fpgm": "program that exports what training with pruning left",
+    "export_distill": "program that exports what training with distillation left",
+    "export_kl_quant": "program that quantizes what training left",
+    "export_x1": "nothing: the original reads it and uses it nowhere",
+    "export_x2": "nothing: the original reads it and uses it nowhere",
+    "infer_modes": "which of the exports are served; null serves what was exported before",
+    "infer_quant": "nothing: the original reads it and uses it nowhere",
+}
+EXPORTS = {"norm": "norm", "quant": "pact", "fpgm": "fpgm", "distill": "distill", "kl_quant": "kl_quant"}
+
+
+def missing() -> str:
+    """Return why a server is not run here."""
+    absent = [name for name in MODULES if find_spec(name) is None]
+    here = f"not installed here: {', '.join(absent)}; " if absent else ""
+    return f"{here}tipchain plans servers and starts none"
+
+
+def plan_serving(request: Request, name: str, layouts: Sequence[Layout]) -> Plan:
+    """Return the plan of a serving file; each command is skipped with what is missing.
+
+    Raises:
+        ParamsError: the file does not fit its suite's layout, or a value is impossible.
+    """
+    layout = choose_layout(request, layouts)
+    own = [one for one in layouts if one.suite == layout.suite]
+    layout = next((one for one in own if one.fits(request)), layout)
+    return _Serving(request, name, layout).plan()
+
+
+class _Serving:
+    """Makes one plan."""
+
+    def __init__(self, request: Request, name: str, layout: Layout) -> None:
+        self.request, self.name, self.layout = request, name, layout
+        self.slots: Slots = read_lines(request, layout)
+        self.model = model_name(self.slots, request)
+        self.chain = Chain(
+            request, kind=name, suite=layout.suite, model=self.model, python=self.slots["python"]
+        )
+        self.side = name.removeprefix("serving_")
+        self.fixes = NONE if request.legacy else request.fixes & ALL
+
+    def plan(self) -> Plan:
+        """Return the plan."""
+        if "convert" in self.slots:
+            converted = self.convert()
+            cwd = posixpath.normpath(posixpath.join(self.start, self.slots["serving_dir"].value))
+            self.serve(converted, cwd)
+        else:
+            modes = [one for one in plain_list(self.slots["infer_modes"].value) if one]
+            for mode in modes:
+                if mode == "null":
+                    self.serve((), ".")
+                elif mode in EXPORTS:
+                    self.serve((self.export(mode),), ".")
+                else:
+                    raise self.slots["infer_modes"].error(
+                        f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS))
+                    )
+        return self.chain.plan(results_log=f"results_{self.name}.log", status="{model} - {command} - {log} ")
+
+    @property
+    def start(self) -> str:
+        """Where the conversion runs: PaddleClas's of two models in ``deploy``."""
+        return "deploy" if "model_dir2" in self.slots else "."
+
+    def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
+        """Return a line's argument, nothing where the file has no such line."""
+        slot = self.slots.get(role)
+        return (
+            () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
+        )
+
+    def program(self, role: str) -> Words:
+        """Return a program's words."""
+        slot = self.slots[role]
+        return () if slot.absent else split_words(slot.value, slot)
+
+    def add(self, step: str, label: str, argv: Words, cwd: str, log: str, needs: tuple[str, ...] = ()) -> str:
+        """Add a command, which is skipped."""
+        command = Command(id=label, step=step, argv=argv, cwd=cwd, needs=needs, skip=missing(), leg=self.name)
+        return self.chain.add(command, log=log)
+
+    def convert(self) -> tuple[str, ...]:
+        """Add the conversion of each model; return their ids."""
+        ids = []
+        for number in ("", "2") if "model_dir2" in self.slots else ("",):
+            names = ("model_dir", "model_filename", "params_filename", "server_dir", "client_dir")
+            words = [self.words(name + number if name.endswith("dir") else name) for name in names]
+            argv = (*self.chain.python, *self.program("convert"), *(word for some in words for word in some))
+            part = {"": "", "2": "_det"}[number] if "model_dir2" in self.slots else ""
+            part = part or ("_cls" if "model_dir2" in self.slots else "")
+            ids.append(
+                self.add("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log")
+            )
+        return tuple(ids)
+
+    def export(self, mode: str) -> str:
+        """Add the export of a model for Paddle Serving."""
+        argv = (*self.chain.python, *self.program(f"export_{EXPORTS[mode]}"), *self.words("export_weight"))
+        argv += (*self.words("filename", self.model), *self.words("export_save"))
+        return self.add("export", mode, argv, ".", "export.log")
+
+    def serve(self, needs: tuple[str, ...], cwd: str) -> None:
+        """Add a server and its client for each device."""
+        values = (
+            [one for one in self.slots["device"].value.split("|") if one]
+            if "device" in self.slots
+            else ["null"]
+        )
+        for value in values:
+            word, _, option = value.partition(":")
+            on = (word if option else "cpu" if value in NOTHING else "gpu").strip()
+            server = self.add(
+                "serve", on, self.server(option or value), cwd, f"{self.side}_server_{on}.log", needs
+            )
+            self.add("ask", on, self.client(), cwd, f"{self.side}_client_{on}.log", (server,))
+
+    def server(self, value: str) -> Words:
+        """Return the words that start a server on a device."""
+        python = self.chain.python
+        folder = f"{self.slots['export_save'].value}/{self.model}" if "export_save" in self.slots else ""
+        if self.side == "python":
+            argv = (*python, *self.program("server"))
+            argv += self.words("server_model", folder) if folder else ()
+            argv += (*self.words("input_name"), *self.words("output_name"))
+            return (
+                argv
+                + (self.words("device", value) if self.layout.suite != "paddleclas" else ())
+                + self.words("extra_server")
+            )
+        serve = (*python, "-m", "paddle_serving_server.serve")
+        if "server_model" not in self.slots:
+            model = posixpath.basename(self.slots["server_dir"].value.rstrip("/"))
+            gpu = () if value in NOTHING else (f"--gpu_id={value}",)
+            return (*serve, "--model", model, "--op", "GeneralClasOp", "--port", "9292", *gpu)
+        join = "=" if folder else " "
+        argv = (
+            *serve,
+            *self.words("server_model", f"{folder}/serving_server" if folder else None, join=join),
+        )
+        argv += (
+            *self.words("op", join=join),
+            *self.words("port", join=join),
+            *self.words("device", value, join=join),
+        )
+        return argv + self.words("extra_server")
+
+    def client(self) -> Words:
+        """Return the words of a client."""
+        argv = (*self.chain.python, *self.program("client"))
+        if "client_model" in self.slots:
+            argv += self.words(
+                "client_model", f"{self.slots['export_save'].value}/{self.model}/serving_client"
+            )
+        argv += (*self.words("client_data"), *self.words("input_name"))
+        argv += self.words("output_name") if self.side == "cpp" else ()
+        return argv + self.words("extra_client")
