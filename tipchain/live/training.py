@@ -225,10 +225,8 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            with (
-                _rates_times(optimizer, rate),
-                any_precision(side.framework.paddle) if number else nullcontext(),
-            ):  # type: ignore[attr-defined]
+            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[attr-defined]
+            with _rates_times(optimizer, rate), paddles:
                 optimizer.step()
             side.clear_gradients(model)
             advance(step + 1)
