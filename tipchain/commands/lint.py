@@ -12,7 +12,7 @@ from tipchain.chain.kinds import KINDS
 from tipchain.chain.layout import refusal
 from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
-from tipchain.commands.options import STDOUT, add_json, add_strict, former, show
+from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
+    add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:
