@@ -121,22 +121,24 @@ def dispatch(argv: Sequence[str]) -> int:
             + (f", {hint}" if hint else "")
             + f"\n  expected one of: {', '.join(COMMANDS)}"
         )
+    from tipchain.language import speaking
     from tipchain.report.terminal import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)
-    with coloring(args.color):
+    with coloring(args.color), speaking(args.lang):
         return module.run(args)
 
 
 def parser_of(name: str) -> Parser:
     """Return the parser of what follows ``tipchain NAME``."""
-    from tipchain.commands.options import Parser, add_color, leaves
+    from tipchain.commands.options import Parser, add_color, add_language, leaves
 
     parser = Parser(prog=f"tipchain {name}", description=_sentence(COMMANDS[name]), allow_abbrev=False)
     load_command(name).add_arguments(parser)
     for leaf in leaves(parser):
         add_color(leaf)
+        add_language(leaf)
     return parser
 
 

@@ -119,11 +119,19 @@ def test_the_file_of_inputs_holds_several_labels(tmp_path):
         ({"optimizers": (SGD[0], None)}, "optimizers: the port's is a NoneType"),
         ({"schedulers": (None, None)}, "schedulers: the reference's is a NoneType"),
         ({"schedulers": torch_loss}, "schedulers is one function"),
+        ({"schedulers": (torch_loss, None)}, "schedulers was given without optimizers"),
+        ({"clip": torch_loss}, "clip was given without optimizers"),
     ],
 )
 def test_what_is_no_pair_is_refused_in_one_sentence(given, words):
     with pytest.raises(UsageError, match=words):
         tipchain.align(*pair(), {"args": X, "labels": CLASSES}, **given)
+
+
+def test_swapped_builders_of_optimizers_are_told():
+    builders = SGD[0], lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters)
+    report = tipchain.align(*pair(), {"args": X, "labels": BOXES}, optimizers=builders[::-1])
+    assert "the reference's builder returned a paddle SGD" in report.reasons["optimizer"]
 
 
 def test_swapped_models_are_refused():

@@ -95,6 +95,10 @@ def shifted(x):
             of_images, lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=False),
             lambda x: PF.interpolate(x, size=(1, 1), mode="bilinear"), "resize-to-one", "Paddle takes its first",
         ),
+        (
+            of_images, lambda x: 0.25 * x + 0.75 * x.abs(), lambda x: 0.4 * x + 0.6 * x.abs(),
+            "scale-factor", "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
+        ),
         (of_images, shifted, lambda x: PF.temporal_shift(x, 3, 0.25), "shift-direction", "the other way round"),
         (
             of_tokens, by_keys, lambda x, mask: attended(x, -mask.logical_not().astype(x.dtype).unsqueeze([1, 2])),
@@ -143,3 +147,55 @@ def test_the_axis_of_a_weight_norm_is_told(layer, theirs, told):
     cause = next(one for one in report.diagnoses if one.code == "weight-norm-dim")
     assert f"has {told[0]}, the reference's is {told[1]}" in cause.message
     assert cause.fix == f"pass {told[1]} to the weight_norm of `0`"
+
+
+def spectra(window, **settings):
+    """Return code that makes spectra of sounds, and a layer of a model, with a window that no checkpoint holds."""
+
+    def of_torch(x):
+        made = torch.stft(x, 32, 8, window=torch.hann_window(32, dtype=x.dtype), return_complex=True)
+        return made.abs().square()
+
+    def of_paddle(x):
+        given = paddle.to_tensor(window).astype(x.dtype)
+        return paddle.signal.stft(x, 32, 8, window=given, **settings).abs().square()
+
+    return of_torch, of_paddle
+
+
+def cosine(first, size, period):
+    return first - (1 - first) * np.cos(2 * np.pi * np.arange(size) / period)
+
+
+@pytest.mark.parametrize(
+    ("window", "settings", "code", "told"),
+    [
+        (cosine(0.5, 32, 32), {"normalized": True}, "normalized", "is True, the reference's False"),
+        (
+            cosine(0.5, 32, 32),
+            {"pad_mode": "constant"},
+            "pad-mode",
+            "is 'constant', the reference's 'reflect'",
+        ),
+        (
+            cosine(0.5, 32, 31),
+            {},
+            "window",
+            "a symmetric Hann window, the reference's a periodic Hann window",
+        ),
+        (
+            cosine(0.54, 32, 32),
+            {},
+            "window",
+            "a periodic Hamming window, the reference's a periodic Hann window",
+        ),
+        (np.ones(32), {}, "window", "a window of ones, the reference's a periodic Hann window"),
+    ],
+)
+def test_windows_and_settings_of_spectra_have_names(window, settings, code, told):
+    ours, theirs = spectra(window, **settings)
+    reference, port = Reference(ours, torch.nn.Linear(64, 64)), Port(theirs, paddle.nn.Linear(64, 64))
+    tipchain.copy_weights(reference, port)
+    sounds = RANDOM.standard_normal((2, 64)).astype(np.float32)
+    cause = tipchain.align(reference, port, sounds).diagnoses[0]
+    assert (cause.code, told in cause.message) == (code, True), cause.message

@@ -152,7 +152,8 @@ def test_a_plain_function_is_a_step_too():
     assert "0.333333" in report.diagnoses[0].fix
 
 
-def test_gradients_that_are_not_divided_are_named_by_the_batches_of_an_update():
+@pytest.mark.parametrize("returned", [False, True], ids=["loss", "divided-loss-returned"])
+def test_gradients_that_are_not_divided_are_named_by_the_batches_of_an_update(returned):
     def make(framework, share):
         def loop(model, optimizer):
             count = 0
@@ -160,7 +161,8 @@ def test_gradients_that_are_not_divided_are_named_by_the_batches_of_an_update():
             def step(batch):
                 nonlocal count
                 loss = (CE if framework == "torch" else PE)(model(batch["args"]), batch["labels"])
-                (loss / share).backward()
+                loss = loss / share if returned else loss
+                (loss if returned else loss / share).backward()
                 count += 1
                 if count % 4 == 0:
                     optimizer.step()

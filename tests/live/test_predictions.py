@@ -43,7 +43,7 @@ def paddle_predict(prepared=None, **after):
     )
 
 
-def align(port, *, samples=RAWS, off=0.0, ours=torch_predict):
+def align(port, *, samples=RAWS, off=0.0, ours=torch_predict, inputs=None):
     torch.manual_seed(0)
     reference = torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 4)
@@ -54,7 +54,8 @@ def align(port, *, samples=RAWS, off=0.0, ours=torch_predict):
     tipchain.copy_weights(reference, other)
     if off:
         other[3].bias.set_value(other[3].bias + paddle.to_tensor([off, -off, 0.0, off]))
-    return tipchain.align(reference, other, INPUTS, predict=(ours, port), samples=samples)
+    given = INPUTS if inputs is None else inputs
+    return tipchain.align(reference, other, given, predict=(ours, port), samples=samples)
 
 
 def test_equal_deployment_code_passes():
@@ -132,5 +133,16 @@ def test_other_entries_an_exception_and_no_samples():
         ours=lambda model: lambda raw: whole(raw, lambda x: model(torch.from_numpy(x)).detach().numpy()),
     )  # fmt: skip
     assert report.passed, str(report)
+    plain = {"args": INPUTS["args"]}
+    for inputs, take in (
+        (plain, lambda raw: raw["args"]),
+        (plain["args"], lambda raw: raw),
+        ((plain["args"],), lambda raw: raw[0]),
+    ):
+        report = align(
+            lambda model, raw, take=take: whole({"args": take(raw)}, lambda x: model(paddle.to_tensor(x)).numpy()), samples=None, inputs=inputs,
+            ours=lambda model, take=take: lambda raw: whole({"args": take(raw)}, lambda x: model(torch.from_numpy(x)).detach().numpy()),
+        )  # fmt: skip
+        assert report.passed, str(report)
     with pytest.raises(UsageError, match="predict is one function"):
         tipchain.align(torch.nn.Linear(1, 1), paddle.nn.Linear(1, 1), INPUTS, predict=torch_predict)

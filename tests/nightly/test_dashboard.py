@@ -78,8 +78,8 @@ def test_the_grid_has_a_sign_for_each_item_and_night_the_latest_first(text):
         "mvf<b> whole cpu": ["!"] * NIGHTS,
         "alexnet lite/lite cpu": ["✓"] * NIGHTS,
         "vgg:align whole cpu": ["✓"] * NIGHTS,
-        "old whole cpu": ["", "–", "–", "–", "–", "–"],  # noqa: RUF001
-        "new whole cpu": ["–", "", "", "", "", ""],  # noqa: RUF001
+        "old whole cpu": ["", "–", "–", "–", "–", "–"],
+        "new whole cpu": ["–", "", "", "", "", ""],
     }
     assert list(rows)[:2] == [
         "resnet whole gpu",

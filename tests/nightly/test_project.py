@@ -6,7 +6,7 @@ import pytest
 from chain_samples import TEMPLATE
 
 from tipchain.errors import ManifestError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly import project as projects
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest, missing_data
@@ -125,7 +125,7 @@ def test_no_file_is_read_twice(tmp_path, monkeypatch):
     read = []
     original = reading.read_text
     monkeypatch.setattr(reading, "read_text", lambda path: read.append(path) or original(path))
-    modes = ", ".join(mode.value for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER)
+    modes = ", ".join(mode.value for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
     plan = plan_of(
         tmp_path, f"chains: [{{params: a/t.txt, modes: [{modes}], devices: [cpu, gpu], repeats: 4}}]"
     )

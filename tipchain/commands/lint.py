@@ -8,15 +8,23 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tipchain.chain.coverage import is_checkout, survey
 from tipchain.chain.kinds import KINDS
 from tipchain.chain.layout import refusal
 from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.report.lint import document_of, render_github, render_summary, render_text
+from tipchain.report.lint import (
+    coverage_document,
+    document_of,
+    render_coverage,
+    render_github,
+    render_summary,
+    render_text,
+)
 from tipchain.report.terminal import terminal_width, use_color
 
 CASES = (".yaml", ".yml")
@@ -57,11 +65,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
     add_root(parser)
+    parser.add_argument(
+        "--coverage", action="store_true",
+        help="of each folder that holds a test_tipc: its drivers and files by kind of chain, and what can be run here",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
     _read_format(args)
+    if args.coverage:
+        return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
@@ -78,6 +92,26 @@ def run(args: argparse.Namespace) -> int:
     ]
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
     return _exit_code(files, strict=args.strict)
+
+
+def _coverage(args: argparse.Namespace) -> int:
+    """Show what of the named checkouts is covered.
+
+    Raises:
+        UsageError: a name is no checkout's.
+    """
+    for path in args.files:
+        if not is_checkout(path):
+            raise UsageError(
+                f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers"
+            )
+    found = [survey(path) for path in args.files]
+    show(
+        args.json,
+        partial(coverage_document, found),
+        lambda: "\n\n".join(render_coverage(one, width=terminal_width()) for one in found),
+    )
+    return ExitCode.PASSED if any(one.files for one in found) else ExitCode.NOTHING_CHECKED
 
 
 def _lint_case(path: Path) -> Linted:
@@ -100,9 +134,13 @@ def _read_format(args: argparse.Namespace) -> None:
 def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
     if args.github:
         return render_github(files)
+    width = terminal_width()
     if args.summary:
-        return render_summary(files, width=terminal_width(), strict=args.strict)
-    return render_text(files, color=use_color(sys.stdout), width=terminal_width(), strict=args.strict)
+        text = render_summary(files, width=width, strict=args.strict)
+    else:
+        text = render_text(files, color=use_color(sys.stdout), width=width, strict=args.strict)
+    checkouts = [path for path in args.files if is_checkout(path)]
+    return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])
 
 
 def _exit_code(files: Sequence[Linted], *, strict: bool) -> ExitCode:

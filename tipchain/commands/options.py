@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tipchain.chain.kinds import KINDS
 from tipchain.errors import OutputError, UsageError
+from tipchain.language import LANGUAGES
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
@@ -179,6 +180,15 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
     parser.add_argument(
         "--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)"
+    )
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--lang``: `args.lang`; every command has it."""
+    parser.add_argument(
+        "--lang",
+        choices=LANGUAGES,
+        help="language of verdicts, causes and fixes (default: that of the locale)",
     )
 
 

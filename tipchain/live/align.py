@@ -42,7 +42,7 @@ from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator
 from tipchain.parity.locate.matching import hands_on
-from tipchain.parity.locate.runs import Inputs, Loss, as_float, read_inputs
+from tipchain.parity.locate.runs import ARGS, Inputs, Loss, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
@@ -148,6 +148,7 @@ def align(
             an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
+    named = isinstance(inputs, Mapping | str | Path)
     inputs = as_inputs(inputs)
     given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if within is not None and not within > 0:
@@ -160,10 +161,11 @@ def align(
     check_pair("optimizers", optimizers)
     check_pair("schedulers", schedulers, lacking=True)
     check_pair("step", step)
-    if step is not None and optimizers is None:
-        raise UsageError(
-            "step was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
-        )
+    for name, value in (("step", step), ("clip", clip), ("schedulers", schedulers)):
+        if value is not None and optimizers is None:
+            raise UsageError(
+                f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
+            )
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
@@ -172,7 +174,7 @@ def align(
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
-        causes=causes, fed=fed, raw=inputs, pace=Pace(within, progress),
+        causes=causes, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
     )  # fmt: skip
     store = Store()
     try:
@@ -202,7 +204,7 @@ class _Work:
     seed: int
     causes: bool
     fed: Fed
-    raw: Mapping[str, Any]
+    raw: Any
     pace: Pace = field(default_factory=Pace)
     stages: dict[str, Outcome] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)

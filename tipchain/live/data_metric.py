@@ -84,7 +84,7 @@ class Fed:
         )
 
     def check_predictions(
-        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Mapping[str, Any], seed: int, *, causes: bool,
+        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Any, seed: int, *, causes: bool,
     ) -> PieceCheck:  # fmt: skip
         """Return what deployment code came to, given the raw samples, or the inputs where there are none.
 
@@ -93,7 +93,8 @@ class Fed:
         """
         if self.predict is None:
             raise UsageError("no deployment code was given")
-        raws: Sequence[Any] = [dict(inputs)] if self.samples is None else self.samples
+        own = dict(inputs) if isinstance(inputs, Mapping) else inputs
+        raws: Sequence[Any] = [own] if self.samples is None else self.samples
         return check_predictions(
             sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes
         )

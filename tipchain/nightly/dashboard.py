@@ -25,6 +25,7 @@ from tipchain.nightly.dashboard_items import (
     when,
     why,
 )
+from tipchain.nightly.kinds_table import kinds_part
 from tipchain.nightly.timeline import Cell, Column, Row, Timeline
 from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
@@ -273,6 +274,8 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
         "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
         id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
     )  # fmt: skip
+    if kinds := kinds_part(line):
+        yield kinds
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
         "section", element("h2", f"Items of {line.name}"),

@@ -33,6 +33,9 @@ class Project(Protocol):
     def problem(self, entry: Entry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode; "" for nothing."""
 
+    def chain(self, entry: Entry, file: str, mode: Mode) -> str:
+        """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
+
     def lacking(self, data: DataFolder) -> str:
         """Return what is missing of full data, with the path that was wanted; "" for nothing."""
 
@@ -144,12 +147,17 @@ class _Maker:
                         needs=needs,
                         settled=settled.outcome,
                         reason=settled.reason,
+                        chain=self.chain(source, mode),
                     )
 
     def data(self, mode: Mode | None) -> DataFolder | None:
         """Return the full data that a mode needs."""
         name = self.entry.data.get(EVERY_MODE) or self.entry.data.get(mode.value if mode else "")
         return self.manifest.data[name] if name else None
+
+    def chain(self, source: str, mode: Mode | None) -> str:
+        """Return the kind of chain of a file; "" for what is none."""
+        return self.project.chain(self.entry, source, mode) if mode and self.entry.kind == "chain" else ""
 
     def settled(self, source: str, mode: Mode | None) -> Settled:
         """Return why items of a file and a mode do not run: its own problem first, then missing data."""

@@ -60,6 +60,7 @@ class Item:
         needs: what it takes of a machine.
         settled: the outcome of what cannot run here (data that is missing), and PASS of what can.
         reason: why it is settled; "" if it is not.
+        chain: the kind of chain (`tipchain.chain.kinds`); "" for what is none, and in nights of earlier tipchains.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Item:
     needs: Needs = field(default_factory=Needs)
     settled: Outcome = Outcome.PASS
     reason: str = ""
+    chain: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ def item_json(item: Item) -> dict[str, Any]:
         },
         "settled": item.settled.name,
         "reason": item.reason,
+        **({"chain": item.chain} if item.chain else {}),
     }
 
 

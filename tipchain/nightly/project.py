@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.errors import InputError, ManifestError, TipchainError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly.manifest import DataFolder, Entry, Manifest, missing_data
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class DiskProject:
 
     manifest: Manifest
     _params: dict[tuple[str, str], _ReadParams] = field(default_factory=dict)
-    _modes: dict[tuple[str, str, bool, Mode], str] = field(default_factory=dict)
+    _modes: dict[tuple[str, str, tuple[str, ...], Mode], str] = field(default_factory=dict)
     _cases: dict[str, Case | str] = field(default_factory=dict)
     _data: dict[str, str] = field(default_factory=dict)
 
@@ -91,6 +93,16 @@ class DiskProject:
         """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""
         return self._case_problem(file, entry) if entry.kind == "align" else self._problem(file, entry, mode)
 
+    def chain(self, entry: Entry, file: str, mode: Mode) -> str:
+        """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
+        read = self._read(file, entry.suite)
+        if read.file is None:
+            return ""
+        try:
+            return tell_kind(read.file, mode, _option(entry, "--chain")).kind.name
+        except TipchainError:
+            return ""
+
     def lacking(self, data: DataFolder) -> str:
         """Return what is missing of full data, with the path that was wanted; "" for nothing."""
         if data.name not in self._data:
@@ -100,12 +112,15 @@ class DiskProject:
     def _problem(self, file: str, entry: Entry, mode: Mode) -> str:
         from tipchain.chain.build import build_spec
 
-        key = (file, entry.suite, LENIENT in entry.options, mode)
+        key = (file, entry.suite, entry.options, mode)
         if key in self._modes:
             return self._modes[key]
+        own = self.chain(entry, file, mode)
         read = self._read(file, entry.suite)
         problem = read.problem
-        if not problem:
+        if own and (own != TRAIN_INFER or mode not in CHAIN_MODES):
+            problem = self._kind_problem(file, entry, mode)
+        elif not problem:
             assert read.file is not None
             assert read.suite is not None
             try:
@@ -114,6 +129,21 @@ class DiskProject:
                 problem = one_line(error)
         self._modes[key] = problem
         return problem
+
+    def _kind_problem(self, file: str, entry: Entry, mode: Mode) -> str:
+        """Return what is wrong with a file of another kind than `TRAIN_INFER`, as its plan says it."""
+        from tipchain.chain.load import load_plan
+        from tipchain.chain.plan import Options
+
+        root = self.manifest.root
+        try:
+            load_plan(
+                root / file, mode, chain=_option(entry, "--chain"), suite=entry.suite or None,
+                lenient=LENIENT in entry.options, options=Options(root=str(root)),
+            )  # fmt: skip
+        except TipchainError as error:
+            return one_line(error).replace(f"{root}/", "")
+        return ""
 
     def _read(self, file: str, suite: str) -> _ReadParams:
         from tipchain.chain.detect import checkout, detect_suite
@@ -145,6 +175,12 @@ class DiskProject:
             return case
         absent = [stage for stage in entry.stages if stage not in case.stages]
         return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
+
+
+def _option(entry: Entry, name: str) -> str | None:
+    """Return the value of an option of an entry's chains, None where it is not given."""
+    words = [*entry.options, ""]
+    return next((after for word, after in pairwise(words) if word == name), None)
 
 
 def _excluded(file: str, patterns: Sequence[str]) -> bool:

@@ -233,7 +233,7 @@ def _passed(diff: TensorDiff, tolerance: Tolerance) -> str:
     shown = ", ".join(f"{method} {_statistic(diff, method):.3g}" for method in tolerance.methods)
     reason = f"{shown} · allowed {tolerance}"
     if diff.max_abs > tolerance.threshold:
-        reason += f" · hides a max of {diff.max_abs:.3g}, {_worst(diff)}"
+        reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
     return reason
 
 

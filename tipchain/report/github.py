@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+from tipchain.language import say
 from tipchain.outcome import BAD, ExitCode, Outcome
 from tipchain.parity.findings import Diagnosis
 from tipchain.report.model import RunReport
@@ -132,7 +133,7 @@ def summarize_run(report: RunReport, verdict: str) -> str:
         f"commit {markdown(commit)}" if commit else "",
         counts,
     ]
-    lines = [f"## {sign} {markdown(verdict)}", "", "; ".join(filter(None, facts)), ""]
+    lines = [f"## {sign} {markdown(say(verdict))}", "", "; ".join(filter(None, facts)), ""]
     return "\n".join([*lines, *(line for one in report.diagnoses for line in cause_markdown(one))]) + "\n"
 
 
@@ -140,9 +141,9 @@ def cause_markdown(cause: Diagnosis) -> Iterator[str]:
     """Yield a cause as lines of Markdown, the line at fault and what it should be in a block of its own."""
     from tipchain.report.html.causes import corrected_line
 
-    yield f"**{markdown(cause.message)}**"
+    yield f"**{markdown(say(cause.message))}**"
     if cause.fix:
-        yield f"<br>Fix: {markdown(cause.fix)}"
+        yield f"<br>{say('Fix: ')}{markdown(say(cause.fix))}"
     yield ""
     place = cause.place
     if place is not None and place.code:

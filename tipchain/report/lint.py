@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from tipchain.chain.coverage import Coverage
 from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
@@ -102,6 +103,52 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
     text = ", ".join(_counted(counts[name], *NOUNS[name]) for name in SEVERITIES)
     tail = "; warnings count as errors" if strict else ""
     return f"{text} in {_counted(len(files), 'file', 'files')}{tail}"
+
+
+def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
+    """Return a table of the kinds of chains in a checkout, and what is not run here, with the reasons."""
+    kinds = coverage.kinds
+    head = f"{_counted(coverage.files, 'parameter file', 'parameter files')} of {_counted(len(kinds), 'kind', 'kinds')}"
+    lines = [f"{coverage.root}: {head} of chains, {coverage.run} can be run here"]
+    size = max((len(one.kind) for one in kinds), default=0)
+    lines.append(f"  {'kind':<{size}}  files  run  skip  refused  driver")
+    for one in kinds:
+        skipped, refused = sum(one.skipped.values()), sum(one.refused.values())
+        driver = one.drivers[0].rpartition("/")[2] if one.drivers else "none"
+        more = f" and {len(one.drivers) - 1} more" if len(one.drivers) > 1 else ""
+        lines.append(
+            f"  {one.kind:<{size}}  {one.files:>5}  {one.run:>3}  {skipped:>4}  {refused:>7}  {driver}{more}"
+        )
+    for one in kinds:
+        for word, reasons in (("skipped", one.skipped), ("refused", one.refused)):
+            for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
+                lines += _wrapped(f"  {one.kind}: {count} {word}: {reason}", width, INDENT)
+    if coverage.others:
+        lines += _wrapped(f"  drivers of no kind: {', '.join(coverage.others)}", width, INDENT)
+    return "\n".join(lines)
+
+
+def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
+    """Return a list for JSON with one object for each checkout."""
+    return [
+        {
+            "root": one.root,
+            "files": one.files,
+            "run": one.run,
+            "kinds": {
+                kind.kind: {
+                    "drivers": list(kind.drivers),
+                    "files": kind.files,
+                    "run": kind.run,
+                    "skipped": dict(kind.skipped),
+                    "refused": dict(kind.refused),
+                }
+                for kind in one.kinds
+            },
+            "other_drivers": list(one.others),
+        }
+        for one in found
+    ]
 
 
 def _counted(number: int, one: str, several: str) -> str:

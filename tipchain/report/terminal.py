@@ -13,6 +13,7 @@ from typing import TextIO
 
 from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
+from tipchain.language import columns, wrapped
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.model import RunReport
 
@@ -65,6 +66,10 @@ def fold(text: str, width: int) -> str:
     rows: list[str] = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2)
+        if columns(line) > len(line):
+            first, *rest = wrapped(line, width - len(indent), len(line))
+            rows += [first, *(indent + one for one in rest)]
+            continue
         rows += textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         ) or [""]

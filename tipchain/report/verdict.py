@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
+from tipchain.language import columns, cut, padded, say, wrapped
 from tipchain.modes import Mode
 from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
 from tipchain.parity.findings import PIECES, Diagnosis
@@ -66,9 +66,9 @@ def verdict_line(report: RunReport) -> str:
 def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
     """Return the verdict with what explains it, a row for each stage or command, and how to go on."""
     outcome, text = _headline(report)
-    head = _fit(text, width, HEAD_LINES)
+    head = wrapped(say(text), width, HEAD_LINES)
     table = _table(_rows(report), color, width)
-    foot = [_counts(report), *_foot(report, width)]
+    foot = [say(_counts(report)), *_foot(report, width)]
     # What explains the verdict may take what the rest leaves, blank lines counted.
     room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
@@ -198,7 +198,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     for label, place in (("at", cause.place), ("ref", cause.reference_place)):
         if place is not None:
             line = _flat(f"{place}: {place.code}".removesuffix(": "))
-            lines.append(_cut(f"  {label:<{LABEL}}{line}", width))
+            lines.append(cut(f"  {_label(label)}{line}", width))
     others = len(cause.layers) - 1
     more = f", and in {others} more layer{'s' if others > 1 else ''}" if others else ""
     lines += _fix(cause, more, width) if cause.fix else []
@@ -223,7 +223,7 @@ def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:
         return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
-    line = _cut(f"  {'':<{LABEL}}{_flat(wanted)}", width)
+    line = cut(f"  {'':<{LABEL}}{_flat(wanted)}", width)
     return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), line]
 
 
@@ -241,11 +241,11 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
         log = clean(
             f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log
         )
-        lines.append(f"  {'log':<{LABEL}}{log}")
+        lines.append(f"  {_label('log')}{log}")
     # The cause of an alignment's failure stands above already.
     known = first.command.step == "align" and report.diagnoses
     tail = [] if known else [clean(line) for line in first.tail if line.strip()]
-    return lines + [_cut(f"  | {line}", width) for line in tail[-TAIL_LINES:]]
+    return lines + [cut(f"  | {line}", width) for line in tail[-TAIL_LINES:]]
 
 
 def _followers(first: Result, results: Sequence[Result]) -> int:
@@ -350,11 +350,11 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
 
 def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
     """Return rows as lines of the width, each of one line."""
-    column = min(max((len(row.name) for row in rows), default=0), width - TEXT_COLUMNS)
+    column = min(max((columns(row.name) for row in rows), default=0), width - TEXT_COLUMNS)
     lines = []
     for row in rows:
         head = mark(row.outcome, False)
-        rest = _cut(f"{head}{_cut(row.name, column):<{column}}  {row.text}".rstrip(), width)
+        rest = cut(f"{head}{padded(cut(row.name, column), column)}  {say(row.text)}".rstrip(), width)
         lines.append(mark(row.outcome, color) + rest[len(head) :])
     return lines
 
@@ -388,9 +388,9 @@ def _foot(report: RunReport, width: int) -> list[str]:
         # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
         text = "" if path is None else _flat(str(path))
         fits = len(text) <= width - LABEL
-        lines += ([f"{name:<{LABEL}}{text}"] if fits else [name, text]) if text else []
+        lines += ([f"{_label(name)}{text}"] if fits else [_label(name).rstrip(), text]) if text else []
     following = next_command(report)
-    return [*lines, *([f"{'next':<{LABEL}}{following}"] if following else [])]
+    return [*lines, *([f"{_label('next')}{following}"] if following else [])]
 
 
 def command_of(report: RunReport) -> str:
@@ -427,10 +427,10 @@ def _notes(report: RunReport, room: int, width: int) -> list[str]:
     if any(one in BAD for one in report.outcomes):
         room = 1  # what matters then is the failure
     shown = report.notes if len(report.notes) <= room else report.notes[: room - 1]
-    lines = [_cut(f"{'note':<{LABEL}}{_flat(one)}", width) for one in shown]
+    lines = [cut(f"{_label('note')}{say(_flat(one))}", width) for one in shown]
     left = len(report.notes) - len(shown)
     more = f"{left} more" if lines else "1 note" if left == 1 else f"{left} notes"
-    return [*lines, f"{'note':<{LABEL}}{more} with -v"] if left else lines
+    return [*lines, f"{_label('note')}{say(f'{more} with -v')}"] if left else lines
 
 
 # Text.
@@ -438,17 +438,12 @@ def _notes(report: RunReport, room: int, width: int) -> list[str]:
 
 def _labelled(label: str, text: str, lines: int, width: int) -> list[str]:
     """Return a text below the verdict, with a word in front of its first line."""
-    body = _fit(_flat(text), width - LABEL - 2, lines)
-    return [f"  {label if not number else '':<{LABEL}}{row}" for number, row in enumerate(body)]
+    body = wrapped(say(_flat(text)), width - LABEL - 2, lines)
+    return [f"  {_label('' if number else label)}{row}" for number, row in enumerate(body)]
 
 
-def _fit(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in at most so many lines; what is left out is marked."""
-    return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+def _label(word: str) -> str:
+    return padded(say(word), LABEL)
 
 
 def _flat(text: str) -> str:
@@ -459,4 +454,4 @@ def _flat(text: str) -> str:
 
 def _height(lines: Sequence[str], width: int) -> int:
     """Return how many rows of a terminal lines take; paths are never cut."""
-    return sum(max(ceil(len(line) / width), 1) for line in lines)
+    return sum(max(ceil(columns(line) / width), 1) for line in lines)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.errors import UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.report.github import SUMMARY_VARIABLE, annotate_run, summarize_run, write_summary
 from tipchain.report.html.parts import Section
@@ -88,7 +89,7 @@ def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: P
         stream = sys.stderr
     color, width = use_color(stream), terminal_width()
     if targets.quiet:
-        stream.write(f"{verdict_line(report)}\n")
+        stream.write(f"{say(verdict_line(report))}\n")
     else:
         whole = f"{render_report(report, color=color, width=width)}\n\n" if targets.verbose else ""
         stream.write(f"{whole}{render_ending(report, color=color, width=width)}\n")

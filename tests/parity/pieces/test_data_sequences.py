@@ -47,7 +47,7 @@ def test_dense_frames_with_another_stride_and_offset(pieces):
     for other in (partial(dense, count=8, stride=3), partial(dense, count=8, stride=2, late=1)):
         found = check_data(pieces.sides, (ours, partial(clip, take=other)), samples=VIDEOS)
         assert found.diagnoses[0].code == "frame-sampling"
-        assert "every 2. in the middle" in found.diagnoses[0].fix
+        assert "every 2nd in the middle" in found.diagnoses[0].fix
 
 
 class Clips:
@@ -198,6 +198,22 @@ def test_pixels_that_were_cut_where_the_reference_rounds_or_does_neither(pieces)
     assert found.diagnoses[0].code == "rounding"
     assert "the port cuts pixels to whole grey levels" in found.diagnoses[0].message
     assert found.diagnoses[0].explained > 0.99
+
+
+def test_pixels_that_were_cut_are_told_where_many_lie_just_below_a_level(pieces):
+    pixels = [
+        (raw.astype(float) + 1 - np.where(RANDOM.random(raw.shape) < 0.2, 4e-4, 0.4)).astype(np.float32)
+        for raw in PIXELS
+    ]
+    ours, theirs = (
+        [
+            (((change(one) / np.float32(255) - MEAN) / STD).transpose(2, 0, 1)).astype(np.float32)
+            for one in pixels
+        ]
+        for change in (lambda one: one, np.trunc)
+    )
+    found = check_data(pieces.sides, (ours, theirs))
+    assert "the port cuts pixels to whole grey levels" in found.diagnoses[0].message
 
 
 def test_a_token_that_is_lacking_at_the_end_of_cut_texts_too(pieces):

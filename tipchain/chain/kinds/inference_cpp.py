@@ -120,16 +120,17 @@ def _seg_plan(request: Request, layout: Layout) -> Plan:
         step="infer",
         argv=(SEG_PROGRAM, request.file.path, image),
         on_gpu="use_gpu" in on,
-        skip=missing(Path(request.options.root, SEG_PROGRAM)),
+        skip=missing(request.options.root, SEG_PROGRAM),
         leg=NAME,
     )
     chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
     return chain.plan(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
 
 
-def missing(program: Path) -> str:
-    """Return why a C++ program cannot be run here, "" where it can."""
-    if os.access(program, os.X_OK) and program.is_file():
+def missing(root: str, program: str) -> str:
+    """Return why a C++ program below ``root`` cannot be run here, "" where it can."""
+    path = Path(root, program)
+    if os.access(path, os.X_OK) and path.is_file():
         return ""
     absent = [name for name in TOOLS if shutil.which(name) is None]
     absent += (
@@ -183,7 +184,7 @@ class _Inference:
     def infer(self, model: str, mode: str, needs: tuple[str, ...]) -> None:
         """Add the inferences with one model."""
         program = split_words(self.slots["program"].value, self.slots["program"])
-        skip = missing(Path(self.request.options.root, program[0]))
+        skip = missing(self.request.options.root, program[0])
         for kind, point in self.points():
             on = {role: value for role, value in point.items() if value not in NOTHING}
             shown = [
@@ -225,7 +226,7 @@ class _Inference:
             "--benchmark": "True", "--cls_model_dir": model,
         }  # fmt: skip
         argv = (*split_words(slot.value, slot), *(word for pair in pairs.items() for word in pair))
-        skip = missing(Path(self.request.options.root, program[0]))
+        skip = missing(self.request.options.root, program[0])
         return (self.chain.add(Command(id="", step="configure", argv=argv, skip=skip, leg=NAME)),)
 
     def arguments(self, model: str, point: Mapping[str, str]) -> Words:

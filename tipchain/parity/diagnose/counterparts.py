@@ -33,9 +33,8 @@ from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of
 from tipchain.parity.diagnose.reference import Step, is_plain
 from tipchain.parity.diagnose.terms import own_tensors
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
-from tipchain.parity.diagnose.wrong_values import rotary_base
+from tipchain.parity.diagnose.wrong_values import told_by_name
 from tipchain.parity.locate.differences import HIDING
-from tipchain.parity.rounding import ROUGH
 
 NAMES = {
     "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
@@ -142,12 +141,9 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     what = f"`{name}`" if name else walk.told(key)
     told = f"it is given another {what} than the reference" if name else f"it keeps another tensor than the reference: {what}"  # fmt: skip
     code = "wrong-input" if name else "wrong-buffer"
-    bases = rotary_base(ours), rotary_base(theirs)
-    if bases[0] and bases[1]:
-        code, told = (
-            "rope-theta",
-            f"{told}: its base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}",
-        )
+    known = told_by_name(ours, theirs)
+    if known is not None:
+        code, told = known[0], f"{told}: it {known[1]}"
     elif (
         theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any())
     ):
@@ -199,6 +195,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
                 told.append((op, name, present, value))
+    yield from _settings_in_turn(segments, steps, piece, walk)
     yield from _small_numbers(segments, steps, piece, walk)
     if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
         (op, name, present, value), *_ = told
@@ -208,6 +205,37 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
+
+
+def _settings_in_turn(
+    segments: Sequence[Sequence[Op]], steps: Sequence[Step], piece: Piece, walk: Walk
+) -> Iterator[Hypothesis]:
+    """Yield several calls with the reference's settings at once, where both call the same functions as often, in turn."""
+    acts: dict[int, Any] = {}
+    told: list[tuple[Op, str, Any, Any]] = []
+    for name in dict.fromkeys(op.name for op in segments[0] if op.name != LAYER and op.name not in LAYOUT):
+        places = [place for place, op in enumerate(segments[0]) if op.name == name]
+        counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
+        if len(places) != len(counterparts):
+            continue
+        for place, step in zip(
+            sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True
+        ):
+            op = segments[0][place]
+            changes = differences(op, step, piece, walk)
+            told += [(op, name, present, value) for _, name, present, value in changes]
+            values = {slot: value for slot, _, _, value in changes}
+            acts |= {one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])}  # fmt: skip
+    if len({op.number for op, *_ in told}) < 2:
+        return
+    first, name, present, value = told[0]
+    listed = ", ".join(f"{was!r}" for _, _, was, _ in told), ", ".join(f"{one!r}" for *_, one in told)
+    where = place_of(first, piece)
+    yield Hypothesis(
+        code=_code(first, name, present, value, walk), confirmed=True, changes=len(told), acts=acts,
+        message=f"its settings{where} are {listed[0]}, the reference's {listed[1]}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
+        fix=f"write {listed[1]} for {listed[0]}{where}: `{first.line}`",
+    )  # fmt: skip
 
 
 def _small_numbers(
@@ -690,9 +718,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         told = _exchanged(first, piece, walk)
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    bases = rotary_base(numpy_of(first.new)), rotary_base(numpy_of(first.old))
-    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
-        code, beside = "rope-theta", f": the base (theta) is {bases[1]:.3g}, the reference's {bases[0]:.3g}"
+    known = told_by_name(numpy_of(first.new), numpy_of(first.old))
+    if known is not None:
+        code, beside = known[0], f": it {known[1]}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(

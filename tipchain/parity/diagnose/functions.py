@@ -117,10 +117,14 @@ def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str
     yield "softsign", "F.softsign", f.softsign
     yield "logsigmoid", "F.log_sigmoid", f.log_sigmoid
     yield "quick_gelu", "x * F.sigmoid(1.702 * x)", lambda x: x * f.sigmoid(1.702 * x)
-    yield "squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2
     yield "exp", "paddle.exp", paddle.exp
     yield "abs", "paddle.abs", paddle.abs
     yield "square", "paddle.square", paddle.square
+    yield (
+        "squared relu",
+        "F.relu(x) ** 2",
+        lambda x: f.relu(x) ** 2,
+    )  # of what is not negative the square, too
     if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
 

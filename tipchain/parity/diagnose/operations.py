@@ -27,7 +27,7 @@ PLAIN = (
     "meshgrid", "argmax", "argmin", "argsort", "sort", "median", "cumprod", "less_than", "less_equal", "greater_than",
     "greater_equal", "floor_divide", "remainder", "logical_not", "logical_and", "logical_or", "scatter", "scatter_nd",
     "put_along_axis", "index_put", "index_sample", "index_add", "diag", "lerp", "floor", "ceil", "round", "crop",
-    "diff", "cdist", "trunc", "searchsorted", "rsub", "expm1", "log2", "log10", "erfinv", "atan2", "multiplex",
+    "diff", "cdist", "trunc", "searchsorted", "rsub", "stft", "istft", "expm1", "log2", "log10", "erfinv", "atan2", "multiplex",
 )  # fmt: skip
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
 ALIASES = {"sub": "subtract", "mul": "multiply", "div": "divide", "negative": "neg", "permute": "transpose", "cat": "concat",

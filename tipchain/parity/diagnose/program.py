@@ -160,7 +160,7 @@ class Tap:
         functional = self.paddle.nn.functional
         names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
         try:
-            for holder in (functional, self.paddle, tensor):
+            for holder in (functional, self.paddle, tensor, self.paddle.signal):
                 for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
                     self._wrap(holder, name, name)
             for name, told in SPECIAL.items():

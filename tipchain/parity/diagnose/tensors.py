@@ -13,7 +13,7 @@ from tipchain.conversion.layouts import Slot
 from tipchain.parity.diagnose.held import STATISTICS, Held, held_by, replaced, unsaved
 from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path
 from tipchain.parity.diagnose.piece import OUTPUT, Piece
-from tipchain.parity.diagnose.wrong_values import describe, rotary_base
+from tipchain.parity.diagnose.wrong_values import describe, told_by_name
 
 Array = npt.NDArray[Any]
 
@@ -50,11 +50,7 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
     """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
     wrong = [one for one in unsaved(piece) if one.differs]
     for one in wrong:
-        bases = rotary_base(one.ours), rotary_base(one.theirs)
-        if bases[0] and bases[1]:
-            told = ("rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}")
-        else:
-            told = describe(one, wrong, piece, states)[:2]
+        told = told_by_name(one.ours, one.theirs) or describe(one, wrong, piece, states)[:2]
         code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
         yield Hypothesis(
             code=code, message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",

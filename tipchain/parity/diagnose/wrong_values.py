@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,38 @@ def describe(
     code = {"bias": "wrong-bias"}.get(leaf, "running-statistics" if leaf in STATISTICS else "wrong-weight")
     apart = float(np.sqrt(np.mean((ours - theirs) ** 2) / max(float(np.mean(ours**2)), TINY)))
     return code, f"holds other values (relative {apart:.3g})", load
+
+
+WINDOWS = {"Hann": (0.5, 0.5), "Hamming": (0.54, 0.46), "Blackman": (0.42, 0.5, 0.08)}
+"""Coefficients of windows, ``a0 - a1 cos + a2 cos2`` (Harris 1978)."""
+
+
+def told_by_name(ours: Array, theirs: Array) -> tuple[str, str] | None:
+    """Return the slug and words where both tensors are known ones of one kind: frequencies of positions, windows."""
+    bases = rotary_base(ours), rotary_base(theirs)
+    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
+        return "rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}"
+    windows = window_name(ours), window_name(theirs)
+    if windows[0] and windows[1] and windows[0] != windows[1]:
+        return "window", f"is {windows[1]}, the reference's {windows[0]}"
+    return None
+
+
+def window_name(array: Array) -> str:
+    """Return which window an array holds, periodic or symmetric; empty if it is none."""
+    values = np.asarray(array, np.float64).squeeze()
+    if values.ndim != 1 or len(values) < FEW:  # too short to be told from others
+        return ""
+    if (values == 1).all():
+        return "a window of ones"
+    for (name, terms), (kind, period) in product(
+        WINDOWS.items(), (("periodic", len(values)), ("symmetric", len(values) - 1))
+    ):
+        angles = 2 * np.pi * np.arange(len(values)) / period
+        window = sum((-1) ** order * term * np.cos(order * angles) for order, term in enumerate(terms))
+        if np.allclose(values, window, rtol=0, atol=SAME_SINGLE):
+            return f"a {kind} {name} window"
+    return ""
 
 
 def rotary_base(array: Array) -> float | None:

@@ -193,7 +193,13 @@ class CodeAtFault:
         ours, theirs = self._linked(found.value)
         receiver = found.pair.port.path or "the model"
         odd = self._odd_gradients(ours, theirs)
-        what = f"hands {receiver} {odd}" if odd else f"hands another gradient to {receiver}"
+        given = [self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs)]
+        if odd:
+            what = f"hands {receiver} {odd}"
+        elif given[0] != given[1]:
+            what = f"hands {receiver} {'no gradient' if given[0] else 'a gradient'}, the reference {'one' if given[0] else 'none'}"
+        else:
+            what = f"hands another gradient to {receiver}"
         calls = self._taking(found.value) or found.calls
         verdict = replace(self._code(calls, found.apart, what), direction="backward")
         if odd or not self._tied():

@@ -422,7 +422,7 @@ def _unknown(expected: Arrays, actual: Arrays) -> Cause:
     said += f"by {difference.mean():.3g} on average, most at {worst}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
     spread = e.std() * a.std()
     fix = "compare the two sides' transforms one after another"
-    if spread > 0:
+    if spread > 0 and e.ndim > 1:  # of a row of numbers nothing is a picture
         alike = float(((e - e.mean()) * (a - a.mean())).mean() / spread)
         said += f"; alike (correlation {alike:.4f}): is it the interpolation or the decoding?" if alike > ALIKE else (
             f"; another picture (correlation {alike:.2f})"

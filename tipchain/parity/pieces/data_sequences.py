@@ -123,16 +123,17 @@ def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
     ]
     for stride in range(1, STRIDES + 1):
         span, long = count * stride, (count - 1) * stride + 1
-        named.append((f"every {stride}. from the first", stride * at))
-        named.append((f"every {stride}. from the second", 1 + stride * at))
-        named.append((f"every {stride}. in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at))  # fmt: skip
+        every = f"every {_ordinal(stride)}" if stride > 1 else "every frame"
+        named.append((f"{every} from the first", stride * at))
+        named.append((f"{every} from the second", 1 + stride * at))
+        named.append((f"{every} in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at))  # fmt: skip
         named.append(
             (
-                f"every {stride}. in the middle, from (frames - span) // 2",
+                f"{every} in the middle, from (frames - span) // 2",
                 max(0, total - long) // 2 + stride * at,
             )
         )
-        named.append((f"every {stride}. to the last", total - long + stride * at))
+        named.append((f"{every} to the last", total - long + stride * at))
     for name, frames in named:
         yield name, [int(one) for one in np.clip(frames, 0, total - 1)]
         if (frames >= total).any():
@@ -336,3 +337,9 @@ def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> Cause |
 
 def _matched(ours: Array, theirs: Array) -> list[int | None]:
     return [next((at for at, other in enumerate(ours) if same_array(other, one)), None) for one in theirs]
+
+
+def _ordinal(number: int) -> str:
+    """Return a number as one says which: 2nd, 11th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending if number // 10 != 1 else 'th'}"

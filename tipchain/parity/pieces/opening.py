@@ -133,8 +133,16 @@ def build_both(
         theirs, schedule = _build_paddle(sides[1], builders[1], models[1], scheduler, RATE)
         return _build_torch(builders[0], models[0], float(theirs.get_lr())), theirs, schedule
     ours = _build_torch(builders[0], models[0], RATE)
+    if not hasattr(ours, "param_groups"):
+        raise UsageError(
+            f"optimizers: the reference's builder returned {_a(ours)}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
+        )
     rate = float(ours.param_groups[0]["lr"])
     return ours, *_build_paddle(sides[1], builders[1], models[1], scheduler, rate)
+
+
+def _a(made: Any) -> str:
+    return f"a {type(made).__module__.partition('.')[0]} {type(made).__name__}"
 
 
 def clipping(clip: Builder | None, model: Any, optimizer: Any) -> Callable[[], Any] | None:

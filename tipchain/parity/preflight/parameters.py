@@ -70,7 +70,9 @@ def compare_tensors(tensors: Tensors) -> list[Finding]:
         elif _elements(pair.ours) != _elements(pair.theirs) or (
             pair.kind != "own" and pair.ours.shape != pair.theirs.shape
         ):
-            found.append(_shapes(pair, pair.ours, pair.theirs))
+            found.append(
+                _divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs)
+            )
         else:
             one = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
@@ -247,6 +249,45 @@ def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
         f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
     )  # fmt: skip
+
+
+def _divided(tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot) -> Finding | None:
+    """Return a note where one side keeps in two tensors what the other has in one: together they hold the same numbers.
+
+    A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
+    in outputs and gradients.
+    """
+    whole, part = print_of(tensors.array(ours)), print_of(port_array(theirs))
+    rest = whole[0] - part[0], (whole[1] - part[1]) % 2**64, (whole[2] - part[2]) % 2**64
+    if rest[0] > 0:
+        rests = (
+            (port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1)
+        )
+        trained = tensors.trained(ours)
+    else:
+        rest = -rest[0], -rest[1] % 2**64, -rest[2] % 2**64
+        rests = (
+            (one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0)
+        )
+        trained = port_trained(theirs)
+    name = next(
+        (name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None
+    )
+    if name is None:
+        return None
+    names = ours.name, port_name(theirs)
+    joined = (
+        (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
+    )
+    return _finding(
+        pair, "divided-weight", names[0], names[1], f"{joined[0]} hold together the numbers of {joined[1]}",
+        "nothing: what is made of them is compared", effect="none",
+    )  # fmt: skip
+
+
+def _unpaired(tensors: Tensors, side: int) -> Iterator[Slot]:
+    """Yield the parameters of one side's layers that are in no pair."""
+    return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 
 def _values(

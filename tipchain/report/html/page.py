@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -11,10 +11,15 @@ from math import inf, isfinite, isnan
 from typing import Any
 
 from tipchain.foreign_text import clean
+from tipchain.language import language, say
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""
 VOID = {"br", "meta", "link", "input", "hr"}
+VERBATIM = {"code", "pre", "dd"}
+"""What holds code, paths and values, in no language."""
+SAID = {"aria-label", "placeholder", "title"}
+"""Attributes that people read."""
 
 
 class Markup(str):
@@ -30,10 +35,24 @@ def markup(*parts: Part) -> Markup:
         if isinstance(part, Markup):
             found.append(part)
         elif isinstance(part, str):
-            found.append(escape(clean(part).encode(errors="backslashreplace").decode()))
+            found.append(_escaped(say(part)))
         elif part is not None:
             found.append(markup(*part))
     return Markup("".join(found))
+
+
+def _escaped(text: str) -> Markup:
+    return Markup(escape(clean(text).encode(errors="backslashreplace").decode()))
+
+
+def _as_it_is(parts: Iterable[Part]) -> Iterator[Part]:
+    for part in parts:
+        if isinstance(part, Markup) or part is None:
+            yield part
+        elif isinstance(part, str):
+            yield _escaped(part)
+        else:
+            yield from _as_it_is(part)
 
 
 def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
@@ -46,6 +65,8 @@ def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
             value out.
     """
     given = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in VERBATIM:
+        parts = tuple(_as_it_is(parts))
     return Markup(f"<{name}{given}>" if name in VOID else f"<{name}{given}>{markup(*parts)}</{name}>")
 
 
@@ -53,21 +74,26 @@ def _attribute(key: str, value: Any) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{markup(str(value))}"'
+    return (
+        f" {name}"
+        if value is True
+        else f' {name}="{markup(str(value)) if name in SAID else _escaped(str(value))}"'
+    )
 
 
 def prose(text: str) -> Markup:
     """Return a sentence, what stands between backticks as code."""
+    text = say(text)
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick that nothing ends
-        return markup(text)
-    return markup(element("code", part) if place % 2 else part for place, part in enumerate(parts))
+        return _escaped(text)
+    return markup(element("code", part) if place % 2 else _escaped(part) for place, part in enumerate(parts))
 
 
 def path(text: str) -> Markup:
     """Return a layer's path, which may be broken after a dot."""
     first, *rest = text.split(".")
-    return markup(first, (markup(".", Markup("<wbr>"), part) for part in rest))
+    return markup(_escaped(first), (markup(".", Markup("<wbr>"), _escaped(part)) for part in rest))
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Any) -> Markup:
@@ -120,7 +146,7 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
         element("title", title), element("style", Markup(style)),
     )  # fmt: skip
     inside = element("body", element("main", markup(body)), element("script", Markup(script)))
-    return f"<!DOCTYPE html>\n{element('html', head, inside, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{element('html', head, inside, lang='zh-CN' if language() == 'zh' else 'en')}\n"
 
 
 def asset(name: str, package: str = "tipchain.report.html") -> str:

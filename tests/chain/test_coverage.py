@@ -1,0 +1,74 @@
+"""What of a checkout's TIPC is covered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_kind_deployed import LITE, SERVING
+from test_kind_dy2static import BASE
+from test_kind_ptq import SEG
+
+from tipchain.chain.coverage import is_checkout, survey
+from tipchain.cli import main
+
+DRIVERS = (
+    "test_train_inference_python.sh", "test_train_inference_python_npu.sh", "test_ptq_inference_python.sh",
+    "test_serving_infer_python.sh", "test_infer_js.sh", "prepare.sh", "common_func.sh",
+)  # fmt: skip
+FILES = {
+    "a/train_ptq_infer_python.txt": SEG,
+    "b/train_ptq_infer_python.txt": SEG.replace("--batch_num:1\n", ""),
+    "a/Net_dy2static.txt": BASE,
+    "a/Net_linux_serving_python.txt": SERVING,
+    "a/Net_lite_arm_cpu_cpp.txt": LITE,
+    "a/notes.txt": "nothing\n",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for name in DRIVERS:
+        (tmp_path / "test_tipc").mkdir(exist_ok=True)
+        (tmp_path / "test_tipc" / name).write_text("")
+    for name, text in FILES.items():
+        path = tmp_path / "test_tipc/configs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_drivers_and_files_of_each_kind(checkout):
+    found = {one.kind: one for one in survey(checkout).kinds}
+    assert list(found) == ["train_infer_python", "ptq_infer_python", "dy2static", "serving_python", "lite"]
+    assert found["train_infer_python"].drivers == tuple(f"test_tipc/{name}" for name in DRIVERS[:2])
+    assert (found["train_infer_python"].files, found["dy2static"].files) == (0, 1)
+    assert not found["dy2static"].drivers
+    ptq = found["ptq_infer_python"]
+    assert (ptq.files, ptq.run, sum(ptq.refused.values())) == (2, 1, 1)
+    assert "batch_num" in next(iter(ptq.refused))
+    assert (found["lite"].run, sum(found["lite"].skipped.values())) == (0, 1)
+    assert survey(checkout).others == ("test_tipc/test_infer_js.sh",)
+
+
+def test_lint_of_a_checkout_ends_with_what_is_covered(checkout, capsys):
+    assert main(["lint", "--coverage", str(checkout), "--json", "-"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["files"] == 5
+    assert document["kinds"]["serving_python"]["run"] == 0
+    assert main(["lint", "--coverage", str(checkout)]) == 0
+    table = capsys.readouterr().out
+    assert "5 parameter files of 5 kinds of chains, 2 can be run here" in table.replace("\n    ", " ")
+    assert "drivers of no kind: test_tipc/test_infer_js.sh" in table
+    main(["lint", "--summary", str(checkout)])
+    assert capsys.readouterr().out.endswith(table)
+
+
+def test_coverage_wants_a_checkout(tmp_path, capsys):
+    assert not is_checkout(tmp_path)
+    assert main(["lint", "--coverage", str(tmp_path)]) == 2
+    assert "holds test_tipc with its drivers" in capsys.readouterr().err
+    (Path(tmp_path) / "test_tipc").mkdir()
+    (Path(tmp_path) / "test_tipc" / "prepare.sh").write_text("")
+    assert main(["lint", "--coverage", str(tmp_path)]) == 4

@@ -1,0 +1,313 @@
+"""Chinese texts: complete, with the places of the English ones, where a user reads them and nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alignment_samples import failing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tipchain import language
+from tipchain.language import (
+    LANGUAGES,
+    VARIABLE,
+    catalogue,
+    columns,
+    cut,
+    padded,
+    read_catalogue,
+    say,
+    speaking,
+    wrapped,
+)
+
+PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
+SHOWN = (
+    "report/verdict.py", "report/html/causes.py", "report/html/parts.py", "report/html/run.py", "live/html.py",
+    "live/alignment.py",
+)  # fmt: skip
+"""Modules that make what ends a run and what pages say; every text of theirs is in the catalogue."""
+NO_TEXT = re.compile(
+    r"tipchain (align|run|locate)\b.*|if 1:.*|.*\\.*|\.tipchain.*| --mode .*|outcome .*|verdict .*|sign .*| ?for `|"
+    r"fail.*|for `|[{} ]*[:;,] ?[{} ]*|{} failed checks follow|{} commands were|{} of the model, relative RMS difference",
+    re.DOTALL,
+)
+"""What is no text that is read: commands, patterns, styles, classes; what code looks for in English."""
+FRAGMENTS = (
+    "1 failed check follows", "2 failed checks follow", "1 command was", "2 commands were", "other layer",
+    "difference that changes", "differences that change", "1 difference that changes",
+)  # fmt: skip
+"""Texts that stand in others alone; those are translated whole."""
+FILLINGS = (
+    "",
+    "1",
+    "2 %",
+    "100%",
+    "2 checks",
+    "2 other layers",
+    "2 others",
+    "2 more checks",
+    "data",
+    "port",
+    *FRAGMENTS,
+)
+"""What may stand in the places of a text."""
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+@pytest.fixture(autouse=True)
+def english(monkeypatch):
+    for name in (VARIABLE, *language.LOCALE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def chinese(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "zh")
+
+
+# The catalogue.
+
+
+def places(text: str) -> list[str]:
+    return sorted(language.PLACE.findall(text))
+
+
+def test_every_message_is_translated_with_the_same_places():
+    assert len(catalogue()) > 300
+    for message, told in catalogue().items():
+        assert CHINESE.search(told), message
+        assert set(places(message)) == set(places(told)), message
+        assert len(set(places(message))) == len(places(message)), message
+        assert told.count("`") % 2 == message.count("`") % 2, message
+
+
+def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):
+    try:
+        subprocess.run(
+            ["msgfmt", "-o", tmp_path / "zh.mo", PACKAGE / "locale/zh.po"], check=True, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("gettext is not installed")
+    import gettext
+
+    with (tmp_path / "zh.mo").open("rb") as file:
+        found = gettext.GNUTranslations(file)
+    assert {message: found.gettext(message) for message in catalogue()} == dict(catalogue())
+
+
+def test_a_catalogue_has_escapes_and_texts_of_several_lines():
+    text = 'msgid ""\nmsgstr "head"\n\n# note\nmsgid "a \\"b\\"\\n"\n"c\\\\"\nmsgstr "甲"\n"乙"\n'
+    assert read_catalogue(text) == {'a "b"\nc\\': "甲乙"}
+
+
+def texts(path: Path) -> list[str]:
+    """Return every text of several words that a module makes, each form of it, with ``{}`` for its places."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(one) for one in ast.walk(node) if one is not node}
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "startswith"
+        ):
+            skipped |= {id(one) for one in ast.walk(node)}
+        if isinstance(node, ast.Call):
+            skipped |= {id(one.value) for one in node.keywords if one.arg in ("class_", "style")}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            found += ["".join(one) for one in itertools.product(*map(forms, node.values))]
+    return [one for one in found if " " in one.strip() and re.search("[a-z]{3}", one)]
+
+
+def forms(part: ast.expr) -> list[str]:
+    """Return what a part of an f-string may be: its texts where it chooses between some, else its place."""
+    if isinstance(part, ast.Constant):
+        return [str(part.value)]
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    if isinstance(value, ast.IfExp) and all(
+        isinstance(one, ast.Constant) for one in (value.body, value.orelse)
+    ):
+        return [str(value.body.value), str(value.orelse.value)]
+    return ["{}"]
+
+
+def is_translated(text: str) -> bool:
+    """Tell whether a text is in the catalogue with something or other in its places."""
+    count = text.count("{}")
+    return any(
+        CHINESE.search(say(text.format(*one).removeprefix(", "))) for one in itertools.product(FILLINGS, repeat=min(count, 3))
+        if count <= 3
+    ) or any(CHINESE.search(say(text.format(*[one] * count))) for one in FILLINGS)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_text_of_endings_and_pages_is_translated(name, chinese):
+    found = [one for one in texts(PACKAGE / name) if not NO_TEXT.fullmatch(one) and one not in FRAGMENTS]
+    assert [one for one in found if not is_translated(one)] == []
+
+
+# Who reads what.
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "en"),
+        ({"LANG": "C.UTF-8"}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "de_DE.UTF-8", "LC_MESSAGES": "zh_TW"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, "en"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, "zh"),
+        ({"LC_ALL": "zh_CN", VARIABLE: "en"}, "en"),
+        ({"LC_ALL": "C", VARIABLE: "zh"}, "zh"),
+    ],
+)
+def test_the_language_is_that_of_the_locale_unless_one_is_chosen(monkeypatch, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert language.language() == expected
+
+
+def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
+    with speaking("zh"):
+        assert os.environ[VARIABLE] == "zh"
+        with speaking(None):
+            assert language.language() == "zh"
+    assert VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "the chain passed: 12 commands; the port equals its reference",
+            "链条通过：12 条命令；移植模型与参考模型一致",
+        ),
+        (
+            "NOT the same model: `head`: it lacks `F.relu` after `4` in `head` (net/port.py:48)",
+            "模型不一致：`head`：在 `head` 中 `4` 之后缺少 `F.relu`（net/port.py:48）",
+        ),
+        ("pass `epsilon=1e-05; x: y` to `bn`", "为 `bn` 传入 `epsilon=1e-05; x: y`"),
+        ("`bn`: its `epsilon` is 0.001, the reference's 1e-05", "`bn`：`epsilon` 为 0.001，参考实现为 1e-05"),
+        (
+            "explains 100% of the difference; relative error 0.2 before, 1.7e-15 with this changed; 14 runs in float64",
+            "可解释 100% 的差异；修改前相对误差 0.2，修改后 1.7e-15；共 14 次 float64 运行",
+        ),
+        ("5 checks, under 1 % of what is allowed", "5 项检查，不到允许值的 1%"),
+        ("what nobody has said yet", "what nobody has said yet"),
+        ("KeyError: 'x'", "KeyError: 'x'"),
+        ("", ""),
+    ],
+)
+def test_a_text_is_said_with_all_that_is_in_it(chinese, text, expected):
+    assert say(text) == expected
+
+
+def test_english_texts_stay_as_they_are():
+    assert all(say(one) == one for one in catalogue())
+
+
+# Where it is shown.
+
+
+def rows(lang: str | None, *words: str, **environment: str) -> str:
+    options = [] if lang is None else ["--lang", lang]
+    clean = {name: value for name, value in os.environ.items() if name not in (VARIABLE, *language.LOCALE)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tipchain", *words, *options],
+        capture_output=True, encoding="utf-8", check=False, env={**clean, "PYTHONUTF8": "1", **environment},
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_the_option_wins_over_the_locale_and_json_and_junit_are_english(tmp_path):
+    from history_samples import report
+
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    targets = ("--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml"))
+    words = ("report", str(tmp_path), *targets)
+    english = rows(None, *words)
+    files = [(tmp_path / name).read_bytes() for name in ("out.json", "out.xml")]
+    assert not CHINESE.search(english)
+    assert rows("en", *words, LC_ALL="zh_CN.UTF-8") == english
+    for chinese in (rows("zh", *words), rows(None, *words, LANG="zh_CN.UTF-8")):
+        assert "退出码" in chinese
+        assert [(tmp_path / name).read_bytes() for name in ("out.json", "out.xml")] == files
+
+
+def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
+    from tipchain.live.html import render
+
+    report = failing()
+    text = render(report)
+    assert '<html lang="zh-CN">' in text
+    for one in ("移植模型与参考模型不一致", "首个出现差异的层", "构造上的差异", "如何重现"):
+        assert one in text
+    assert f"<code>{report.diagnoses[0].code}</code>" in text or report.diagnoses[0].code in text
+    assert report.to_json() == failing().to_json()
+    assert not CHINESE.search(report.to_json())
+    assert not CHINESE.search(str(report))
+
+
+def test_a_summary_for_github_is_said_too(chinese):
+    from tipchain.report.github import cause_markdown
+
+    cause = failing().diagnoses[0]
+    text = "\n".join(
+        cause_markdown(replace(cause, message="its `epsilon` is 1, the reference's 2", fix="remove `act`"))
+    )
+    assert "epsilon&#96; 为 1，参考实现为 2" in text
+    assert "修改：删除" in text
+
+
+# Columns.
+
+
+def test_chinese_characters_take_two_columns():
+    assert [columns(one) for one in ("abc", "误差", "误差 1", "（a）", "…")] == [3, 4, 6, 5, 1]
+    assert padded("日志", 6) == "日志  "
+    assert cut("误差超出允许值", 9) == "误差超出…"
+    assert cut("误差超出", 8) == "误差超出"
+
+
+def test_lines_break_beside_characters_and_never_before_a_mark_that_ends_something():
+    text = "移植模型与参考模型不一致，原因在 `classifier` 中。"
+    rows = wrapped(text, 24, 9)
+    assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+    assert all(columns(one) <= 24 for one in rows)
+    assert not any(one.startswith(("，", "。")) for one in rows)
+    assert wrapped(text, 24, 2)[1].endswith(" …")
+
+
+@given(st.text(alphabet="误差，。ab `:1", max_size=80), st.integers(8, 40), st.integers(1, 5))
+def test_no_line_is_wider_than_it_may_be(text, width, lines):
+    found = wrapped(text, width, lines)
+    assert 1 <= len(found) <= lines
+    assert all(columns(one) <= width for one in found)
+
+
+def test_every_language_can_be_chosen_with_every_command():
+    from tipchain.cli import COMMANDS, parser_of
+    from tipchain.commands.options import leaves
+
+    for name in COMMANDS:
+        for parser in leaves(parser_of(name)):
+            assert tuple(parser._option_string_actions["--lang"].choices) == LANGUAGES

@@ -1,0 +1,217 @@
+"""The language of what people read: English, as the code has it, or Chinese by the catalogue ``locale/zh.po``.
+
+Texts are made in English, and stored so: JSON, JUnit, logs and the history are the same whoever reads them. Where a text
+is shown, `say` puts it into the reader's language. A message of the catalogue is a sentence with named places,
+``the chain passed: {number}``; `say` finds the message that a text is, and says what stands in its places likewise. So a report
+that is read again from its JSON is in the reader's language, too. Three kinds of places are told by their names: ``{n}``,
+``{n2}``, … is a number, ``{cTEXT}`` a text that is never translated (code, a path), any other a text of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from importlib.resources import files
+from unicodedata import east_asian_width
+
+VARIABLE = "TIPCHAIN_LANG"
+"""``en`` or ``zh``: what ``--lang`` says, for this process and its children."""
+LANGUAGES = ("en", "zh")
+LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
+PLACE = re.compile(r"\{(\w+)\}")
+MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
+"""What parts of a text stand between, in the order in which they are tried."""
+EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ;:.]*)", re.DOTALL)
+
+
+@contextmanager
+def speaking(chosen: str | None) -> Iterator[None]:
+    """Let texts be in a language, in child processes too; None leaves it to the environment."""
+    before = os.environ.get(VARIABLE)
+    if chosen is not None:
+        os.environ[VARIABLE] = chosen
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = before
+
+
+def language() -> str:
+    """Return ``"en"`` or ``"zh"``: what was chosen, else that of the locale."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen in LANGUAGES:
+        return chosen
+    locale = next((value for name in LOCALE if (value := os.environ.get(name))), "")
+    return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def say(text: str) -> str:
+    """Return a text in the reader's language; what the catalogue does not have stays as it is."""
+    return text if language() == "en" or not text else _said(text)
+
+
+def say_lines(text: str) -> str:
+    """Return a text of several lines, each said by itself."""
+    return "\n".join(map(say, text.splitlines()))
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: Chinese characters take two."""
+    return len(text) + sum(east_asian_width(one) in "WF" for one in text) if not text.isascii() else len(text)
+
+
+def read_catalogue(text: str) -> dict[str, str]:
+    """Return the messages of a PO file with what they are in its language."""
+    found: dict[str, str] = {}
+    key, parts = "", {"msgid": "", "msgstr": ""}
+    for line in [*text.splitlines(), 'msgid ""']:
+        match = re.fullmatch(r'(?:(msgid|msgstr) )?"(.*)"', line.strip())
+        if match is None:
+            continue
+        if match[1] == "msgid":
+            found[parts["msgid"]] = parts["msgstr"]
+            parts = {"msgid": "", "msgstr": ""}
+        key = match[1] or key
+        parts[key] += re.sub(r"\\(.)", lambda one: "\n" if one[1] == "n" else one[1], match[2])
+    found.pop("", None)
+    return found
+
+
+@cache
+def catalogue() -> Mapping[str, str]:
+    """Return the Chinese catalogue."""
+    return read_catalogue((files("tipchain") / "locale" / "zh.po").read_text(encoding="utf-8"))
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return what messages with places look like, in the order in which they are tried.
+
+    A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
+    """
+    found = [one for one in catalogue() if PLACE.search(one)]
+    found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
+    return tuple((_pattern(one), catalogue()[one]) for one in found)
+
+
+def _pattern(message: str) -> re.Pattern[str]:
+    parts = PLACE.split(message)
+    return re.compile(
+        "".join(
+            f"(?P<{part}>{_kind(part)})" if place % 2 else re.escape(part) for place, part in enumerate(parts)
+        ),
+        re.DOTALL,
+    )
+
+
+def _kind(name: str) -> str:
+    if re.fullmatch(r"n\d*", name):
+        return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
+    return r"[^`]*?" if name.startswith("c") else ".+?"
+
+
+@lru_cache(maxsize=4096)
+def _said(text: str) -> str:
+    edges = EDGES.fullmatch(text)
+    assert edges is not None  # every part of it may be empty
+    inner = edges["text"]
+    found = _message(inner) or _joined(inner)
+    if found is None:
+        return text
+    before, after = edges["before"], edges["after"].replace(".", "。")
+    for mark, other in MARKS.items():
+        before, after = before.replace(mark, other), after.replace(mark, other)
+    return f"{before}{found}{after}"
+
+
+def _message(text: str) -> str | None:
+    whole = catalogue().get(text)
+    if whole is not None:
+        return whole
+    for pattern, told in _patterns():
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), told)  # type: ignore[misc]
+    return None
+
+
+def _place(name: str, text: str) -> str:
+    return text if _kind(name) != ".+?" else _said(text)
+
+
+def _joined(text: str) -> str | None:
+    """Return a text of several parts, each said by itself; None where none of them is known."""
+    for mark, other in MARKS.items():
+        parts = _split(text, mark)
+        if len(parts) > 1:
+            said = [_said(one) for one in parts]
+            if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
+                return other.join(said)
+    return None
+
+
+def _is_said(text: str, said: str) -> bool:
+    # What is no word stays: a number, a name, code.
+    return said != text or re.fullmatch(r"`[^`]*`|\S+", text) is not None
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """Split a text at a mark, but not within code."""
+    parts, code = [""], False
+    for piece in re.split(f"(`|{re.escape(mark)})", text):
+        code ^= piece == "`"
+        if piece == mark and not code:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
+
+
+# Layout in columns.
+
+
+def padded(text: str, width: int) -> str:
+    """Return a text with blanks to at least so many columns."""
+    return text + " " * (width - columns(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text in at most so many columns; what is left out is marked."""
+    if columns(text) <= width:
+        return text
+    kept = text[: width - 1]
+    while columns(kept) > width - 1:
+        kept = kept[:-1]
+    return f"{kept.rstrip()}…"
+
+
+def wrapped(text: str, width: int, lines: int) -> list[str]:
+    """Return a text in at most so many lines of so many columns; what is left out is marked.
+
+    A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
+    """
+    if columns(text) == len(text):
+        return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
+    rows = [""]
+    for word in re.findall(r"\s+|[^\s\u2e80-\uffef]+[，。；：、）]*|[\u2e80-\uffef][，。；：、）]*", text):
+        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
+            rows.append("")
+        if rows[-1] or word.strip():
+            rows[-1] += word
+        while columns(rows[-1].rstrip()) > width:  # a word that no line holds
+            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
+            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
+    rows = [one.rstrip() for one in rows]
+    return (
+        rows
+        if len(rows) <= lines
+        else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
+    )
