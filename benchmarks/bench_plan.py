@@ -22,11 +22,11 @@ from timing import describe_machine, in_turns, middle
 
 from tipchain.chain.load import load_plan
 from tipchain.errors import TipchainError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = (ROOT.parent / "shared/tipc_corpus/configs", ROOT / "tests/conformance/samples")
-MODES = tuple(mode for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER)
+MODES = tuple(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
 DRIVER = "test_tipc/test_train_inference_python.sh"
 RECORDED_S = 0.154
 GOAL_RATIO = 50.0

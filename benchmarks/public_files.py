@@ -30,7 +30,7 @@ from tipchain.chain.params import parse_params, read_text, split_lines  # noqa: 
 from tipchain.chain.plan import Command, Options, Plan  # noqa: E402
 from tipchain.chain.suites import Suite  # noqa: E402
 from tipchain.errors import ParamsError  # noqa: E402
-from tipchain.modes import Mode  # noqa: E402
+from tipchain.modes import CHAIN_MODES, Mode  # noqa: E402
 
 PATTERN = "*train*infer_python*.txt"
 PLACE = re.compile(r"missing (?:between lines (\d+) and (\d+)|after line (\d+))")
@@ -136,7 +136,7 @@ def _print_differences(files: Sequence[File]) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     added: Counter[tuple[str, str, str, str]] = Counter()
     lost: Counter[tuple[str, str, str, str]] = Counter()
-    modes = [mode for mode in Mode if mode is not Mode.KLQUANT_WHOLE_INFER]
+    modes = [mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER]
     for file in files:
         for mode in modes:
             default = _plan(file, mode)

@@ -25,6 +25,8 @@ BROWSER = "_browser.py"
 """How the names of files end whose tests look at pages: they share one browser."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
 
+# Texts are compared in English, whatever the developer's locale is; tests/test_language.py has the others.
+os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
 settings.register_profile("quick", deadline=None, max_examples=300, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=10_000)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from chain_samples import TEMPLATE
 from test_kind_deployed import LITE, SERVING
 from test_kind_dy2static import BASE
 from test_kind_ptq import SEG
@@ -72,3 +73,12 @@ def test_coverage_wants_a_checkout(tmp_path, capsys):
     (Path(tmp_path) / "test_tipc").mkdir()
     (Path(tmp_path) / "test_tipc" / "prepare.sh").write_text("")
     assert main(["lint", "--coverage", str(tmp_path)]) == 4
+
+
+def test_a_training_file_with_a_benchmarks_section_counts_for_both(checkout):
+    path = checkout / "test_tipc/configs/a/train_infer_python.txt"
+    path.write_text(TEMPLATE + "===train_benchmark_params===\nbatch_size:8\nfp_items:fp32\nepoch:1\n")
+    (checkout / "test_tipc/benchmark_train.sh").write_text("")
+    found = {one.kind: one for one in survey(checkout).kinds}
+    assert (found["train_infer_python"].files, found["benchmark_train"].files) == (1, 1)
+    assert found["benchmark_train"].drivers == ("test_tipc/benchmark_train.sh",)

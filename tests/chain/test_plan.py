@@ -16,7 +16,7 @@ from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Options, plan_json
 from tipchain.chain.profiles import get_suite
 from tipchain.errors import ParamsError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 LITE = Mode.LITE_TRAIN_LITE_INFER
 RUN = "./test_tipc/output/net/lite_train_lite_infer/runs/RUN"
@@ -452,7 +452,7 @@ def test_options_reach_the_commands():
 @given(
     st.integers(0, 52),
     st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
-    st.sampled_from(list(Mode)),
+    st.sampled_from(list(CHAIN_MODES)),
 )
 @settings(max_examples=400)
 def test_no_line_breaks_planning_otherwise_than_by_params_error(index, value, mode):

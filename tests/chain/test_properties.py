@@ -26,7 +26,7 @@ from tipchain.chain.params import Param, ParamFile, parse_params, render_params
 from tipchain.chain.plan import Options
 from tipchain.chain.profiles import get_suite
 from tipchain.errors import ParamsError, UsageError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 SAMPLES = Path(__file__).parents[1] / "conformance" / "samples"
 NAMES = sorted(SUITE_FILES)
@@ -110,7 +110,7 @@ def file(tmp_path_factory):
     return tmp_path_factory.mktemp("params") / "f.txt"
 
 
-MODES = st.sampled_from(list(Mode))
+MODES = st.sampled_from(list(CHAIN_MODES))
 SUITES = st.sampled_from([None, *NAMES, "tipchain"])
 
 

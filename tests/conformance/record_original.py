@@ -26,6 +26,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from command_lists import MODE, ROOT, difference, facts  # noqa: E402
 
+from tipchain.chain.kinds import KINDS, TRAIN_INFER  # noqa: E402
 from tipchain.chain.load import load_plan  # noqa: E402
 from tipchain.chain.plan import Options, plan_json  # noqa: E402
 from tipchain.errors import TipchainError  # noqa: E402
@@ -33,10 +34,9 @@ from tipchain.modes import Mode  # noqa: E402
 
 DRIVER = "test_tipc/test_train_inference_python.sh"
 PARAMS = "*train*infer_python*.txt"
-MODES = tuple(mode.value for mode in Mode)
 TOOLS = (
     "awk", "basename", "bash", "cat", "cp", "cut", "date", "dirname", "expr", "find", "grep", "head", "ln", "ls", "mkdir", "mv",
-    "readlink", "rm", "sed", "sort", "tail", "tee", "touch", "tr", "uniq", "wc",
+    "readlink", "rm", "sed", "seq", "sort", "tail", "tee", "touch", "tr", "uniq", "wc", "yes",
 )  # fmt: skip
 LIMIT_S = 120
 
@@ -63,14 +63,13 @@ class Original:
             if texts and home.name != "test_tipc":  # a template, which its users call so
                 self._lay(path, Path("test_tipc") / inside.relative_to(home), whole=True)
         self.there = frozenset(_paths(self.root))
-        self.lines = (self.root / driver).read_text(encoding="utf-8").splitlines()
 
     def _lay(self, path: Path, inside: Path, *, whole: bool) -> None:
         (self.root / inside).parent.mkdir(parents=True, exist_ok=True)
         (self.root / inside).write_bytes(path.read_bytes() if whole else b"")
 
-    def record(self, params: Path, mode: str) -> list[dict[str, object]]:
-        """Return the commands that the driver starts for a parameter file in ``mode``."""
+    def record(self, params: Path, mode: str, *more: str) -> list[dict[str, object]]:
+        """Return the commands that the driver starts for a parameter file in ``mode``, and with further words."""
         if found := re.search(r"^python:(.*/.*)$", params.read_text(encoding="utf-8-sig"), re.MULTILINE):
             raise SystemExit(
                 f"{params}: {found[1]!r} is a path and would be started; name the interpreter alone"
@@ -85,28 +84,29 @@ class Original:
             "HOME": "/",
             "LC_ALL": "C.UTF-8",
         }
-        argv = ["bash", self.driver, str(name), mode]
+        argv = ["bash", self.driver, str(name), mode, *more]
         subprocess.run(
             argv, cwd=self.root, env=env, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        commands = self._commands(self.notes.read_bytes().decode().split("\0")[:-1])
         for path in sorted(set(_paths(self.root)) - self.there, reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        return self._commands(self.notes.read_bytes().decode().split("\0")[:-1])
+        return commands
 
     def _commands(self, notes: list[str]) -> list[dict[str, object]]:
         fields, commands = iter(notes), []
-        for line in fields:
-            if line == "tee":  # noted when it ends, after what it reads from
+        for script in fields:
+            if script == "tee":  # noted when it ends, after what it reads from
                 pipe, file = next(fields), next(fields)
                 for command in commands:
                     command["log"] = file if command["log"] == pipe else command["log"]
                 continue
-            cwd, visible, output, count = (next(fields) for _ in range(4))
+            line, cwd, visible, output, count = (next(fields) for _ in range(5))
             argv = [next(fields).replace(str(self.root), ROOT) for _ in range(int(count))]
             commands.append(
                 {
-                    "step": self._step(int(line)),
+                    "step": self._step(self.root / script, int(line), argv[0]),
                     "cwd": cwd,
                     "cuda_visible_devices": visible[1:] if visible else None,
                     "log": output,
@@ -123,9 +123,13 @@ class Original:
     def _inside(self, path: str, cwd: str) -> str:
         return os.path.relpath(Path(cwd, path), self.root)
 
-    def _step(self, number: int) -> str:
-        """Return what a line of the driver starts; the public ones call their variables alike."""
-        line = self.lines[number - 1]
+    def _step(self, script: Path, number: int, program: str) -> str:
+        """Return what a line of a driver starts; the public ones call their variables alike."""
+        line = script.read_text(encoding="utf-8").splitlines()[number - 1]
+        if script.name == "benchmark_train.sh":
+            return "other"
+        if "func_paddle2onnx" in line:
+            return "infer" if program.startswith("python") else "convert"
         if "func_inference" in line:
             return "infer"
         if "export_cmd" in line or re.search(r"eval \$command", line):
@@ -147,9 +151,17 @@ def _paths(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in (*folders, *names))
 
 
-def planned(params: Path, mode: str, suite: str | None, root: Path) -> list[dict[str, object]]:
+def planned(
+    params: Path,
+    mode: str,
+    suite: str | None,
+    root: Path,
+    argument: str | None = None,
+    chain: str | None = None,
+) -> list[dict[str, object]]:
     """Return the commands of tipchain's legacy plan."""
-    plan = load_plan(params, Mode(mode), suite=suite, legacy=True, options=Options(root=str(root)))
+    options = Options(root=str(root), argument=argument)
+    plan = load_plan(params, Mode(mode), chain=chain, suite=suite, legacy=True, options=options)
     commands = [facts(command) for command in plan_json(plan)["commands"]]
     for command in commands:
         command["argv"] = [word.replace(str(root), ROOT) for word in command["argv"]]
@@ -216,10 +228,17 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="FILE",
         help=f"parameter files; by default all {PARAMS} of the driver's folder",
     )
-    parser.add_argument("--driver", default=DRIVER, help="the driver, named from START (%(default)s)")
+    parser.add_argument("--driver", help="the driver, named from START (default: the kind's, in test_tipc)")
     parser.add_argument("--suite", help="tipchain's suite; by default told from the file")
     parser.add_argument(
-        "--mode", action="append", choices=MODES, help="a mode; by default all, may be given again"
+        "--mode",
+        action="append",
+        choices=[mode.value for mode in Mode],
+        help="a mode; by default all of the kind's, may be given again",
+    )
+    parser.add_argument("--chain", default=TRAIN_INFER, choices=KINDS, help="the kind of chain (%(default)s)")
+    parser.add_argument(
+        "--argument", help="the driver's third word, as benchmark_train's dynamic_bs8_fp32_DP_N1C1"
     )
     parser.add_argument(
         "--write",
@@ -227,6 +246,10 @@ def main(arguments: list[str] | None = None) -> int:
         help="write what was recorded beside each file: FILE.txt's to FILE.jsonl",
     )
     options = parser.parse_args(arguments)
+    kind = KINDS[options.chain]
+    options.driver = options.driver or f"test_tipc/{kind.driver}"
+    more = [options.argument] if options.argument else []
+    modes = options.mode or [mode.value for mode in kind.modes]
     start = options.start.resolve()
     files = [path.resolve() for path in options.files] or sorted(
         (start / options.driver).parent.rglob(PARAMS)
@@ -235,14 +258,15 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         original = Original(start, options.driver, Path(folder).resolve())
         for params in files:
-            lists = {mode: original.record(params, mode) for mode in options.mode or MODES}
+            lists = {mode: original.record(params, mode, *more) for mode in modes}
             if options.write:
                 text = render(f"{commit_of(start)} {options.driver}", lists)
                 params.with_suffix(".jsonl").write_text(text, encoding="utf-8")
             for mode, expected in lists.items():
                 total += 1
                 try:
-                    found = difference(expected, planned(params, mode, options.suite, original.root))
+                    actual = planned(params, mode, options.suite, original.root, options.argument, kind.name)
+                    found = difference(expected, actual)
                 except TipchainError as error:
                     found = f"{len(expected)} commands expected, refused: {error}"
                 if found:

@@ -9,10 +9,10 @@ import pytest
 from command_lists import difference, facts, placed, read_recorded
 
 from tipchain.cli import main
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES
 
 SAMPLES = Path(__file__).parent / "samples"
-MODES = tuple(mode.value for mode in Mode)
+MODES = tuple(mode.value for mode in CHAIN_MODES)
 SUITES = (
     "paddleclas",
     "paddledetection",

@@ -311,3 +311,14 @@ def test_gradients_come_in_the_layout_of_the_match(both, nn, copy):
     found = dict(load_framework("paddle").gradients(paddle, match.names))
     for name, parameter in torch.named_parameters():
         np.testing.assert_allclose(found[name], parameter.grad.numpy(), rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_what_has_its_counterpart_is_no_problem_of_a_container_that_lacks_another(nn, both):
+    torch = both.tree("torch", fc=nn.t.Linear(4, 4), pooler=nn.t.Linear(4, 4))
+    paddle = both.tree("paddle", fc=nn.p.Linear(4, 4))
+    error = refused(torch, paddle)
+    assert error.problems == (
+        "unknown: pooler.weight [4, 4] float32 (Linear)",
+        "unknown: pooler.bias [4] float32 (Linear)",
+    )
+    assert yaml.safe_load("\n".join(error.skeleton)) == {"ignore": ["pooler"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -58,6 +59,14 @@ def test_texts_of_users_are_escaped():
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "&lt;button&gt;x&lt;/button&gt;" in text
+
+
+def test_the_notebooks_links_lead_somewhere():
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    targets = [one for cell in cells for one in re.findall(r"\]\(([^)]+)\)", "".join(cell["source"]))]
+    assert targets
+    for target in targets:
+        assert (NOTEBOOK.parent / target).is_file(), target
 
 
 @pytest.mark.frameworks

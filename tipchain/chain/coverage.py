@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.chain.detect import FOLDER
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
+from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.lint import named_files
 from tipchain.chain.load import file_kind, load_plan
+from tipchain.chain.params import read_params
 from tipchain.chain.plan import Options, Plan
 from tipchain.errors import TipchainError
 from tipchain.modes import Mode
@@ -18,6 +20,8 @@ from tipchain.modes import Mode
 NO_DRIVERS = ("prepare", "common_func", "utils_func", "build_server", "run_")
 """How the names of scripts begin that prepare or help, and run no chain."""
 
+BENCHMARK = "benchmark_train"
+"""The kind whose files are those of training chains, with a section of their own."""
 LEADS_TO_OTHERS = ("export", "configure", "push")
 """Steps after which nothing has been tried yet."""
 
@@ -59,7 +63,7 @@ class Coverage:
 
     @property
     def files(self) -> int:
-        """All parameter files."""
+        """Parameter files, each counted for every kind that it is for."""
         return sum(one.files for one in self.kinds)
 
     @property
@@ -96,7 +100,8 @@ def files_by_kind(root: Path) -> Mapping[str, Sequence[Path]]:
     """Return the parameter files below a checkout's ``test_tipc`` by their kind of chain; none is planned."""
     files: dict[str, list[Path]] = {}
     for path in named_files([root / FOLDER]):
-        files.setdefault(_kind(path), []).append(path)
+        for name in _kinds(path):
+            files.setdefault(name, []).append(path)
     return files
 
 
@@ -106,11 +111,14 @@ def _is_driver(name: str, driver: str) -> bool:
     return name == driver or (name.startswith(f"{stem}_") and name.endswith(".sh")) or name == f"{stem}v2.sh"
 
 
-def _kind(path: Path) -> str:
+def _kinds(path: Path) -> Iterator[str]:
+    """Yield the kinds that a file is for: a training chain's may hold a benchmark's section, too."""
     try:
-        return file_kind(path).kind.name
+        yield file_kind(path).kind.name
+        if any(name == SECTION for name, _ in read_params(path).headers):
+            yield BENCHMARK
     except TipchainError:
-        return TRAIN_INFER
+        yield TRAIN_INFER
 
 
 def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Path) -> Covered:

@@ -227,7 +227,7 @@ def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
     """Return the ending, changed where its log cannot be read, and what the command left."""
     assert ready.log is not None
-    lines, figures = ready.lines, FigureReader(ready.command.step)
+    lines, figures = ready.lines, FigureReader(ready.command.step, ready.command.speed)
     try:
         for line in log_lines(ready.log) if figures.names or lines.waiting else ():
             figures.read(line)
@@ -237,7 +237,10 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
             ending = replace(ending, failure=f"its log {ready.log} cannot be read: {error.strerror}")
     if ending.exit_code == 0:
         missing = missing_files(ready.command.leaves, place.root, ready.before, ready.start)
-        missing += lines.missing(os.path.relpath(ready.log, place.run))
+        log = os.path.relpath(ready.log, place.run)
+        missing += lines.missing(log)
+        if why := figures.unmeasured():
+            missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         return ending, Findings(figures=figures.figures(), missing=missing)
     return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
 

@@ -17,6 +17,8 @@ name                 in the log (upper and lower case alike; ``x(...)`` is ``x``
 ``map50``, ``map75`` the latter with ``IoU=0.50`` and ``IoU=0.75`` alone
 ``ips``              ``ips``, ``img/s``: samples a second, the last
 ``avg_ips``          mean of the log's ``avg_ips``, or else of ``ips``, without the first, which warms up
+``avg_ips[...]``     the same of a benchmark, in the unit that stands in brackets, without the lines that its driver
+                     leaves out; evaluations do not count
 ``batch_cost_s``     ``batch_cost``, ``avg_batch_cost``
 ``reader_cost_s``    ``reader_cost``, ``avg_reader_cost``, ``data_cost``
 ``preprocess_ms``,   ``preprocess_time(ms)``, ``inference_time(ms)``, ``postprocess_time(ms)``
@@ -29,6 +31,7 @@ name                 in the log (upper and lower case alike; ``x(...)`` is ``x``
 ``cpu_rss_mb``,      ``cpu_rss(MB)``, ``gpu_rss(MB)``, or without the unit
 ``gpu_rss_mb``
 ``gpu_util``         ``gpu_util``, percent
+``difference_ratio`` the same, of what rounding explains: above 1 a comparison fails
 ``batch_size``       ``batch_size`` (inference only)
 ``data_num``         ``data_num``, ``img_num``, ``total number of samples`` (inference only)
 ===================  =====================================================================================
@@ -43,8 +46,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from tipchain.chain.plan import Speed
+
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+|nan\b|inf(?:inity)?\b)"
 _PAIR = re.compile(rf"(?<![\w/.@-])([a-z][\w/]*)(\([^()]*\))?(?:[:=]|\s=)\s*\[?({_NUMBER})")
+_IPS = re.compile(rf"(?:^|\s)ips[:=]\s*(?P<value>{_NUMBER})(?:\s*(?P<unit>[a-z]+/s(?:ec)?)\b)?")
 _SENTENCES = (
     ("top{}", re.compile(rf"\bacc@(?P<which>[15])[: ]\s*(?P<value>{_NUMBER})")),
     ("map{}", re.compile(
@@ -99,10 +105,12 @@ _INFERENCE = _table(
     data_num="data_num img_num",
     ips="ips",
 )
+_COMPARISON = _table(difference_ratio="difference_ratio")
 _OF_STEP: Mapping[str, Mapping[str, str]] = {
     "train": _METRICS | _SPEED | _TRAINING,
     "eval": _METRICS | _SPEED,
     "infer": _METRICS | _INFERENCE,
+    "compare": _COMPARISON,
 }
 _METRIC_FIGURES = frozenset({*_METRICS.values(), "map50", "map75"})
 
@@ -116,9 +124,15 @@ def figures(step: str, lines: Iterable[str]) -> Mapping[str, float]:
 
 
 class FigureReader:
-    """Collects the figures of a log, line by line; steps other than train, eval and infer have none."""
+    """Collects the figures of a log, line by line; steps other than train, eval, infer and compare have none.
 
-    def __init__(self, step: str) -> None:
+    Args:
+        step: the command's.
+        speed: how its speed is measured, where it is run for that.
+    """
+
+    def __init__(self, step: str, speed: Speed | None = None) -> None:
+        self.speed, self.unit, self.speeds = speed, "", list[float]()
         self.trains = step == "train"
         self.names = _OF_STEP.get(step, {})
         self.wanted = {*self.names.values(), *_METRIC_FIGURES}
@@ -133,6 +147,9 @@ class FigureReader:
             return
         text = line.lower()
         is_evaluation = self.trains and ("val" in text or "test:" in text) and bool(_EVALUATION.search(text))
+        if self.speed and not is_evaluation and (told := _IPS.search(text)):
+            self.speeds.append(float(told["value"]))
+            self.unit = self.unit or (told["unit"] or "")
         for name, unit, value in _PAIR.findall(text):
             if figure := self.names.get(name + unit) or self.names.get(name):
                 self._note(figure, float(value), is_evaluation=is_evaluation)
@@ -164,7 +181,18 @@ class FigureReader:
         if mean.count and self.names.get("avg_ips"):
             found["avg_ips"] = mean.value()
             found.setdefault("ips", own.last)
+        if self.speed:
+            found.pop("avg_ips", None)
+            if measured := self.speeds[self.speed.warm_up :]:
+                unit = self.unit.replace("/sec", "/s") or self.speed.unit
+                found[f"avg_ips[{unit}]"] = sum(measured) / len(measured)
         return found
+
+    def unmeasured(self) -> str:
+        """Return why no speed was measured where one should have been; "" for nothing."""
+        if not self.speed or len(self.speeds) > self.speed.warm_up:
+            return ""
+        return f"{len(self.speeds)} lines tell a speed, and the first {self.speed.warm_up} are warm-up"
 
 
 class _MeanAfterFirst:

@@ -52,6 +52,19 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How a training's speed is read from its log: the mean of the lines that tell one.
+
+    Attributes:
+        warm_up: lines that are left out at the start.
+        unit: of the number where the log itself names none, as ``images/s``.
+    """
+
+    warm_up: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One program call.
 
@@ -72,6 +85,7 @@ class Command:
         leaves: what it must leave.
         finds: texts in ``argv`` that are settled when it starts.
         links: (name, target) pairs of symbolic links to make before it starts where the target exists.
+        speed: how its speed is measured; None where that is not what it is run for.
         wrapper: words that the original driver starts it with, in legacy plans; ``plan --shell`` shows them.
     """
 
@@ -91,6 +105,7 @@ class Command:
     leaves: tuple[Artifact, ...] = ()
     finds: tuple[Find, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    speed: Speed | None = None
     wrapper: tuple[str, ...] = ()
 
 
@@ -145,6 +160,7 @@ class Options:
         timeout_s: limit for every command; None for the mode's own limits, infinity for none.
         gpu_id: CUDA_VISIBLE_DEVICES in whole_infer.
         argument: the driver's third word where it names no GPU, as benchmark_train's ``dynamic_bs8_fp32_DP_N1C1``.
+        warm_up: lines of speed that are left out at the start of a benchmark's log; None for the suite's number.
         device: device of the alignment and the chain instead of gpu_list's; the CPU for inference, too.
         settings: lines to change, as ``KEY=VALUE``.
         root: absolute folder that the plan is made in, for suites that name it in their commands.
@@ -159,6 +175,7 @@ class Options:
     workdir: str = ""
     gpu_id: str | None = None
     argument: str | None = None
+    warm_up: int | None = None
     device: str | None = None
     settings: tuple[str, ...] = ()
     data: DataFolders | None = None
@@ -208,6 +225,7 @@ def command_json(command: Command) -> dict[str, object]:
         ],
         "finds": [{"text": one.text, "files": list(one.files)} for one in command.finds],
         "links": [list(pair) for pair in command.links],
+        "speed": {"warm_up": command.speed.warm_up, "unit": command.speed.unit} if command.speed else {},
     }
     return data | {name: value for name, value in rare.items() if value}
 
@@ -238,6 +256,9 @@ def parse_command(data: Mapping[str, Any]) -> Command:
         ),
         finds=tuple(Find(text=one["text"], files=tuple(one["files"])) for one in data.get("finds", ())),
         links=tuple((name, target) for name, target in data.get("links", ())),
+        speed=Speed(warm_up=int(data["speed"]["warm_up"]), unit=str(data["speed"]["unit"]))
+        if data.get("speed")
+        else None,
     )
 
 

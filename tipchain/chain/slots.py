@@ -241,13 +241,14 @@ def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> 
             number, line = numbered[index] if index < len(numbered) else (0, "")
             slots[rule.role] = _legacy_slot(rule.role, line, number, path, suite)
     if suite.to_static:
-        header = next((n for n, line in enumerate(physical, 1) if _has_word(line, TO_STATIC_SECTION)), 0)
+        header = next((n for n, line in enumerate(physical, 1) if has_word(line, TO_STATIC_SECTION)), 0)
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
     return slots if whole else cut_slots(slots, suite)
 
 
-def _has_word(line: str, word: str) -> bool:
+def has_word(line: str, word: str) -> bool:
+    """Return whether a word stands in a line, as ``grep -w`` sees it."""
     return re.search(rf"(?<!\w){word}(?!\w)", line) is not None
 
 

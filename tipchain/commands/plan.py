@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
-from tipchain.chain.plan import Options, Plan, plan_json
+from tipchain.chain.plan import PLACEHOLDER, Options, Plan, plan_json
 from tipchain.chain.selection import select
 from tipchain.commands.options import (
     add_chain_mode,
@@ -56,6 +56,11 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         endless=True,
     )
     parser.add_argument(
+        "--warm-up", metavar="N", type=_lines,
+        help="in benchmark_train: lines of speed that are left out at the start of a log (default: as many as the "
+        "suite's driver leaves out, 2 to 100)",
+    )  # fmt: skip
+    parser.add_argument(
         "--device", metavar="DEVICE",
         help="run everything on this device instead of gpu_list's: cpu, gpu:N, or gpu for the file's own GPUs",
     )  # fmt: skip
@@ -71,9 +76,14 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, metavar="PATTERN", action="append", default=[], help=text)
 
 
+def _lines(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines; expected 0 or more")
+    return int(text)
+
+
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
-    extra = {} if run is None else {"run": run}
     mode = chain_mode(args)
     third = None if mode is Mode.BENCHMARK_TRAIN else args.gpu
     if third and args.gpu_id and third != args.gpu_id:
@@ -83,12 +93,13 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         timeout_s=args.timeout,
         gpu_id=args.gpu_id or third or None,
         argument=args.gpu if third is None else None,
+        warm_up=args.warm_up,
         device=args.device,
         settings=tuple(args.settings),
         root=str(Path.cwd()),
         workdir=str(args.out or ""),
         data=_data_folders(args.params, mode),
-        **extra,
+        run=PLACEHOLDER if run is None else run,
     )
 
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class UnmatchedError(WeightsError):
         skeleton: Sequence[str] = (), likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
         in_full: bool = False,
     ) -> None:  # fmt: skip
+        structure = None if structure is None else _unlike(structure)
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
         self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure, likely or {}))
@@ -77,6 +79,22 @@ def near_hint(name: str, names: Sequence[str]) -> str:
     layers = {one.rpartition(".")[0] for one in names}
     hint = did_you_mean(name, (*names, *sorted(layers - {""})))
     return f", {hint}" if hint else ""
+
+
+def _unlike(found: Structure) -> Structure:
+    """Return what could not be matched, less tensors that have equal names, kinds and shapes on both sides.
+
+    They are left over where their container has something that the other one lacks, and are no fault of theirs.
+    """
+    ours, theirs = (
+        {(one.path, one.kind, one.shape) for one in side} for side in (found.unknown, found.missing)
+    )
+    both = ours & theirs
+    left = [
+        [one for one in side if (one.path, one.kind, one.shape) not in both]
+        for side in (found.unknown, found.missing)
+    ]
+    return replace(found, unknown=left[0], missing=left[1]) if any(left) or found.doubts else found
 
 
 def _problems(found: Structure) -> Iterator[str]:

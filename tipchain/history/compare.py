@@ -225,6 +225,7 @@ _PERCENT = Rule(kind=Kind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.2
 
 def kind_of(name: str) -> Rule:
     """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.figures`)."""
+    name = name.partition("[")[0]  # a unit stands in brackets
     if name in ("seconds", "total_s"):
         return _SECONDS
     if name in ("ips", "avg_ips", "qps"):

@@ -78,6 +78,7 @@ def _of_results(results: Any) -> Iterator[tuple[tuple[int, int], str, float]]:
 
 
 def _rank(name: str) -> int | None:
+    name = name.partition("[")[0]  # a unit stands in brackets
     if name in _NEVER:
         return None
     for rank, names in enumerate((_LOSSES, _SPEEDS), 1):

@@ -74,6 +74,14 @@ class Kind:
 # In the order in which they are told.
 _ALL = (
     Kind(
+        name="benchmark_train",
+        title="the speed of training",
+        driver="benchmark_train.sh",
+        modes=(Mode.BENCHMARK_TRAIN,),
+        marks=(Mark(section="train_params", mode=Mode.BENCHMARK_TRAIN),),
+        module="tipchain.chain.kinds.benchmark_train",
+    ),
+    Kind(
         name="paddle2onnx",
         title="conversion to ONNX, and inference with it",
         driver="test_paddle2onnx.sh",
@@ -167,9 +175,10 @@ class Told:
             raise UsageError(f"MODE is missing\n  expected one of: {names}")
         if mode not in kind.modes:
             others = [one.name for one in KINDS.values() if mode in one.modes]
+            hint = f"\n  --chain {'|'.join(others)} takes it for another" if others else ""
             raise UsageError(
                 f"{path}: {mode.value} is no mode of {kind.name} chains\n  expected one of: {names}\n"
-                f"  it is taken for one of {kind.driver}: {self.reason}\n  --chain {'|'.join(others)} takes it for another"
+                f"  it is taken for one of {kind.driver}: {self.reason}{hint}"
             )
         return mode
 

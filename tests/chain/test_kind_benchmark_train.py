@@ -1,0 +1,157 @@
+"""Plans of benchmark_train chains, and how the speed is read from a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tipchain.chain.figures import FigureReader
+from tipchain.chain.load import load_plan
+from tipchain.chain.plan import Options, Speed, command_json, parse_command
+from tipchain.errors import ParamsError, UsageError
+from tipchain.history.compare import Kind, kind_of
+from tipchain.modes import Mode
+
+SAMPLES = Path(__file__).parents[1] / "conformance/samples"
+SECTION = """===========================train_benchmark_params==========================
+batch_size:64|8
+fp_items:fp32|fp16
+epoch:1
+model_type:norm_train
+num_workers:12
+--profiler_options:batch_range=[10,20];state=GPU
+flags:FLAGS_a=0.0;FLAGS_b=1
+"""
+ONE = "dynamic_bs8_fp32_DP_N1C1"
+
+
+def file_of(tmp_path, section: str = SECTION) -> Path:
+    text = (SAMPLES / "paddleclas/resnet_amp.txt").read_text().rstrip("\n")
+    path = tmp_path / "train_infer_python.txt"
+    path.write_text(f"{text}\n{section}")
+    return path
+
+
+def planned(tmp_path, *, section: str = SECTION, legacy: bool = False, **options):
+    path = file_of(tmp_path, section)
+    settings = Options(root="/w/PaddleClas", **options)
+    return load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddleclas", legacy=legacy, options=settings)
+
+
+def ids(plan) -> list[str]:
+    return [one.id for one in plan.commands]
+
+
+def test_the_sections_product_is_trained_and_nothing_else(tmp_path):
+    plan = planned(tmp_path)
+    assert ids(plan) == [f"train[bs{size}_{item}_DP_N1C4]" for size in (64, 8) for item in ("fp32", "fp16")]
+    words = " ".join(plan.commands[3].argv)
+    assert "sampler.batch_size=8" in words
+    assert "AMP.level=O2" in words
+    assert "Global.epochs=1" in words
+    assert "--devices=0,1,2,3" in words
+    assert plan.commands[0].env["FLAGS_a"] == "0.0"
+    assert plan.commands[0].gpus == ("0", "1", "2", "3")
+
+
+def test_one_gpu_is_profiled_first(tmp_path):
+    profiled, measured = planned(tmp_path, argument=ONE).commands
+    assert profiled.id == "train[bs8_fp32_DP_N1C1;profiled]"
+    assert "--profiler_options=batch_range=[10,20];state=GPU" in profiled.argv
+    assert profiled.speed is None
+    assert measured.speed == Speed(warm_up=100, unit="samples/s")
+    assert not any("profiler" in word for word in measured.argv)
+
+
+def test_on_the_cpu_the_profiler_of_gpus_has_nothing_to_do(tmp_path):
+    plan = planned(tmp_path, argument=ONE, device="cpu", warm_up=2)
+    assert ids(plan) == ["train[bs8_fp32_DP_cpu]"]
+    assert not plan.commands[0].on_gpu
+    assert plan.commands[0].speed == Speed(warm_up=2, unit="samples/s")
+
+
+def test_a_static_graph_is_another_training(tmp_path):
+    plan = planned(tmp_path, argument="dynamicTostatic_bs8_fp32_DP_N1C8")
+    assert ids(plan) == ["train[bs8_fp32_DP_N1C8_d2sT]"]
+    assert "Global.to_static=True" in plan.commands[0].argv
+
+
+def test_trainings_write_to_folders_of_their_own(tmp_path):
+    folders = {
+        word for one in planned(tmp_path).commands for word in one.argv if "Global.output_dir=" in word
+    }
+    assert len(folders) == 4
+
+
+@pytest.mark.parametrize(
+    "argument", ["dynamic_bs8_fp32", "static_bs8_fp32_DP_N1C1", "dynamic_bs_fp32_DP_N1C1"]
+)
+def test_what_is_no_item_is_refused(argument, tmp_path):
+    with pytest.raises(UsageError, match="is no item of a benchmark"):
+        planned(tmp_path, argument=argument)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch_size:64|8", "batch_size:many", "is no list of them"),
+        ("epoch:1", "epoch:one", "is no number of epochs"),
+        ("FLAGS_a=0.0", "rm -r", "is no environment variable"),
+        ("fp_items:fp32|fp16\n", "", "fp_items"),
+        (SECTION, "", "no section"),
+    ],
+)
+def test_a_wrong_section_is_refused(old, new, message, tmp_path):
+    with pytest.raises(ParamsError, match=message):
+        planned(tmp_path, section=SECTION.replace(old, new))
+
+
+def test_the_originals_own_commands(tmp_path):
+    plan = planned(tmp_path, legacy=True, argument=ONE)
+    assert [one.step for one in plan.commands] == ["other", "train", "train", "other"]
+    assert plan.commands[1].log == "profiling_log/PaddleClas_ResNet_amp_demo_bs8_fp32_DP_N1C1_profiling"
+    assert plan.commands[1].wrapper == ("timeout", "5m")
+    assert plan.commands[3].argv[:2] == ("python", "/scripts/analysis.py")
+
+
+def test_the_original_runs_nothing_when_only_a_static_graph_is_asked_for(tmp_path):
+    assert len(planned(tmp_path, legacy=True, argument="dynamicTostatic").commands) == 1
+    assert len(planned(tmp_path, argument="dynamicTostatic").commands) == 4
+
+
+def reader(warm_up: int, *lines: str) -> FigureReader:
+    found = FigureReader("train", Speed(warm_up=warm_up, unit="samples/s"))
+    for line in lines:
+        found.read(line)
+    return found
+
+
+LINES = [f"[Train] iter {speed}, loss: 2.0, ips: {speed}.0 images/sec, eta: 0:01" for speed in (1, 5, 10, 20)]
+
+
+def test_the_mean_leaves_the_warm_up_out_and_has_the_logs_unit():
+    found = reader(2, *LINES)
+    assert found.figures()["avg_ips[images/s]"] == 15.0
+    assert "avg_ips" not in found.figures()
+    assert not found.unmeasured()
+
+
+def test_evaluations_do_not_count_and_the_drivers_unit_stands_in():
+    found = reader(0, "ips: 4.0", "[Eval][Epoch 1] ips: 100.0")
+    assert found.figures()["avg_ips[samples/s]"] == 4.0
+
+
+def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
+    found = reader(4, *LINES)
+    assert not any(name.startswith("avg_ips") for name in found.figures())
+    assert found.unmeasured() == "4 lines tell a speed, and the first 4 are warm-up"
+
+
+def test_a_speed_with_a_unit_is_judged_as_a_speed():
+    assert kind_of("avg_ips[images/s]").kind is Kind.SPEED
+
+
+def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
+    command = planned(tmp_path, argument=ONE, device="cpu").commands[0]
+    assert parse_command(command_json(command)) == command

@@ -1,0 +1,584 @@
+"""benchmark_train chains: train as the section ``train_benchmark_params`` says, and read the speed from the log.
+
+The original drivers copy the parameter file, rewrite lines of the copy, and start the training driver on it, once for
+each batch size, precision and number of GPUs, with one GPU once more under the profiler. A script that is not public
+then takes the mean of the log's ``ips`` without the first lines. Here the same lines are rewritten, found by their
+place in the suite's layout, and the mean is a figure of the training with its unit.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import PurePath
+
+from tipchain.chain.build import build_spec, legacy_spec
+from tipchain.chain.changes import changed_text, device_changes
+from tipchain.chain.detect import detect_suite
+from tipchain.chain.expand import expand
+from tipchain.chain.kinds.base import Chain, Request
+from tipchain.chain.kinds.lines import Layout
+from tipchain.chain.layout import read_slots
+from tipchain.chain.params import ParamFile, parse_params, split_lines
+from tipchain.chain.plan import Command, Plan, Speed
+from tipchain.chain.profiles import get_suite
+from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots
+from tipchain.chain.suites import Suite
+from tipchain.chain.words import Slot, check_folder_name, plain_list, shell_operator
+from tipchain.devices import parse_device
+from tipchain.errors import ParamsError, UsageError
+
+SECTION = "train_benchmark_params"
+TO_STATIC = "dynamicTostatic"
+ITEM = re.compile(
+    r"(?P<kind>dynamic|dynamicTostatic)_bs(?P<batch>\d+)_(?P<precision>[a-z]+\d*)_(?P<mode>[A-Z]\w*)_(?P<devices>N\d+C\d+)"
+)
+DEVICES = re.compile(r"N(\d+)C(\d+)")
+FLAG = re.compile(r"[A-Za-z_]\w*=[^\s;]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """What is a suite's own in its benchmark_train.sh.
+
+    Attributes:
+        section: roles of the section's lines, in order; ``?`` before one that a file may lack.
+        devices: numbers of hosts and GPUs, where none is asked for.
+        skip: lines of speed that the script leaves out.
+        units: of the speed on one GPU and on several.
+        null: roles that are set to null.
+        profile: role of the line that becomes the profiler's.
+        lists: whether epoch and batch are lists of ``mode=value``.
+        limits: the driver's own limit with the profiler, without, and on several GPUs; "" for none.
+        limit_of_many: the limit for N4C32.
+    """
+
+    section: tuple[str, ...]
+    devices: tuple[str, ...] = ("N1C4",)
+    skip: int
+    units: tuple[str, str]
+    null: tuple[str, ...] = ("eval", "export_norm")
+    profile: str = "extra_train"
+    lists: bool = False
+    limits: tuple[str, str, str] = ("5m", "", "")
+
+
+_FIRST = ("bench_batch", "fp_items", "bench_epoch")
+_LAST = ("profiler", "flags")
+DRIVERS: Mapping[str, Driver] = {
+    "paddleclas": Driver(
+        section=(*_FIRST, "model_type", "?num_workers", *_LAST),
+        skip=100,
+        units=("samples/s", "images/s"),
+        null=("eval", "export_norm", "train_pact", "train_fpgm"),
+        limits=("5m", "5m", "5m"),
+    ),
+    "paddledetection": Driver(
+        section=(*_FIRST, "repeat", *_LAST), skip=4, units=("images/s", "images/s"), lists=True
+    ),
+    "paddleseg": Driver(
+        section=(*_FIRST, *_LAST),
+        devices=("N1C1", "N1C8"),
+        skip=2,
+        units=("samples/s", "images/s"),
+        lists=True,
+    ),
+    "paddlevideo": Driver(
+        section=(*_FIRST, *_LAST, "max_iters"),
+        skip=5,
+        units=("instance/s", "instance/s"),
+        null=("eval", "extra_eval", "infer_export", "export_save", "export_norm"),
+        profile="extra_train2",
+    ),
+}
+KEYS: Mapping[str, str] = {
+    "bench_batch": "batch_size",
+    "fp_items": "fp_items",
+    "bench_epoch": "epoch",
+    "model_type": "model_type",
+    "num_workers": "num_workers",
+    "repeat": "repeat",
+    "profiler": "--profiler_options",
+    "flags": "flags",
+    "max_iters": "max-iters|max_iters",
+}
+MEANINGS: Mapping[str, str] = {
+    "bench_batch": "batch sizes that are measured",
+    "fp_items": "precisions that are measured",
+    "bench_epoch": "epochs of each training",
+    "model_type": "trainers that are measured: norm_train, to_static_train",
+    "num_workers": "processes that load data",
+    "repeat": "how often the data set is gone through in an epoch",
+    "profiler": "options of Paddle's profiler, for one training more on one GPU",
+    "flags": "environment variables of all trainings",
+    "max_iters": "iterations of each training",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One training that is measured.
+
+    Attributes:
+        batch: batch size.
+        precision: an entry of fp_items.
+        devices: ``N1C4``: hosts and GPUs of them all.
+        trainer: ``norm_train`` or ``to_static_train``; "" for the file's own.
+        mode: the run mode, ``DP``.
+    """
+
+    batch: str
+    precision: str
+    devices: str
+    trainer: str
+    mode: str = "DP"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs of each host: the original counts them so."""
+        found = DEVICES.match(self.devices)
+        hosts, cards = (int(found[1]), int(found[2])) if found else (1, 1)
+        return tuple(str(number) for number in range((cards - 1) // max(hosts, 1) + 1))
+
+    def label(self, devices: str) -> str:
+        """Return how ids and logs name it."""
+        return f"bs{self.batch}_{self.precision}_{self.mode}_{devices}"
+
+
+def section_rules(driver: Driver) -> str:
+    """Return the section's lines as a layout's text."""
+    words = (f"{role}:{KEYS[role.removeprefix('?')]}" for role in driver.section)
+    return f"={SECTION} " + " ".join(words)
+
+
+LAYOUTS: Sequence[Layout] = tuple(
+    Layout(suite=name, text=section_rules(driver)) for name, driver in DRIVERS.items()
+)
+
+
+def plan(request: Request) -> Plan:
+    """Return the plan.
+
+    Raises:
+        ParamsError: the file has no section for it, or a line is missing, added or out of place, or a value is impossible.
+        UsageError: the suite has no such chains, or the item asked for is none.
+    """
+    suite = (
+        get_suite(request.suite)
+        if request.suite
+        else detect_suite(request.file, legacy=request.legacy, root=request.root)
+    )
+    if suite.name not in DRIVERS:
+        raise UsageError(
+            f"{request.file.path}: {suite.name} has no benchmark_train.sh\n  suites that have: {', '.join(DRIVERS)}"
+        )
+    maker = _Original if request.legacy else _Plan
+    return maker(request, suite).plan()
+
+
+class _Maker:
+    """Rewrites the file for each training, and plans it."""
+
+    def __init__(self, request: Request, suite: Suite) -> None:
+        self.request, self.suite, self.driver = request, suite, DRIVERS[suite.name]
+        self.lines = list(split_lines(request.text))
+        self.section = self.read_section()
+
+    def read_section(self) -> Slots:
+        raise NotImplementedError
+
+    def line(self, role: str) -> int:
+        """Return the line of a role, from 1; 0 for none."""
+        raise NotImplementedError
+
+    def is_list(self, role: str) -> bool:
+        """Return whether a role's value becomes one of ``mode=value``."""
+        return role in self.suite.mode_lists
+
+    def set(self, role: str, value: str) -> None:
+        """Replace the value on a role's line; the key ends at the first ``:``."""
+        number = self.line(role)
+        if 0 < number <= len(self.lines):
+            key = self.lines[number - 1].partition(":")[0]
+            self.lines[number - 1] = f"{key}:{value}"
+
+    def change(self, role: str, change: Callable[[str], str]) -> None:
+        """Replace a role's whole line."""
+        number = self.line(role)
+        if 0 < number <= len(self.lines):
+            self.lines[number - 1] = change(self.lines[number - 1])
+
+    def replace_all(self, old: str, new: str) -> None:
+        self.lines = [line.replace(old, new) for line in self.lines]
+
+    def value(self, role: str) -> str:
+        return self.section[role].value if role in self.section else ""
+
+    def begin(self, *, to_static: bool) -> None:
+        """Make the changes that all trainings share."""
+        if self.suite.name == "paddleclas":
+            self.replace_all(" -o DataLoader.Train.sampler.shuffle=False", " -o Global.print_batch_step=1")
+            self.replace_all(
+                "-o DataLoader.Train.loader.use_shared_memory=False", " -o Global.eval_during_train=False"
+            )
+        for role in self.driver.null:
+            self.set(role, "null")
+        if self.suite.name == "paddleclas" and (self.value("num_workers") or self.request.legacy):
+            old = " -o DataLoader.Train.loader.num_workers="
+            self.replace_all(f"{old}0", f"{old}{self.value('num_workers')}")
+        if self.suite.name == "paddlevideo":
+            more = f" --max_iters={self.value('max_iters')} -o log_interval=1"
+            self.change("train_norm", lambda line: (line + more).replace("--validate", "", 1))
+        if to_static and self.suite.name != "paddleclas":
+            self.replace_all("trainer:norm_train", "trainer:to_static_train")
+        if self.suite.name == "paddleseg":
+            number = self.line("autocast")
+            line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+            if line.partition(":")[0] == "Global.auto_cast":
+                self.lines[number - 1] = line.replace("Global.auto_cast", "--precision", 1)
+
+    def settle(self, run: Run, epoch: str) -> None:
+        """Make the changes of one training."""
+        mode = f"{self.request.mode.value}="
+        self.set("autocast", run.precision)
+        self.set("batch", f"{mode if self.is_list('batch') else ''}{run.batch}")
+        self.set("epoch", f"{mode if self.is_list('epoch') else ''}{epoch}")
+        if run.trainer:
+            self.set("trainer", run.trainer)
+
+    def pairs(self) -> Mapping[str, str]:
+        """Return the settings on the file's last line, which PaddleSeg alone has."""
+        if self.suite.name != "paddleseg":
+            return {}
+        last = next((line for line in reversed(self.lines) if line), "")
+        return dict(pair.split(":")[:2] for pair in last.split(";") if ":" in pair)
+
+    def extra(self) -> tuple[str, ...]:
+        """Return what they append to the command."""
+        pairs, names = self.pairs(), ("log_iters", "repeats")
+        return tuple(word for name in names if pairs.get(name) for word in (f"--{name}", pairs[name]))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class _Plan(_Maker):
+    """The default mode: lines are found by their section and key, and each training is a command of its own."""
+
+    def __init__(self, request: Request, suite: Suite) -> None:
+        self.slots = read_slots(request.file, suite)
+        super().__init__(request, suite)
+        self.model = self.slots["model_name"].value
+        check_folder_name(self.slots["model_name"], self.model)
+        self.chain = Chain(
+            request, kind="benchmark_train", suite=suite.name, model=self.model, python=self.slots["python"]
+        )
+
+    def read_section(self) -> Slots:
+        rules = next(one for one in LAYOUTS if one.suite == self.suite.name)
+        lines = [param for param in self.request.file.params if param.section == SECTION]
+        header = next((line for name, line in self.request.file.headers if name == SECTION), 0)
+        if not header:
+            raise ParamsError(
+                f"the file has no section [{SECTION}], which benchmark_train reads",
+                file=self.request.file.path,
+                expected=", ".join(KEYS[role.removeprefix("?")] for role in self.driver.section),
+            )
+        extra = {"log_iters", "skip_iters", "repeats", "task"}  # PaddleSeg's last line
+        own = ParamFile(
+            path=self.request.file.path,
+            lines=self.request.file.lines,
+            headers=((SECTION, header),),
+            params=tuple(param for param in lines if param.key not in extra),
+        )
+        return checked_slots(own, rules)
+
+    def line(self, role: str) -> int:
+        return self.slots[role].line if role in self.slots else 0
+
+    def plan(self) -> Plan:
+        runs = tuple(self.runs())
+        self.begin(to_static=any(run.trainer == "to_static_train" for run in runs))
+        env = dict(self.flags())
+        epoch = self.section["bench_epoch"]
+        if not re.fullmatch(r"[1-9]\d*", epoch.value):
+            raise epoch.error("is no number of epochs", expected="epoch:1")
+        if "repeat" in self.section and self.value("repeat") != "1":
+            message = (
+                "is left to the data set's own settings; the original rewrites configs/datasets/*.yml for it"
+            )
+            self.chain.tell("default", message, self.section["repeat"])
+        clean = list(self.lines)
+        for run in runs:
+            devices = self.devices(run)
+            profiles = (
+                (True, False) if len(run.gpus) == 1 and devices != "cpu" and self.profiles() else (False,)
+            )
+            for profiled in profiles:
+                self.lines = list(clean)
+                self.add(run, devices, epoch.value, env, profiled=profiled)
+        return self.chain.plan(
+            results_log="results.log", status=self.suite.status, redirected=self.suite.redirected
+        )
+
+    def runs(self) -> Iterator[Run]:
+        """Yield what is asked for: one item, or the section's product."""
+        asked = self.request.options.argument
+        if asked and asked != TO_STATIC:
+            if not (item := ITEM.fullmatch(asked)):
+                raise UsageError(
+                    f"{asked!r} is no item of a benchmark\n  expected dynamic_bs8_fp32_DP_N1C1 or"
+                    f" dynamicTostatic_bs8_fp32_DP_N1C1: kind, batch size, precision, run mode, hosts and GPUs; or {TO_STATIC}"
+                )
+            precision = "fp32" if item["precision"] == "null" else item["precision"]
+            yield Run(
+                batch=item["batch"], precision=precision, devices=item["devices"], mode=item["mode"],
+                trainer=self.trainer(to_static=item["kind"] == TO_STATIC),
+            )  # fmt: skip
+            return
+        trainers: tuple[str, ...] = (self.trainer(to_static=bool(asked)),)
+        if "model_type" in self.section and not asked:
+            trainers = self.listed("model_type", r"\w+")
+        # One device that the user names stands for all numbers of GPUs.
+        devices = self.driver.devices if self.request.options.device in (None, "gpu") else ("N1C1",)
+        batches, precisions = self.listed("bench_batch", r"[1-9]\d*"), self.listed("fp_items", r"[a-z]+\d*")
+        for batch, precision, count, trainer in product(batches, precisions, devices, trainers):
+            yield Run(batch=batch, precision=precision, devices=count, trainer=trainer)
+
+    def trainer(self, *, to_static: bool) -> str:
+        if to_static:
+            return "to_static_train"
+        return "norm_train" if self.suite.name == "paddleclas" else ""
+
+    def listed(self, role: str, pattern: str) -> tuple[str, ...]:
+        slot = self.section[role]
+        values = tuple(dict.fromkeys(slot.values))
+        if not values or not all(re.fullmatch(pattern, value) for value in values):
+            raise slot.error("is no list of them", expected=f"{slot.key}:A|B")
+        return values
+
+    def flags(self) -> Iterator[tuple[str, str]]:
+        """Yield the section's environment variables.
+
+        Raises:
+            ParamsError: a flag is no ``NAME=value``.
+        """
+        slot = self.section["flags"]
+        for flag in () if slot.absent else filter(None, slot.value.split(";")):
+            if not FLAG.fullmatch(flag):
+                raise slot.error(f"{flag!r} is no environment variable", expected="NAME=value;NAME=value")
+            name, _, value = flag.partition("=")
+            yield name, value
+
+    def devices(self, run: Run) -> str:
+        """Return what logs name a training's devices."""
+        device = self.request.options.device
+        if device is None or device == "gpu":
+            return run.devices
+        return "N1C1" if parse_device(device).is_gpu else "cpu"
+
+    def profiles(self) -> bool:
+        return not self.section["profiler"].absent
+
+    def add(self, run: Run, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
+        """Add one training."""
+        self.settle(run, epoch)
+        self.set("gpu_list", ",".join(run.gpus))
+        slot = self.section["profiler"]
+        number = self.line(self.driver.profile)
+        if number:
+            # Its options are separated by what ends a command for a shell.
+            value = shlex.quote(slot.value) if shell_operator(slot.value) else slot.value
+            self.lines[number - 1] = f"{slot.key}:{value}" if profiled else "null:null"
+        text, path = self.text, self.request.file.path
+        if self.request.options.device not in (None, "gpu"):
+            slots = read_slots(parse_params(text, path), self.suite)
+            text, _ = changed_text(text, tuple(device_changes(slots, str(self.request.options.device))))
+        label = run.label(devices)
+        if run.trainer == "to_static_train":
+            label += "_d2sT"
+        options = replace(
+            self.request.options,
+            run=f"{self.request.options.run}/{label}{'_profiling' if profiled else ''}",
+            device=None,
+        )
+        file = parse_params(text, path)
+        spec = build_spec(
+            file, self.suite, self.request.mode, lenient=self.request.lenient, fixes=self.request.fixes
+        )
+        inner = expand(replace(spec, alignment=None), path, options)
+        edited = {self.line(role) for role in (*self.driver.null, self.driver.profile)}
+        for one in inner.findings:
+            if one.severity == "error" and one.line not in edited:
+                self.chain.findings.append(one)
+        warm_up = self.request.options.warm_up
+        speed = Speed(
+            warm_up=self.driver.skip if warm_up is None else warm_up,
+            unit=self.driver.units[len(run.gpus) > 1],
+        )
+        trainings = [command for command in inner.commands if command.step == "train"]
+        if not trainings:
+            self.chain.tell("default", f"{label}: the file has no program for it", self.slots["trainer"])
+        for command in trainings:
+            self.chain.add(
+                replace(
+                    command,
+                    id=f"{label};profiled" if profiled else label,
+                    argv=(*command.argv, *self.extra()),
+                    env={**env, **command.env},
+                    leg=label,
+                    leaves=(),
+                    needs=(),
+                    speed=None if profiled else speed,
+                )
+            )
+
+
+class _Original(_Maker):
+    """The original's commands: lines are counted, what is rewritten stays so, and all of them write where it is started."""
+
+    def read_section(self) -> Slots:
+        numbered = [line for line in self.lines if line]
+        header = next((n for n, line in enumerate(self.lines, 1) if has_word(line, SECTION)), 0)
+        roles = [role.removeprefix("?") for role in self.driver.section]
+        slots = {}
+        for index, role in enumerate(roles, header):
+            line = numbered[index] if index < len(numbered) else ""
+            key, _, rest = line.partition(":")
+            value = rest if self.suite.rest else rest.partition(":")[0]
+            slots[role] = Slot(role=role, key=key, value=value, file=self.request.file.path, line=index + 1)
+        return slots
+
+    def is_list(self, role: str) -> bool:
+        return self.driver.lists and role in ("batch", "epoch")
+
+    def line(self, role: str) -> int:
+        places = [rule.role for rule in self.suite.layout]
+        return places.index(role) + 1 if role in places else 0
+
+    def plan(self) -> Plan:
+        slots = legacy_slots(self.request.text, self.request.file.path, self.suite)
+        self.model = slots["model_name"].value
+        self.commands: list[Command] = [
+            Command(
+                id="version",
+                step="other",
+                argv=("python", "-c", "import paddle;print(paddle.version.commit)"),
+            )
+        ]
+        self.set("python", "python")
+        batches, precisions, devices, trainers, mode, to_static = self.asked()
+        self.begin(to_static=to_static)
+        epoch = self.epoch(devices)
+        for batch, precision, count, trainer in product(batches, precisions, devices, trainers):
+            self.add(
+                Run(batch=batch, precision=precision, devices=count, trainer=trainer, mode=mode),
+                epoch,
+                to_static=to_static,
+            )
+        folder = f"test_tipc/output/{self.model}/{self.request.mode.value}"
+        return Plan(
+            params=self.request.file.path,
+            mode=self.request.mode,
+            suite=self.suite.name,
+            chain="benchmark_train",
+            model=self.model,
+            status=self.suite.status,
+            out=folder,
+            run=folder,
+            commands=tuple(replace(one, id=f"{one.step}[{n}]") for n, one in enumerate(self.commands, 1)),
+            latest=(),
+            notes=(),
+        )
+
+    def asked(self) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[str], str, bool]:
+        """Return batch sizes, precisions, devices, trainers, the run mode, and whether a static graph is asked for."""
+        asked, clas = self.request.options.argument, self.suite.name == "paddleclas"
+        if not asked or asked == TO_STATIC:
+            trainers: Sequence[str] = ("",)
+            if clas:  # asked for a static graph, it goes through an empty list
+                trainers = () if asked else plain_list(self.value("model_type"))
+            lists = (plain_list(self.value("bench_batch")), plain_list(self.value("fp_items")))
+            return *lists, self.driver.devices, trainers, "DP", bool(asked)
+        kind, batch, precision, mode, count, *_ = (*asked.split("_"), "", "", "", "", "")
+        batch = re.sub(r"\D", "", batch)
+        precision = "fp32" if precision == "null" else precision
+        trainer = ("to_static_train" if kind == TO_STATIC else "norm_train") if clas else ""
+        to_static = TO_STATIC in asked if self.suite.name == "paddlevideo" else kind == TO_STATIC
+        one = ((batch,) if batch else (), (precision,) if precision else (), (count,) if count else ())
+        return *one, (trainer,), mode, to_static
+
+    def epoch(self, devices: Sequence[str]) -> str:
+        """Return the epochs that are written; PaddleDetection repeats its data instead, or trains longer on more GPUs."""
+        if self.suite.name != "paddledetection":
+            return self.value("bench_epoch")
+        whole = ("higherhrnet", "hrnet", "tinypose", "ppyoloe_r_crn_s_3x_spine_coco")
+        if not any(name in self.model for name in whole):
+            return "1"
+        found = DEVICES.match(devices[0] if devices else "N1C4")
+        return str(int(self.value("bench_epoch")) * int(found[2] if found else 1))
+
+    def add(self, run: Run, epoch: str, *, to_static: bool) -> None:
+        self.settle(run, epoch)
+        static = run.trainer == "to_static_train" if run.trainer else to_static
+        name = f"{PurePath(self.request.options.root).name}_{self.model}_{run.label(run.devices)}_{'d2sT_' if static else ''}"
+        gpus = ",".join(run.gpus)
+        single = len(gpus) <= 1
+        self.set("gpu_list", "0" if single else gpus)
+        if single:
+            slot = self.section["profiler"]
+            self.change(self.driver.profile, lambda _: f'"{slot.key}:{slot.value}"')
+            self.accumulate(run)
+            self.train(f"profiling_log/{name}profiling", self.driver.limits[0])
+        self.set(self.driver.profile, "null")
+        if not single:
+            self.accumulate(run)
+        self.train(f"train_log/{name}log", self.driver.limits[1 if single else 2])
+        self.analyse(run, name, single=single)
+
+    def accumulate(self, run: Run) -> None:
+        """Append what PaddleVideo's TimeSformer needs, again for each training."""
+        if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
+            size = int(run.batch) * int(run.devices[3:7] or 0) * 8
+            self.change(
+                "train_norm", lambda line: f"{line} -o GRADIENT_ACCUMULATION.global_batch_size={size}"
+            )
+
+    def train(self, log: str, limit: str) -> None:
+        """Add what the training driver starts on the rewritten file."""
+        suite = replace(self.suite, fixed_epoch="1") if self.suite.fixed_epoch else self.suite
+        spec = legacy_spec(self.text, self.request.file.path, suite, self.request.mode)
+        inner = expand(spec, self.request.file.path, self.request.options)
+        for command in inner.commands:
+            words = self.extra() if command.step == "train" else ()
+            wrapper = ("timeout", limit, *command.wrapper) if limit else command.wrapper
+            self.commands.append(
+                replace(command, argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
+            )
+
+    def analyse(self, run: Run, name: str, *, single: bool) -> None:
+        """Add the script that takes the mean, which stands outside of the suite."""
+        root = self.request.options.root
+        unit = self.driver.units[not single]
+        log = f"{root}/train_log/{name}log"
+        if single and (skipped := self.pairs().get("skip_iters")):
+            words: tuple[str, ...] = ("python", "test_tipc/filter_log.py", "--in_log_path", log)
+            words = (*words, "--out_log_path", f"{log}_filtered", "--skip_iters", skipped)
+            self.commands.append(Command(id="filter", step="other", argv=words))
+            log += "_filtered"
+        argv: tuple[str, ...] = ("python", "/scripts/analysis.py", "--filename", log)
+        argv += ("--speed_log_file", f"{root}/index/{name}speed")
+        argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
+        argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
+        argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
+        argv += (
+            "--speed_unit",
+            unit if unit != "instance/s" else "instance/sec",
+            "--convergence_key",
+            "loss:",
+        )
+        self.commands.append(Command(id="speed", step="other", argv=argv))
