@@ -98,6 +98,6 @@ def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:
             Histogram(what=f"output 0 of {FAULT}{nasty}", size=40, every=3, same=9, odd=1, scale=0.5, first=-20, counts=[1, 0, 29]),
             Histogram(what="output 0 of the model", size=4, every=1, same=4, odd=0, scale=0.5, first=0, counts=[]),
         ],
-        versions={"torch": f"2.13{nasty}"}, command=f"tipchain diagnose case.yaml{nasty}",
+        versions={"torch": f"2.13{nasty}"}, command=f"tipchain locate case.yaml{nasty}",
         origin={**ORIGIN, "port": f"nets.port.Net{nasty}"},
     )  # fmt: skip

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
-from tipchain.memory import keep_memory
+from tipchain.memory import WORTH, collect, keep_memory
 
 LARGE = 2**26
 PROGRAM = """
@@ -67,3 +69,23 @@ def test_what_the_user_set_stays() -> None:
 def test_an_error_passes_through() -> None:
     with pytest.raises(ValueError, match="inside"), keep_memory():
         raise ValueError("inside")
+
+
+def test_what_refers_to_itself_is_freed_where_it_is_worth_it() -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.own = self
+
+    def is_freed(size: int) -> bool:
+        node = Node()
+        told = weakref.ref(node)
+        del node
+        collect(size)
+        return told() is None
+
+    gc.disable()
+    try:
+        assert is_freed(WORTH)
+        assert not is_freed(WORTH - 1)
+    finally:
+        gc.enable()

@@ -97,6 +97,7 @@ def test_elsewhere_than_on_a_terminal_a_stage_is_a_line():
         progress.say("torch is at it")
         progress.stage("forward", 1, 3)
         progress.stage("loss", 2, 3)
+        progress.stage("forward", 1, 3)  # the other side comes to it only now
         with progress.hidden():
             stream.write("between\n")
     assert stream.getvalue() == "[1/3] forward\n[2/3] loss\nbetween\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,8 @@ LARGEST_MMAP = 2**25
 """The largest threshold for blocks of their own that glibc knows; it sets its own to this once such a block was freed."""
 USUAL_MAPS = 2**16
 """Blocks of their own that glibc allows by default."""
+WORTH = 2**26
+"""Bytes that are worth looking for: that takes some tenths of a second with two frameworks imported."""
 OWN_SETTINGS = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 """Variables by which users set this themselves."""
 
@@ -40,6 +43,12 @@ def keep_memory() -> Iterator[None]:
         library.mallopt(MMAP_MAX, USUAL_MAPS)
         library.mallopt(TRIM_THRESHOLD, 2 * LARGEST_MMAP)
         library.malloc_trim(0)
+
+
+def collect(size: int) -> None:
+    """Free what refers to itself, as models and optimizers do, if ``size`` bytes may hang on it."""
+    if size >= WORTH:
+        gc.collect()
 
 
 def _is_glibc() -> bool:

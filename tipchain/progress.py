@@ -273,6 +273,7 @@ class Progress:
         """What tells the seconds that are left of the whole."""
         self._begin = clock()
         self._stage, self._doing = "", ""
+        self._said: set[str] = set()
         self._until: float | None = None
         self._lock = threading.RLock()
         self._over = threading.Event()
@@ -305,7 +306,8 @@ class Progress:
                 return
             if self.screen.live:
                 self._draw()
-            else:
+            elif not (of and text in self._said):  # of two sides the slower one may come to it later
+                self._said.add(text)
                 with suppress(OSError, ValueError):
                     self.screen.print(text)
 

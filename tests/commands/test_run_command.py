@@ -62,7 +62,7 @@ def test_a_failed_run_leaves_a_page_and_says_where(capsys):
     (run,) = (OUT / "runs").iterdir()
     page = json.loads((run / "report.json").read_text())["page"]
     assert page == str(OUT / "runs" / run.name / "report.html")
-    assert f"page  {page}" in capsys.readouterr().out
+    assert f"page\n{page}\n" in capsys.readouterr().out, "too long for a line with a word before it"
     text = Path(page).read_text()
     assert "boom &lt;b&gt;" in text
     assert "model <code>net</code>" in text

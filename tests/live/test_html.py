@@ -114,7 +114,7 @@ def test_every_part_is_there(page):
     assert "of the port" not in told["unmatched"]
     assert "output 0 of the model, relative RMS differenceundefined" in told["figures"]
     assert "torch 2.13" in told["origin"]
-    assert "tipchain diagnose case.yaml" in told["origin"]
+    assert "tipchain locate case.yaml" in told["origin"]
     titles = [one["aria-label"] for one in page.all("svg", "chart")]
     assert titles == [
         "own and inherited error, forward", "own and inherited error, backward", "Loss in training",

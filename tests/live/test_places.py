@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,17 @@ def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
         place(net, "neck", fix="apply `F.relu` to what `neck` is given").place.code
         == "self.neck = nn.Sequential("
     )
+
+
+def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_function(net):
+    missing = cause("", fix="apply `block` after `conv` at placed_net.py:16")
+    missing = replace(missing, message="lacks it: the reference has `return self.norm(self.conv(x))`")
+    sides, port = (PaddleSide(), PaddleSide()), net.Net()
+    (placed,) = place_layers([missing], sides, (port, port))
+    assert placed.reference_place.code == "return self.norm(self.conv(x))"
+    (placed,) = place_layers([replace(missing, message="lacks it")], sides, (port, port))
+    assert placed.reference_place.code == "x = block(x)"
+    (placed,) = place_layers(
+        [replace(missing, message="lacks it", fix="apply `gone` at placed_net.py:16")], sides, (port, port)
+    )
+    assert placed.reference_place.code == "def forward(self, x):"

@@ -98,6 +98,10 @@ def test_interrupted_and_unchecked_runs_are_not_green():
         ("pass `a=1` to `f` at a.py:1", "    if f(x):", "    if f(x, a=1):"),
         ("write `gelu` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", "return F.gelu(self.fc1(x))"),
         ("remove `relu` at a.py:1: `x`", "x = F.relu(self.bn(x))", "x = self.bn(x)"),
+        ("apply `relu` to what `drop` is given at a.py:1: `x`", "    return self.drop(self.fc(x))", "    return self.drop(F.relu(self.fc(x)))"),
+        ("apply `F.gelu` after `fc` at a.py:1", "x = self.drop(self.fc(x, 1))", "x = self.drop(F.gelu(self.fc(x, 1)))"),
+        ("apply `relu` to what `drop` is given", "x = self.drop(x, 0.5)", None),
+        ("apply `multiply` by 2 to what `drop` is given", "x = self.drop(x)", None),
         ("pass `epsilon=1e-05` to `a`", "nn.Sequential(nn.Conv2D(3, 8, 3), nn.BatchNorm2D(8))", None),  # to which of them?
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(", None),  # goes on in the next line
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(8, **more)", None),

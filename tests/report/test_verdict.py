@@ -77,6 +77,7 @@ NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05
   at    net/port.py:34: self.bn1 = nn.BatchNorm2D(64, epsilon=1e-3)
   ref   net/reference.py:30: self.bn1 = nn.BatchNorm2d(64)
   fix   pass `epsilon=1e-05` to `BatchNorm2D`
+        self.bn1 = nn.BatchNorm2D(64, epsilon=1e-05)
   why   explains 100% of the difference; relative error 0.0031 before, 2.1e-16 …
   then  3 failed checks follow from it, in metric, backward
 
@@ -296,6 +297,15 @@ def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
         "page  out/runs/1/report.html",
         "log   out/alignment.log",
     ]
+
+
+def test_a_page_whose_path_is_long_has_a_line_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = "/".join(["far"] * 30) + "/report.html"
+    lines = render_ending(replace(aligned(check("forward/logits")), page=page)).splitlines()
+    assert lines[-2:] == ["page", page]
+    below = f"{tmp_path}/out/report.html"
+    assert "page  out/report.html" in render_ending(replace(aligned(check("forward/logits")), page=below))
 
 
 def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport:

@@ -14,6 +14,7 @@ from tipchain.commands.options import (
     add_json,
     add_mode,
     add_out,
+    add_root,
     add_seed,
     add_stages,
     add_threads,
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_out(make, "the bundle (default test_tipc/bundles/CASE/MODE)")
     add_stages(make, "these stages alone: names or script numbers (default: all of the mode)")
     add_making_arguments(make)
+    add_root(make)
     for name, text in (("show", "say what a bundle holds"), ("verify", "check every file of a bundle")):
         action = actions.add_parser(name, help=text)
         action.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tipchain.commands.options import add_names, renamed
+from tipchain.commands.options import add_names, add_root, renamed
 from tipchain.errors import UsageError
 from tipchain.foreign_text import escaped, escaped_lines
 from tipchain.outcome import ExitCode
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
     add_names(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="list all that a refusal counts")
+    add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:

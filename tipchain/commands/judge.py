@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import (
     add_report_arguments,
+    add_root,
     add_stages,
     add_strict,
     add_tolerance,
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict(parser)
     add_report_arguments(parser)
     add_verbosity(parser)
+    add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from tipchain.chain.kinds import KINDS
 from tipchain.chain.layout import refusal
 from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
-from tipchain.commands.options import STDOUT, add_json, add_strict, former, show
+from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
+    add_root(parser)
     parser.add_argument(
         "--coverage", action="store_true",
         help="of each folder that holds a test_tipc: its drivers and files by kind of chain, and what can be run here",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from tipchain.commands.nightly_reports import (
     check_targets,
     write_reports,
 )
-from tipchain.commands.options import add_json, renamed, show
+from tipchain.commands.options import add_json, add_quiet, renamed, show
 from tipchain.errors import ManifestError, OutputError, UsageError
 from tipchain.outcome import ExitCode
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
+    add_quiet(run)
     add_report_arguments(run)
     run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
+    add_quiet(resume)
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_night_diff_arguments(
@@ -220,7 +223,7 @@ def _go_on(
     from tipchain.nightly.nights import usual_seconds
     from tipchain.nightly.terminal import NightView
 
-    view = NightView(sys.stdout, len(night.plan.items))
+    view = NightView(io.StringIO() if args.quiet else sys.stdout, len(night.plan.items))
     coordinator = Coordinator(
         night,
         executor,
@@ -232,17 +235,18 @@ def _go_on(
     )
     view.number = len(night.plan.items) - coordinator.left
     place = os.path.relpath(night.folder)
-    print(
-        f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}",
-        flush=True,
-    )
+    if not args.quiet:
+        print(
+            f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}",
+            flush=True,
+        )
     try:
         result = coordinator.run()
     finally:
         view.close()
         lock.release()
     code = with_history(args, result.exit_code)
-    _summarize(night, result, coordinator.state().seconds or 0.0, code)
+    _summarize(night, result, coordinator.state().seconds or 0.0, code, quiet=args.quiet)
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -262,13 +266,15 @@ def sinks(args: argparse.Namespace) -> Sequence[Sink]:
     return (night_sink(args),)
 
 
-def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode) -> None:
+def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode, *, quiet: bool) -> None:
     from tipchain.nightly.terminal import summary_lines
     from tipchain.report.terminal import terminal_width, use_color
 
-    lines = summary_lines(
+    lines = [*summary_lines(
         night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
-    )
+    )]  # fmt: skip
+    if quiet:
+        lines = [", ".join(lines[-2:])]
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

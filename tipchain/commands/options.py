@@ -169,6 +169,13 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="show every check, as the log has them")
 
 
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Declare ``-q`` alone, of commands that have no more to show: `args.quiet`."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="show what came out alone, and no progress"
+    )
+
+
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
     parser.add_argument(

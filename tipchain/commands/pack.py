@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.commands.options import add_mode, former, renamed
+from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.errors import OutputError
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and forward_diff_log.txt (acceptance)",
     )
     renamed(parser, "--names", spelling)
+    add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,12 +7,20 @@ suite's own ``test_tipc/prepare.sh`` fetches, checked.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.options import add_chain_mode, add_data_path, add_timeout, chain_mode
+from tipchain.commands.options import (
+    add_chain_mode,
+    add_data_path,
+    add_quiet,
+    add_root,
+    add_timeout,
+    chain_mode,
+)
 from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
 from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
 from tipchain.outcome import ExitCode
@@ -27,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     add_chain_mode(parser)
+    add_root(parser)
+    add_quiet(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
@@ -54,6 +64,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare and return the exit code."""
+    if not args.quiet or args.dry_run:
+        return _prepare(args)
+    told = io.StringIO()
+    try:
+        with redirect_stdout(told):
+            return _prepare(args)
+    finally:  # the last line says what came out
+        sys.stdout.writelines(f"{line}\n" for line in told.getvalue().splitlines()[-1:])
+
+
+def _prepare(args: argparse.Namespace) -> int:
     mode = chain_mode(args)
     case_file = alignment_case(args.params)
     if case_file is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
-from tipchain.commands.options import STDOUT, add_json, write_document
+from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.devices import parse_device
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
 from tipchain.modes import Mode, parse_mode
@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="move it without evidence; that is recorded too")
     add_json(parser, "the decision")
     add_making_arguments(parser)
+    add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain.commands.options import (
     add_data_path,
     add_report_arguments,
+    add_root,
     add_verbosity,
     chain_mode,
     check_targets,
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_chain_arguments(parser)
     add_data_path(parser, "data folder instead of the mode's")
     add_prepare_first(parser)
+    add_root(parser)
     parser.add_argument(
         "--jobs",
         type=count("commands"),

@@ -32,7 +32,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
 from tipchain.live.training import Recipe, train_both
-from tipchain.memory import keep_memory
+from tipchain.memory import collect
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding
@@ -40,7 +40,7 @@ from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.code_at_fault import GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
-from tipchain.parity.locate.locate import Located, Locator
+from tipchain.parity.locate.locate import Located, Locator, bytes_of
 from tipchain.parity.locate.matching import hands_on
 from tipchain.parity.locate.runs import ARGS, Inputs, Loss, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
@@ -179,8 +179,7 @@ def align(
     store = Store()
     try:
         work.check_data()
-        with keep_memory():
-            work.run(store)
+        work.run(store)
     finally:
         store.close()
     return work.report()
@@ -434,7 +433,7 @@ class _Work:
         """Judge what one call leaves in the buffers of both models, where it changes some."""
         with self._erring("forward"):
             verdicts, causes = check_buffers(
-                self.sides, self._copies(), self.inputs, self.names, located, SAME_SINGLE
+                self.sides, (self._copied(0), self._copied(1)), self.inputs, self.names, located, SAME_SINGLE
             )
             self.layers += verdicts
             self.of_buffers = verdicts
@@ -605,6 +604,7 @@ class _Work:
         if tied is not None:
             self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
             return
+        collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
         done = train_both(
             self._recipe(pairs, located, losses),
             same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
@@ -630,18 +630,16 @@ class _Work:
     ) -> Recipe:
         draws = Draws(self.seed) if located is None else located.port.draws
         return Recipe(
-            sides=self.sides, copies=self._copies, inputs=self.inputs, losses=losses, build=self._build,
+            sides=self.sides, copied=self._copied, inputs=self.inputs, losses=losses, build=self._build,
             pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips, draws=draws,
         )  # fmt: skip
 
-    def _copies(self) -> tuple[Any, Any]:
-        """Return fresh float64 copies; the rules of optimizers may read the names of parameters."""
-        ours, theirs = (
-            side.copied(model, double=True, training=self.training)
-            for side, model in zip(self.sides, self.models, strict=True)
-        )
-        name_alike(self.models[1], theirs)
-        return ours, theirs
+    def _copied(self, number: int) -> Any:
+        """Return a fresh float64 copy of a model; the rules of optimizers may read the names of parameters."""
+        made = self.sides[number].copied(self.models[number], double=True, training=self.training)
+        if number:
+            name_alike(self.models[1], made)
+        return made
 
     def _build(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """Return each side's optimizer and schedule over the given models."""

@@ -43,7 +43,9 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     # What a container lacks or has too much of is told beside one of its layers.
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
     path = next((one for one in named if one in port.layers), cause.port_path)
-    ours = reference.forward(cause.reference_path) if quoted else None
+    ours = reference.written(NAMED.findall(cause.message))
+    if ours is None and quoted:
+        ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
     return replace(
         cause,
         place=quoted or port.constructed(path),
@@ -126,10 +128,33 @@ class _Finder:
         classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
         self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
 
-    def forward(self, path: str) -> SourceLine | None:
-        """Return where the forward of a layer's class begins; None where that is no code of the user's."""
-        layer = self.layers.get(path)
-        return None if layer is None else place_callable(type(layer).forward)
+    def forward(self, path: str, names: Sequence[str]) -> SourceLine | None:
+        """Return where the forward of a layer's class begins, or its only line that calls the first of some names.
+
+        None where that is no code of the user's.
+        """
+        if path not in self.layers:
+            return None
+        forward = type(self.layers[path]).forward
+        begins = place_callable(forward)
+        if begins is None or not names:
+            return begins
+        lines, number = inspect.getsourcelines(forward)
+        called = re.compile(rf"\b{re.escape(names[0].rpartition('.')[2])}\s*\(")
+        found = [at for at, line in enumerate(lines) if called.search(line)]
+        if len(found) != 1:
+            return begins
+        return replace(begins, line=number + found[0], code=lines[found[0]].strip())
+
+    def written(self, codes: Sequence[str]) -> SourceLine | None:
+        """Return the only line of the layers' files that is one of ``codes``; None where there is none, or several."""
+        found = [
+            SourceLine(file=file, line=number, code=line.strip())
+            for file in self.files
+            for number, line in enumerate(linecache.getlines(file), 1)
+            if line.strip() in codes
+        ]
+        return found[0] if len(found) == 1 else None
 
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""

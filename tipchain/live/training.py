@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.memory import collect, keep_memory
 from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
@@ -41,8 +42,9 @@ class Trained:
     Attributes:
         losses: one per iteration, before its update.
         rates: the learning rates that the updates used.
-        state: parameters and BatchNorm's statistics afterwards, by the reference's path and torch's name in the layer.
-        start: the same before.
+        state: parameters and BatchNorm's statistics afterwards, by the reference's path and torch's name in the layer: the
+            model's own memory, which nothing trains any more.
+        updates: how far each of them was moved, RMS; nothing of a training of which that was not asked.
         drawn: random numbers, one per iteration.
         single: the loss runs in float32 only.
     """
@@ -50,7 +52,7 @@ class Trained:
     losses: list[float]
     rates: list[float]
     state: dict[str, Array]
-    start: dict[str, Array]
+    updates: dict[str, float]
     drawn: list[Draws]
     single: bool
 
@@ -78,7 +80,7 @@ class Recipe:
 
     Attributes:
         sides: torch's and Paddle's.
-        copies: returns fresh float64 copies of both models.
+        copied: returns a fresh float64 copy of the reference (0) or of the port (1).
         inputs: what the models are called with.
         losses: of both; None where the user's own loops compute them.
         build: returns each side's optimizer and schedule (or None), given both models.
@@ -90,7 +92,7 @@ class Recipe:
     """
 
     sides: tuple[LiveSide, LiveSide]
-    copies: Callable[[], tuple[Any, Any]]
+    copied: Callable[[int], Any]
     inputs: Inputs
     losses: tuple[Loss, Loss] | None
     build: Callable[[tuple[Any, Any]], tuple[Built, Built]]
@@ -99,6 +101,10 @@ class Recipe:
     seed: int
     draws: Draws
     clips: Clips = (None, None)
+
+    def copies(self) -> tuple[Any, Any]:
+        """Return fresh float64 copies of both models."""
+        return self.copied(0), self.copied(1)
 
 
 def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training:
@@ -111,19 +117,27 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
         excused: the losses' values are known to differ for a reason, their gradients to agree: only what is trained is judged.
     """
     with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
-        models, others = recipe.copies(), recipe.copies()
-        built = recipe.build(models)
-        reference = _train(recipe, 0, models[0], built[0])
+        models = recipe.copies()
+        size = sum(recipe.sides[0].view(one).nbytes for _, one in recipe.sides[0].parameters(models[0]))
+        built: list[Any] = list(recipe.build(models))
+        reference = _train(recipe, 0, models[0], built[0], watched=True)
+        built[0] = None
+        collect(size)  # what an optimizer keeps of each parameter
         port = _train(recipe, 1, models[1], built[1], follows=reference.drawn)
-        share = NOISE
+        built[1] = None
+        collect(size)
+        other, share = recipe.copied(0), NOISE
         if same:
-            shake(recipe.sides[0], others[0], NOISE, recipe.seed)
-            first = abs(_first_loss(recipe, others[0]) - reference.losses[0])
+            shake(recipe.sides[0], other, NOISE, recipe.seed)
+            first = abs(_first_loss(recipe, other) - reference.losses[0])
             wanted = abs(port.losses[0] - reference.losses[0])
             share = min(NOISE * max(wanted / first, 1.0), MOST_SHAKE) if first else NOISE
-            others = recipe.copies()
-        shake(recipe.sides[0], others[0], share, recipe.seed)
-        moved = _train(recipe, 0, others[0], recipe.build(others)[0], rate=1 + CONSTANT)
+            del other
+            collect(size)
+            other = recipe.copied(0)
+        shake(recipe.sides[0], other, share, recipe.seed)
+        moved = _train(recipe, 0, other, recipe.build((other, models[1]))[0], rate=1 + CONSTANT)
+    collect(size)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
     largest = np.maximum.accumulate(np.asarray(allowed) + [least * abs(one) for one in reference.losses])
@@ -153,7 +167,7 @@ def _judge_state(
     recipe: Recipe, reference: Trained, moved: Trained, port: Trained, curves: dict[str, list[float]]
 ) -> Training:
     """Hold what training left in parameters and statistics against each other."""
-    updates = {name: distance(reference.start[name], after) for name, after in reference.state.items()}
+    updates = reference.updates
     scale = max(updates.values(), default=0.0)
     paths = {pair.reference: pair.port for pair in recipe.pairs}
     worst: tuple[float, str] | None = None
@@ -187,36 +201,51 @@ def _train(
     built: Built,
     rate: float = 1.0,
     follows: Sequence[Draws | None] = (),
+    *,
+    watched: bool = False,
 ) -> Trained:
-    """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``."""
+    """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``.
+
+    ``watched``: tell how far everything was moved.
+    """
     side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
-    start = state_of(recipe, number, model)
+    start = {name: _held(one) for name, one in state_of(recipe, number, model, shared=True).items()} if watched else {}  # fmt: skip
     losses, rates, drawn = [], [], []
-    inputs = bind(model, recipe.inputs)
     advance, clip = stepper(scheduler), clipping(recipe.clips[number], model, optimizer)
-    for step in range(recipe.iterations):
-        side.seed(recipe.seed + step)
-        drawn.append(recipe.draws.of_step(step, follows[step] if follows else None))
-        with side.randomness(drawn[-1]), side.recording(gradient=True):
-            value = loss(*_outputs_and_labels(side, model, inputs))
-            losses.append(float(side.array(value).reshape(())))
-            rates.append(side.learning_rate(optimizer))
-            side.backward(value)
-        if clip is not None:
-            clip()
-        with _rates_times(optimizer, rate), any_precision(side.framework.paddle) if number else nullcontext():  # type: ignore[attr-defined]
-            optimizer.step()
-        side.clear_gradients(model)
-        advance(step + 1)
+    inputs = bind(model, recipe.inputs)
+    with keep_memory():
+        for step in range(recipe.iterations):
+            side.seed(recipe.seed + step)
+            drawn.append(recipe.draws.of_step(step, follows[step] if follows else None))
+            with side.randomness(drawn[-1]), side.recording(gradient=True):
+                value = loss(*_outputs_and_labels(side, model, inputs))
+                losses.append(float(side.array(value).reshape(())))
+                rates.append(side.learning_rate(optimizer))
+                side.backward(value)
+            if clip is not None:
+                clip()
+            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[attr-defined]
+            with _rates_times(optimizer, rate), paddles:
+                optimizer.step()
+            side.clear_gradients(model)
+            advance(step + 1)
+    state = state_of(recipe, number, model, shared=True)
     return Trained(
         losses=losses,
         rates=rates,
-        state=state_of(recipe, number, model),
-        start=start,
+        state=state,
+        updates={name: distance(one, state[name]) for name, one in start.items()},
         drawn=drawn,
         single=loss.single,
     )
+
+
+def _held(array: Array) -> Array:
+    """Return a copy of an array, in float32 if that has all its values: those of a model in float32 it has."""
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32) if array.dtype == np.float64 else array.copy()
+    return narrow if np.array_equal(narrow, array, equal_nan=array.dtype.kind in "fc") else array.copy()
 
 
 def _loss(recipe: Recipe, number: int) -> Precise:
@@ -261,8 +290,11 @@ def shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
         side.assign(parameter, values * (1 + share * coins))
 
 
-def state_of(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
-    """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name."""
+def state_of(recipe: Recipe, number: int, model: Any, *, shared: bool = False) -> dict[str, Array]:
+    """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name.
+
+    ``shared``: parameters may be the model's own memory.
+    """
     side = recipe.sides[number]
     found: dict[str, Array] = {}
     buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
@@ -276,7 +308,7 @@ def state_of(recipe: Recipe, number: int, model: Any) -> dict[str, Array]:
         if id(layer) in seen:  # a layer that stands at several paths
             continue
         seen.add(id(layer))
-        held: Mapping[str, Array] = dict(side.framework.parameters(layer, {}))
+        held: Mapping[str, Array] = dict(side.framework.parameters(layer, {}, shared=shared))
         if number:
             held = {**held, **dict(side.framework.buffers(layer, {}))}
         else:

@@ -68,7 +68,7 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     outcome, text = _headline(report)
     head = wrapped(say(text), width, HEAD_LINES)
     table = _table(_rows(report), color, width)
-    foot = [say(_counts(report)), *_foot(report)]
+    foot = [say(_counts(report)), *_foot(report, width)]
     # What explains the verdict may take what the rest leaves, blank lines counted.
     room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
@@ -201,7 +201,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
             lines.append(cut(f"  {_label(label)}{line}", width))
     others = len(cause.layers) - 1
     more = f", and in {others} more layer{'s' if others > 1 else ''}" if others else ""
-    lines += _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width) if cause.fix else []
+    lines += _fix(cause, more, width) if cause.fix else []
     share = "" if cause.explained is None else f"explains {cause.explained:.0%} of the difference; "
     lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
     stages = [
@@ -214,6 +214,17 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
         checks = "1 failed check follows" if number == 1 else f"{number} failed checks follow"
         lines += _labelled("then", f"{checks} from it, in {', '.join(stages)}", 1, width)
     return lines
+
+
+def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
+    """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
+    from tipchain.report.html.causes import corrected_line, without_line
+
+    wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
+    if wanted is None:
+        return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
+    line = cut(f"  {'':<{LABEL}}{_flat(wanted)}", width)
+    return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), line]
 
 
 def _failed_command(report: RunReport, width: int) -> list[str]:
@@ -364,7 +375,7 @@ def _counts(report: RunReport) -> str:
     return f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"
 
 
-def _foot(report: RunReport) -> list[str]:
+def _foot(report: RunReport, width: int) -> list[str]:
     """Return the files to read, as far as they are there, and the command to go on with."""
     run = Path(report.run) if report.run else None
     told = {"page": Path(report.page) if report.page else None}
@@ -372,7 +383,12 @@ def _foot(report: RunReport) -> list[str]:
         logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
         of_alignment = bool(report.verdicts) and not report.results
         told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
-    lines = [f"{_label(name)}{clean(str(path))}" for name, path in told.items() if path is not None]
+    lines: list[str] = []
+    for name, path in told.items():
+        # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
+        text = "" if path is None else _flat(str(path))
+        fits = len(text) <= width - LABEL
+        lines += ([f"{_label(name)}{text}"] if fits else [_label(name).rstrip(), text]) if text else []
     following = next_command(report)
     return [*lines, *([f"{_label('next')}{following}"] if following else [])]
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
+from tipchain.memory import keep_memory
 from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
@@ -154,21 +155,27 @@ class Locator:
         layers = [*known, *pair_packed(reference, port, known)]
         asked = (reference, port), losses, layers
         self.store.samples = samples_of(inputs)
-        self.store.room = max(self.store.room, int(BESIDE * sum(map(_bytes_of, (reference, port)))))
+        self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
+        with keep_memory():
+            found = self._found(inputs, asked)
+        return replace(found, layers=tuple(layers))
+
+    def _found(self, inputs: Inputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
+        """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             self.store.samples = None
             self.store.forget()
             gc.collect()  # the copies of both models
             self._hurry(whole)
-            few = None if whole is None or self._trains((reference, port)) else few_of(inputs)
+            few = None if whole is None or self._trains(asked[0]) else few_of(inputs)
             found = None if whole is None or few is None else self._by_few(few, whole, *asked)
         if found is None:
             self._hurry(whole)
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
-            found = _located(judge, judge.judge(), (reference, port))
-        return replace(found, layers=tuple(layers))
+            found = _located(judge, judge.judge(), asked[0])
+        return found
 
     def _hurry(self, whole: Whole | None) -> None:
         """Give up before the models are run again if the time is up.
@@ -407,7 +414,7 @@ def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | s
     return [*found, *places[len(run.draws.made)]]
 
 
-def _bytes_of(model: Any) -> int:
+def bytes_of(model: Any) -> int:
     """Return how many bytes a model's parameters take."""
     return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
 

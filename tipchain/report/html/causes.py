@@ -12,6 +12,11 @@ from tipchain.report.html.parts import fix
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that knows no cause."""
+APPLIED = re.compile(
+    r"apply `(?:F\.)?(?P<function>relu|gelu|silu|swish|sigmoid|tanh|softplus|hardswish|hardsigmoid|relu6|mish|elu|selu)` "
+    r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"
+)
+"""A function of ``nn.functional`` that takes one tensor, and the call that it belongs in front of or after."""
 SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
 
 
@@ -24,7 +29,7 @@ def short_cause(one: Diagnosis, told: str = "") -> Markup:
     """Return the sentence of a cause, unless what was told already has it, and what to change."""
     return markup(
         element("p", element("b", "Cause: "), prose(one.message)) if one.message not in told else None,
-        fix(_without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
         _lines(one),
     )
 
@@ -37,7 +42,7 @@ def _cause(one: Diagnosis) -> Markup:
     return markup(
         head, element("p", prose(one.message)), None if one.code == UNKNOWN else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
-        fix(_without_line(one), copied=one.code != UNKNOWN) if one.fix else None, _lines(one),
+        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None, _lines(one),
         _folded(many(len(others), "other layer"), others), _folded(f"{many(len(one.explains), 'check')} failed because of it", one.explains),
     )  # fmt: skip
 
@@ -62,7 +67,7 @@ def _percent(share: float) -> str:
     return "100 %" if share == 1 else "more than 99.99 %" if share > 0.9999 else f"{100 * share:.4g} %"
 
 
-def _without_line(one: Diagnosis) -> str:
+def without_line(one: Diagnosis) -> str:
     """Return what to change without the line of code that it ends with: that stands below."""
     code = one.place.code.strip() if one.place else ""
     return one.fix.removesuffix(f": `{code}`") if code else one.fix
@@ -92,7 +97,7 @@ def _line(side: str, place: SourceLine | None, code: str) -> Markup:
 def corrected_line(fix: str, code: str) -> str | None:
     """Return a line of the port as it should be; None where what to change does not say it, or several calls could be meant.
 
-    ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text for another, to remove a call.
+    ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text for another, to remove or to add a call.
     """
     quoted = fix.split("`")[1::2]
     settings = [found for one in quoted if (found := SETTING.fullmatch(one))]
@@ -105,6 +110,10 @@ def corrected_line(fix: str, code: str) -> str | None:
         return code.replace(written, wanted) if len(places) == code.count(written) == 1 else None
     if fix.startswith("remove ") and quoted:
         return _without_call(code, quoted[0])
+    if found := APPLIED.match(fix):
+        return _with_call(
+            code, found["function"], found["before"] or found["after"], first=bool(found["before"])
+        )
     return None
 
 
@@ -140,6 +149,16 @@ def _without_call(code: str, name: str) -> str | None:
     call, inside, text = meant[0], meant[0].args[0], code.encode()
     kept = text[inside.col_offset : inside.end_col_offset].decode()
     return _edited(text, [(call.col_offset, call.end_col_offset or 0, kept)])
+
+
+def _with_call(code: str, function: str, name: str, *, first: bool) -> str | None:
+    """Return a line in which a function is applied to a call's one argument (``first``), or to what the call gives."""
+    meant = [one for one in _calls(code) if _name(one) == name]
+    if len(meant) != 1 or (first and (len(meant[0].args) != 1 or isinstance(meant[0].args[0], ast.Starred))):
+        return None
+    inside, text = meant[0].args[0] if first else meant[0], code.encode()
+    start, end = inside.col_offset, inside.end_col_offset or 0
+    return _edited(text, [(start, end, f"F.{function}({text[start:end].decode()})")])
 
 
 def _edited(text: bytes, edits: Sequence[tuple[int, int, str]]) -> str:

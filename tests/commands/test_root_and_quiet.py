@@ -1,0 +1,65 @@
+"""``--root`` of every command that reads a case, and ``-q`` of those that have nothing to show but what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tipchain.cli import main, parser_of
+from tipchain.commands.options import leaves
+from tipchain.parity.builders import find_root
+from tipchain.runs import ROOT_VARIABLE
+
+ROOTED = (
+    "align", "bundle make", "convert-weights", "eval", "export", "init", "judge", "lint", "locate", "pack", "prepare",
+    "rebaseline", "run", "train",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ROOTED)
+def test_every_command_that_reads_a_case_takes_the_root(command):
+    name, *_ = command.split()
+    found = {leaf.prog.removeprefix("tipchain "): leaf.format_help() for leaf in leaves(parser_of(name))}
+    assert "--root DIR" in found[command]
+
+
+def test_the_root_is_where_it_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(ROOT_VARIABLE, "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "case.yaml").write_text("id: x\n")
+    assert main(["lint", "case.yaml", "--root", "none"]) == 2
+    assert "--root: no such folder: none" in capsys.readouterr().err
+    main(["lint", "case.yaml", "--root", "far"])
+    assert find_root(tmp_path / "case.yaml") == tmp_path / "far"
+
+
+def test_a_quiet_preparation_says_what_came_out_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(Path(__file__).resolve().parents[2])
+    words = ["prepare", "tests/cases/tiny/train_infer_python.txt", "lite_train_lite_infer"]
+    shown = []
+
+    def preparing(*_args, **_more):
+        print("much to say\nready")
+        return 0
+
+    monkeypatch.setattr("tipchain.commands.prepare._run_own", preparing)
+    for quiet in ([], ["-q"]):
+        assert main([*words, *quiet]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown == ["much to say\nready\n", "ready\n"]
+
+
+def test_a_quiet_night_says_what_came_out_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_tipc").mkdir()
+    commands = [{"id": "good", "argv": ["/bin/true"]}, {"id": "bad", "argv": ["/bin/false"]}]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"commands": commands}))
+    assert main(["nightly", "run", "suite.yaml", "-q"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("1 passed, 1 failed of 2 in ")
+    assert line.endswith(", exit code 1: a check or a command failed or errored")
+    assert main(["nightly", "resume", "suite.yaml", "--quiet"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1
