@@ -18,12 +18,19 @@ MVF = ROOT / "test_tipc/configs/mvf/train_infer_python.txt"
 ALEXNET = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
 
 
-def data_of(step: str, **place) -> str:
+def environment_of(step: str, **place) -> dict[str, str]:
     command = Command(id=step, step=step, argv=("true",))
     mode = Mode.LITE_TRAIN_WHOLE_INFER
-    return Place(root=Path("/root"), run=Path("/run"), mode=mode, **place).environment(command)[
-        "TIPCHAIN_DATA"
-    ]
+    return Place(root=Path("/root"), run=Path("/run"), mode=mode, **place).environment(command)
+
+
+def data_of(step: str, **place) -> str:
+    return environment_of(step, **place)["TIPCHAIN_DATA"]
+
+
+def test_logs_are_english_whoever_reads_them(monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    assert environment_of("align")["TIPCHAIN_LANG"] == "en"
 
 
 def test_the_folders_that_a_place_is_given_go_before_the_modes_and_the_users_before_all():

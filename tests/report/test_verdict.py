@@ -229,6 +229,19 @@ next  tipchain run params.txt lite_train_lite_infer --resume"""
     )
 
 
+def test_of_an_alignment_without_a_cause_the_log_is_shown_from_its_verdict_on():
+    tail = (
+        "starting",
+        "no verdict: forward/needs: weights",
+        "found: unknown: a.weight",
+        *["page", "log"] * 4,
+    )
+    failed = command("align[01]", "align", Outcome.ERROR, "exit 1", tail=tail)
+    shown = [line for line in render_ending(chained(failed)).splitlines() if line.startswith("  | ")]
+    assert shown[:2] == ["  | no verdict: forward/needs: weights", "  | found: unknown: a.weight"]
+    assert len(shown) == 6
+
+
 def test_a_chain_that_passed_says_so():
     first = render_ending(chained(CHAIN[0], CHAIN[-1])).splitlines()[0]
     assert first == "the chain passed: 2 commands; the port equals its reference"

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import count, takewhile
 from pathlib import Path
 
+from tipchain import language
 from tipchain.chain.artifacts import (
     LineCheck,
     Missing,
@@ -73,6 +74,8 @@ class Place:
             RUN_VARIABLE: str(self.run),
             MODE_VARIABLE: self.mode.value,
             DATA_VARIABLE: str(self.data or self.root / folder),
+            # Logs are English whoever reads them: an alignment's verdict is read from its log.
+            language.VARIABLE: "en",
         }
 
     def log(self, command: Command) -> Path:

@@ -245,7 +245,10 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     # The cause of an alignment's failure stands above already.
     known = first.command.step == "align" and report.diagnoses
     tail = [] if known else [clean(line) for line in first.tail if line.strip()]
-    return lines + [cut(f"  | {line}", width) for line in tail[-TAIL_LINES:]]
+    # Of an alignment the verdict tells most; paths and the next command stand below it.
+    verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
+    shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
+    return lines + [cut(f"  | {line}", width) for line in shown]
 
 
 def _followers(first: Result, results: Sequence[Result]) -> int:
