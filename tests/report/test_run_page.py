@@ -97,6 +97,7 @@ def test_interrupted_and_unchecked_runs_are_not_green():
         ("pass `a=1`, `b=2` to `f` at a.py:1", "y = f(b=3, a=4)", "y = f(b=2, a=1)"),
         ("pass `a=1` to `f` at a.py:1", "    if f(x):", "    if f(x, a=1):"),
         ("write `gelu` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", "return F.gelu(self.fc1(x))"),
+        ("write `gelu(approximate=True)` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", None),
         ("remove `relu` at a.py:1: `x`", "x = F.relu(self.bn(x))", "x = self.bn(x)"),
         ("apply `relu` to what `drop` is given at a.py:1: `x`", "    return self.drop(self.fc(x))", "    return self.drop(F.relu(self.fc(x)))"),
         ("apply `F.gelu` after `fc` at a.py:1", "x = self.drop(self.fc(x, 1))", "x = self.drop(F.gelu(self.fc(x, 1)))"),

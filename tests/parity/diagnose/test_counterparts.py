@@ -212,6 +212,7 @@ def test_functions_of_a_table_are_watched(live, causes, pair):
     models[1].table_of = table
     found = causes.first(*models, random(3, 6))
     assert (found.code, "`silu`" in found.message) == ("other-activation", True)
+    assert found.fix.startswith("write `silu` for ")
     assert table["act"] is gelu, "the user's table is as it was"
 
 

@@ -474,11 +474,11 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     count = len([one for one in op.args if is_tensor(piece)(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
     where = place_of(op, piece)
-    how = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
     code = _function_code(op.name, step.name)
     yield Hypothesis(
         code=code, confirmed=True, acts={one.op.number: act for one in group}, message=f"it does `{op.name}`{where}, the reference `{step.said}`",
-        fix=f"write `{step.name}({how})` for `{op.name}`{where}: `{op.line}`",
+        fix=f"write `{step.name}{how}` for `{op.name}`{where}: `{op.line}`",
     )  # fmt: skip
 
 

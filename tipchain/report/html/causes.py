@@ -106,6 +106,10 @@ def corrected_line(fix: str, code: str) -> str | None:
         return _with_settings(code, settings, rest[0] if rest else "")
     if fix.startswith("write ") and len(quoted) > 1 and " for `" in fix:
         wanted, written = quoted[:2]
+        if wanted.endswith(")") and not written.endswith(
+            ")"
+        ):  # a call with settings, for a name whose call goes on
+            return None
         places = re.findall(rf"(?<!\w)(?<!self\.){re.escape(written)}(?!\w)", code)
         return code.replace(written, wanted) if len(places) == code.count(written) == 1 else None
     if fix.startswith("remove ") and quoted:
