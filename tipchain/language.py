@@ -92,16 +92,16 @@ def catalogue() -> Mapping[str, str]:
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what messages with places look like, in the order in which they are tried.
+def _sentences() -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the messages that have places with the texts around those, in the order in which they are tried.
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
-    found = [one for one in catalogue() if PLACE.search(one)]
-    found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
-    return tuple((_pattern(one), catalogue()[one]) for one in found)
+    found = [(tuple(PLACE.split(one)[::2]), one) for one in catalogue() if PLACE.search(one)]
+    return tuple(sorted(found, key=lambda one: (not one[0][0], -sum(map(len, one[0])))))
 
 
+@cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = PLACE.split(message)
     return re.compile(
@@ -136,10 +136,17 @@ def _message(text: str) -> str | None:
     whole = catalogue().get(text)
     if whole is not None:
         return whole
-    for pattern, told in _patterns():
-        match = pattern.fullmatch(text)
+    for around, message in _sentences():
+        # Few messages need their pattern: to compile them all takes longer than most commands.
+        if (
+            not text.startswith(around[0])
+            or not text.endswith(around[-1])
+            or not all(one in text for one in around)
+        ):
+            continue
+        match = _pattern(message).fullmatch(text)
         if match is not None:
-            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), told)  # type: ignore[misc]
+            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
     return None
 
 
