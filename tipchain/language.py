@@ -92,13 +92,14 @@ def catalogue() -> Mapping[str, str]:
 
 
 @cache
-def _sentences() -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Return the messages that have places with the texts around those, in the order in which they are tried.
+def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return messages with places in the order in which they are tried, each with the texts between its places.
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
-    found = [(tuple(PLACE.split(one)[::2]), one) for one in catalogue() if PLACE.search(one)]
-    return tuple(sorted(found, key=lambda one: (not one[0][0], -sum(map(len, one[0])))))
+    found = [one for one in catalogue() if PLACE.search(one)]
+    found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
+    return tuple((one, tuple(PLACE.split(one)[::2])) for one in found)
 
 
 @cache
@@ -136,13 +137,9 @@ def _message(text: str) -> str | None:
     whole = catalogue().get(text)
     if whole is not None:
         return whole
-    for around, message in _sentences():
-        # Few messages need their pattern: to compile them all takes longer than most commands.
-        if (
-            not text.startswith(around[0])
-            or not text.endswith(around[-1])
-            or not all(one in text for one in around)
-        ):
+    for message, own in _patterns():
+        # Its own words, looked for first, spare most messages' patterns.
+        if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
         if match is not None:
