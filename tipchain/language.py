@@ -54,13 +54,8 @@ def language() -> str:
 
 
 def say(text: str) -> str:
-    """Return a text in the reader's language; what the catalogue does not have stays as it is."""
-    return text if language() == "en" or not text else _said(text)
-
-
-def say_lines(text: str) -> str:
-    """Return a text of several lines, each said by itself."""
-    return "\n".join(map(say, text.splitlines()))
+    """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
+    return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
 
 
 def columns(text: str) -> int:

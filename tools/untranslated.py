@@ -1,7 +1,7 @@
 """List the messages that tipchain can show and that no Chinese catalogue has: ``python tools/untranslated.py [FOLDER|FILE ...]``.
 
-A message is a text of two words or more that the code makes: a string, an f-string (its places get names), or several that
-are added up. What chooses between texts is each of them. They are written as entries of ``tipchain/locale/zh.po`` whose
+A message is a line of two words or more that the code makes: of a string, an f-string (its places get names), or several
+that are added up. What chooses between texts is each of them. They are written as entries of ``tipchain/locale/zh.po`` whose
 ``msgstr`` is empty; a place is named as `tipchain.language` says: ``{n}`` is a number, ``{cNAME}`` is never translated.
 """
 
@@ -26,7 +26,7 @@ WORD = re.compile(r"[\"'(\[]*[A-Za-z][a-z]*(['-][a-z]+)*[.,:;?!\"')\]…]*")
 NO_MESSAGE = re.compile(
     r"(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|WHERE|ORDER BY) .*|.*\\[dwsb][+*].*|\s*[=?][a-z]+_.*|if 1:.*"
     r"|.*-src ['a-z].*|(base-uri|form-action|light) .*|.*\x1b.*|(ERROR|INFO|DEBUG):.*"
-    r"|tipchain (align|run|locate) \{.*|Traceback \(most.*|tipchain [a-z]+ [A-Z.…]*.*--.*|acc accuracy|dice mdice|lr learning_rate|embedded null byte",
+    r"|tipchain (align|run|locate) \{.*|[#$] .*|(local|case|compopt|complete|set|for word in) .*[$_-].*|(norm_train|eval|inference|[a-z]+_export):-?[a-z].*|Traceback \(most.*|tipchain [a-z]+ [A-Z.…]*.*--.*|acc accuracy|dice mdice|lr learning_rate|embedded null byte",
     re.DOTALL,
 )
 """What is no message though it has words: queries, patterns, layouts, code, calls, what programs write."""
@@ -36,13 +36,14 @@ MOST_FORMS = 64
 
 
 def messages(path: Path) -> list[str]:
-    """Return every text of several words that a module makes, in the order of the code, with names for its places."""
+    """Return every line of several words that a module makes, in the order of the code, with names for its places."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     unread = {id(one) for node in ast.walk(tree) for one in _unread(node)}
     found: dict[str, None] = {}
     for text in _texts(tree, unread):
-        if _is_message(text):
-            found.setdefault(text)
+        for line in text.split("\n"):
+            if _is_message(line):
+                found.setdefault(line.strip(" ;,.:"))
     return list(found)
 
 
@@ -66,7 +67,7 @@ def _texts(node: ast.AST, unread: set[int]) -> Iterator[str]:
         yield from _texts(child, unread)
 
 
-def _unread(node: ast.AST) -> Iterator[ast.AST]:
+def _unread(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901  (one case for each kind of place)
     """Yield the texts below a node that are no messages."""
     match node:
         case ast.Expr(value=ast.Constant()):  # a docstring
@@ -75,6 +76,14 @@ def _unread(node: ast.AST) -> Iterator[ast.AST]:
             if UNREAD_CALLS.fullmatch(ast.unparse(node.func)):
                 yield from (one for one in node.args if _is_text(one))
             yield from (one.value for one in node.keywords if one.arg in UNREAD_KEYWORDS)
+        case ast.Module():  # a file or a program that is written or run elsewhere
+            for one in node.body:
+                if (
+                    isinstance(one, ast.Assign)
+                    and _is_text(one.value)
+                    and ast.unparse(one.value).count("\\n") > 2
+                ):
+                    yield one.value
         case ast.Compare():
             yield from (one for one in (node.left, *node.comparators) if _is_text(one))
         case ast.Subscript():
