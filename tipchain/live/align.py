@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -690,6 +691,7 @@ def tell_call(call: Call) -> str:
     return f"{call.path or 'the model itself'} ({call.type})"
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that were at work."""
     found = {"python": platform.python_version()}
