@@ -86,6 +86,7 @@ def align(
     iterations: int = 5,
     training: bool = False,
     outputs: Any = None,
+    equal_nan: bool = False,
     names: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     seed: int = 0,
@@ -126,6 +127,7 @@ def align(
         outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
             output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
             default all that both models return: by name, else by position, shape and values.
+        equal_nan: whether NaN at the same positions of both models' outputs counts as equal; by default it fails.
         names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
         ignore: layers or tensors of either model that the other one lacks.
         seed: of every random number.
@@ -175,7 +177,7 @@ def align(
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
-        causes=causes, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
+        causes=causes, equal_nan=equal_nan, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
     )  # fmt: skip
     store = Store()
     try:
@@ -203,6 +205,7 @@ class _Work:
     names: dict[str, str]
     seed: int
     causes: bool
+    equal_nan: bool
     fed: Fed
     raw: Any
     pace: Pace = field(default_factory=Pace)
@@ -313,7 +316,14 @@ class _Work:
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
-        locator = Locator(self.sides, store, seed=self.seed, training=self.training, pace=self.pace)
+        locator = Locator(
+            self.sides,
+            store,
+            seed=self.seed,
+            training=self.training,
+            pace=self.pace,
+            equal_nan=self.equal_nan,
+        )
         if losses and self.loss is not None:
             try:
                 return locator.locate(*self.models, self.inputs, self.loss, self.names, pairs)
@@ -383,6 +393,7 @@ class _Work:
             "predict": self.fed.predict,
             "names": self.names,
             "outputs": any(one is not None for one in self.inputs.outputs),
+            "equal_nan": self.equal_nan,
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]

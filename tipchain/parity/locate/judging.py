@@ -110,6 +110,7 @@ class PairJudge:
         store: where tensors are.
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
         noise: how far tensors of the two runs may be apart that are the same.
         pace: how long this may take.
         late: pairs for which there was no time.
@@ -122,6 +123,7 @@ class PairJudge:
     store: Store
     seed: int
     exact: bool = True
+    equal_nan: bool = False
     noise: Noise = field(default_factory=Noise)
     pace: Pace = field(default_factory=Pace)
     late: int = 0
@@ -166,7 +168,8 @@ class PairJudge:
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
-        return self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+        verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+        return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
         """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
@@ -269,6 +272,36 @@ class PairJudge:
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
+
+    def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches the outputs."""
+        ends = [self.runs[0].values[link.ours] for link in self.outputs]
+        if any(one.at_fault for one in verdicts) or not self._have_nan(ends):
+            return verdicts
+        calls, traces = (
+            (self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]),
+            [run.trace for run in self.runs],
+        )
+        place = len([one for one in verdicts if one.direction == "forward"])
+        for pair in self.matching.pairs:
+            given = self._have_nan(pair.port.inputs)
+            if not pair.whole and (given or self._have_nan(pair.port.outputs)):
+                around = pair.reference.parent, pair.port.parent
+                if not given:
+                    calls = pair.reference, pair.port
+                elif around[0] is not None and around[1] is not None:  # code before it has made them
+                    calls = traces[0].calls[around[0]], traces[1].calls[around[1]]
+                told = [(one.port_path, one.turn) for one in verdicts]
+                place = told.index((pair.port.path, pair.port.turn))
+                break
+        reason = "it gives NaN first, on both sides, which reaches the outputs: NaN at the same positions fails unless equal_nan=True"
+        born = self._verdict(
+            CallPair(reference=calls[0], port=calls[1]), "forward", 0.0, Closeness.DIFFERS, None, reason
+        )
+        return (*verdicts[:place], replace(born, own=0.0, nan=True), *verdicts[place:])
+
+    def _have_nan(self, values: Iterable[Value]) -> bool:
+        return any(self.store.has_nan(one.stored) for one in values)
 
     def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
         """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
@@ -592,7 +625,15 @@ class PairJudge:
         self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
     ) -> LayerVerdict:
         closeness, worst = classify(measured)
-        return self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
+        verdict = self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
+        if direction == "backward" or verdict.own != inf:
+            return verdict
+        values = (
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
+            for link in self.compare.outputs(pair)
+        )
+        odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
+        return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
     def _verdict(
         self, pair: CallPair, direction: Direction, inherited: float, closeness: Closeness, worst: Measured | None,

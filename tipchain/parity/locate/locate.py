@@ -122,6 +122,7 @@ class Locator:
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
         pace: how long it may take.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -130,6 +131,7 @@ class Locator:
     backward: bool = True
     training: bool | None = None
     pace: Pace = field(default_factory=Pace)
+    equal_nan: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
     _small: bool = False
 
@@ -251,7 +253,7 @@ class Locator:
         )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
-            exact=theirs.double is not None, pace=self.pace,
+            exact=theirs.double is not None, equal_nan=self.equal_nan, pace=self.pace,
         )  # fmt: skip
 
     def _trains(self, models: Pair) -> bool:
