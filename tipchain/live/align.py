@@ -473,7 +473,7 @@ class _Work:
         method = (
             ""
             if located.exact
-            else f"; {_without_double(located)} does not run in float64: judged in float32"
+            else f"; {_without_double(located)} does not run in float64: what does not by itself is judged in float32"
         )
         if faults:
             first = faults[0]

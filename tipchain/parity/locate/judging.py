@@ -242,7 +242,7 @@ class PairJudge:
             *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]  # fmt: skip
-        return [_less_inside(each, inside) for each in one.verdicts]
+        return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
     def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[Link], inherited: float) -> None:
         """Judge the code that gives a pair its inputs, all layers before having agreed."""
@@ -602,16 +602,17 @@ class PairJudge:
         for link in fed.outputs:
             what = f"output {fed.pair.port.output_names[link.theirs]}"
             exact: Array | float | None
-            if whole or replays.port64 is None:
+            if whole and self.exact:
                 exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
-                exact = exact if whole and self.exact else None
+            elif replays.port64 is None:
+                exact = None
             else:
                 exact = link.layout.back(replays.port64.outputs[link.theirs])
             slow, fast = replays.reference32, replays.port32
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
                 continue
-            moved = None if self.exact else replays.moved
+            moved = None if self.exact or exact is not None else replays.moved
             found.append(
                 measure(
                     what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
@@ -644,7 +645,7 @@ class PairJudge:
             reference_path=pair.reference.path, port_path=pair.port.path, reference_type=pair.reference.type,
             port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
             ratio=None if worst is None else ratio(worst), closeness=closeness,
-            method="float64" if self.exact else "float32", reason=reason,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32", reason=reason,
         )  # fmt: skip
 
     def _measure_gradients(
@@ -721,6 +722,22 @@ def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> Layer
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:
+    """Return how far results in float32 may be off of layers that do the same: as far as their own rounding may grow."""
+    fine = (one.own or 0.0 for one in verdicts if one.direction == direction and one.closeness in FINE)
+    return SPREAD * max(fine, default=0.0)
+
+
+def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
+    """Return the verdict about a container, whose result in float32 may be as far off as that of its layers grows."""
+    off = inf if verdict.own is None else verdict.own
+    if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
+        return verdict
+    return replace(
+        verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it"
+    )
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:
