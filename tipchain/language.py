@@ -113,7 +113,9 @@ def _pattern(message: str) -> re.Pattern[str]:
 def _kind(name: str) -> str:
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
-    return r"(?:\[[^]`]*\]|[^`[])*?" if name.startswith("c") else ".+?"  # a list in code is not cut at its commas
+    return (
+        r"(?:\[[^]`]*\]|[^`[])*?" if name.startswith("c") else ".+?"
+    )  # a list in code is not cut at its commas
 
 
 @lru_cache(maxsize=16384)
