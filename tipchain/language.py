@@ -54,13 +54,8 @@ def language() -> str:
 
 
 def say(text: str) -> str:
-    """Return a text in the reader's language; what the catalogue does not have stays as it is."""
-    return text if language() == "en" or not text else _said(text)
-
-
-def say_lines(text: str) -> str:
-    """Return a text of several lines, each said by itself."""
-    return "\n".join(map(say, text.splitlines()))
+    """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
+    return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
 
 
 def columns(text: str) -> int:
@@ -92,16 +87,17 @@ def catalogue() -> Mapping[str, str]:
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what messages with places look like, in the order in which they are tried.
+def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return messages with places in the order in which they are tried, each with the texts between its places.
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
     found = [one for one in catalogue() if PLACE.search(one)]
     found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
-    return tuple((_pattern(one), catalogue()[one]) for one in found)
+    return tuple((one, tuple(PLACE.split(one)[::2])) for one in found)
 
 
+@cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = PLACE.split(message)
     return re.compile(
@@ -136,10 +132,13 @@ def _message(text: str) -> str | None:
     whole = catalogue().get(text)
     if whole is not None:
         return whole
-    for pattern, told in _patterns():
-        match = pattern.fullmatch(text)
+    for message, own in _patterns():
+        # Its own words, looked for first, spare most messages' patterns.
+        if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
+            continue
+        match = _pattern(message).fullmatch(text)
         if match is not None:
-            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), told)  # type: ignore[misc]
+            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
     return None
 
 

@@ -602,7 +602,7 @@ class _Work:
             return
         tied = next((one.reason for one in located.verdicts if one.tied), None)
         if tied is not None:
-            self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
+            self._end("train", Outcome.SKIP, f"the trainings differ after one update: {tied}")
             return
         collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
         done = train_both(
