@@ -26,12 +26,17 @@ WORD = re.compile(r"[\"'(\[]*[A-Za-z][a-z]*(['-][a-z]+)*[.,:;?!\"')\]…]*")
 NO_MESSAGE = re.compile(
     r"(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|WHERE|ORDER BY) .*|.*\\[dwsb][+*].*|\s*[=?][a-z]+_.*|if 1:.*"
     r"|.*-src ['a-z].*|(base-uri|form-action|light) .*|.*\x1b.*|(ERROR|INFO|DEBUG):.*"
-    r"|tipchain (align|run|locate) \{.*|[#$] .*|(local|case|compopt|complete|set|for word in) .*[$_-].*|(norm_train|eval|inference|[a-z]+_export):-?[a-z].*|Traceback \(most.*|tipchain [a-z]+ [A-Z.…]*.*--.*|acc accuracy|dice mdice|lr learning_rate|embedded null byte",
+    r"|tipchain (align|run|locate) \{.*|[#$] .*|(local|case|compopt|complete|set|for word in) .*[$_-].*|(norm_train|eval|inference|[a-z]+_export):-?[a-z].*|Traceback \(most.*|tipchain [a-z]+ [A-Z.…]*.*--.*|acc accuracy|dice mdice|lr learning_rate|embedded null byte|Found 'dict' .*",
     re.DOTALL,
 )
 """What is no message though it has words: queries, patterns, layouts, code, calls, what programs write."""
 ENGLISH = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]{2,}[,;:]? +(?:[a-z]+ +)?[a-z]{2,}(?![\w/.-])")
 """Two English words or more, one after the other."""
+CALL = re.compile(
+    r"`[^`]*`|(tipchain|ray|bash|pip)( [a-z][a-z.-]*){1,2}|torch module|\(model, optimizer[^)]*\)|--\S+"
+)
+"""What stays as it is: code, and what is typed."""
+FILLINGS = ("1", "1 %", "1%")
 MOST_FORMS = 64
 
 
@@ -206,12 +211,15 @@ def _name(node: ast.expr, *, in_code: bool) -> str:
 
 
 def is_translated(text: str) -> bool:
-    """Tell whether the reader of Chinese reads no English in a message, whose places hold no words of their own here."""
+    """Tell whether the reader of Chinese reads no English in a message, in whose places stand numbers here."""
+    return any(map(_is_chinese, (re.sub(r"\{\w+\}", one, text) for one in FILLINGS)))
+
+
+def _is_chinese(text: str) -> bool:
     from tipchain.language import say
 
-    said = say(re.sub(r"\{\w+\}", "1", text))
-    plain = re.sub(r"`[^`]*`", "", said)
-    return bool(re.search("[\u4e00-\u9fff]", said)) and not ENGLISH.search(plain)
+    said = say(text)
+    return bool(re.search("[\u4e00-\u9fff]", said)) and not ENGLISH.search(CALL.sub("", said))
 
 
 def untranslated(path: Path) -> list[str]:
