@@ -113,7 +113,9 @@ def _pattern(message: str) -> re.Pattern[str]:
 def _kind(name: str) -> str:
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
-    return r"[^`]*?" if name.startswith("c") else ".+?"
+    return (
+        r"(?:\[[^]`]*\]|[^`[])*?" if name.startswith("c") else ".+?"
+    )  # a list in code is not cut at its commas
 
 
 @lru_cache(maxsize=16384)
@@ -128,7 +130,7 @@ def _said(text: str) -> str:
     before, after = edges["before"], edges["after"].replace(".", "。")
     for mark, other in MARKS.items():
         before, after = before.replace(mark, other), after.replace(mark, other)
-    return f"{before}{found}{after}"
+    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}"
 
 
 def _left_over(said: str) -> int:

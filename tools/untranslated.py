@@ -16,7 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
 UNREAD_CALLS = re.compile(
-    r"re\.\w+|(logger|logging|LOG|log)\.\w+|.*\.(startswith|endswith|removeprefix|removesuffix|partition|rpartition|split"
+    r"re\.\w+|(logger|logging|LOG|_?log)\.\w+|.*\.(startswith|endswith|removeprefix|removesuffix|partition|rpartition|split"
     r"|replace|find|count|index|execute|executemany|strftime|strptime|encode|get|write_text|fixture)|namedtuple|TypeVar|NewType|cast"
     r"|Literal|ArgumentParser|AssertionError|NotImplementedError"
 )
@@ -53,10 +53,15 @@ def messages(path: Path) -> list[str]:
 
 
 def _is_message(text: str) -> bool:
-    """Tell whether at least half of a text is words, two or more."""
+    """Tell whether at least half of a text is words, two or more, and not all of them as short as names of variables."""
     parts = re.sub(r"`[^`]*`|[^\s{]*\{\w+\}\S*", " ", text).split()
     words = sum(WORD.fullmatch(one) is not None for one in parts)
-    return words > 1 and 2 * words >= len(parts) and not NO_MESSAGE.fullmatch(text)
+    return (
+        words > 1
+        and 2 * words >= len(parts)
+        and bool(re.search("[a-z]{3}", text))
+        and not NO_MESSAGE.fullmatch(text)
+    )
 
 
 def _texts(node: ast.AST, unread: set[int]) -> Iterator[str]:

@@ -112,7 +112,7 @@ class _Deployed:
             made = self.predict(self.model)
             if not callable(made):
                 raise UsageError(
-                    f"predict(model) returned a {type(made).__name__}, expected a callable of a raw sample"
+                    f"`predict(model)` returned a {type(made).__name__}, expected a callable of a raw sample"
                 )
             return made  # type: ignore[no-any-return]
         return lambda raw: self.predict(self.model, raw)
