@@ -63,13 +63,9 @@ def messages(path: Path) -> list[str]:
 def _is_message(text: str) -> bool:
     """Tell whether at least half of a text is words, two or more, and not all of them as short as names of variables."""
     parts = re.sub(r"`[^`]*`|[^\s{]*\{\w+\}\S*", " ", text).split()
-    words = sum(WORD.fullmatch(one) is not None for one in parts)
-    return (
-        words > 1
-        and 2 * words >= len(parts)
-        and bool(re.search("[a-z]{3}", text))
-        and not any(one.fullmatch(text) for one in NO_MESSAGE)
-    )
+    words = [one for one in parts if WORD.fullmatch(one)]
+    counts = len(words) > 1 and 2 * len(words) >= len(parts) and max(map(len, words)) > 2
+    return counts and not any(one.fullmatch(text) for one in NO_MESSAGE)
 
 
 def _texts(node: ast.AST, unread: set[int]) -> Iterator[str]:
