@@ -18,11 +18,11 @@ class BackwardSettings:
     """The stage that runs some iterations.
 
     Attributes:
-        iterations: updates in each mode.
-        learning_rate: initial learning rate.
-        modes: ``"eval"``, ``"train"`` or both; the keys of the second begin with its name, as in ``train/loss_0``.
-        inputs: ``"fake"`` or ``"train_loader"``.
-        dtype: ``"float32"``, or ``"float64"`` for nets whose gradients in float32 are mostly rounding.
+        iterations: the number of updates in each mode.
+        learning_rate: the learning rate.
+        modes: ``eval``, ``train`` or both. The names of the second mode's tensors begin with the mode: ``train/loss_0``.
+        inputs: the inputs of the model: fake ones, or those of the training loader.
+        dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
     iterations: int = 5

@@ -12,14 +12,14 @@ class DistributedSettings:
     """The stage that holds training on several processes against one process with the same global batch.
 
     Attributes:
-        processes: how many; on GPUs each needs one of its own.
-        iterations: steps taken.
-        batch_size: samples of the global batch, a multiple of ``processes``; None stands for the smallest multiple
-            that is no smaller than the fake inputs' batch.
-        learning_rate: initial rate, the same in both runs.
-        training: train mode, with random layers off, in place of eval mode.
-        find_unused_parameters: as of ``paddle.DataParallel``, for models that do not use all parameters in each step.
-        timeout_s: after how long the processes are ended; no part of how they run.
+        processes: the number of processes. On GPUs each process needs its own GPU.
+        iterations: the number of training steps.
+        batch_size: samples in the global batch, a multiple of ``processes``. Default: the smallest multiple that is not smaller
+            than the batch of the fake inputs.
+        learning_rate: the initial learning rate of both runs.
+        training: whether the models are in train mode. Random layers are off then.
+        find_unused_parameters: the argument of ``paddle.DataParallel``, for models that do not use all parameters in each step.
+        timeout_s: the time limit of the processes, in seconds.
     """
 
     processes: int = 2

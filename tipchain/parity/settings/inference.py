@@ -12,9 +12,9 @@ class InferenceSettings:
     """The stage that holds the exported model's outputs against the training engine's.
 
     Attributes:
-        batch_sizes: samples in each of the batches that one exported program is fed, at least two different numbers.
+        batch_sizes: the batch sizes that the exported program must handle: at least two different numbers.
         onnx: whether the program is also converted by paddle2onnx and run in onnxruntime.
-        opset: ONNX operator set that it is converted to; paddle2onnx raises it where an operator needs a later one.
+        opset: the ONNX operator set of the conversion. paddle2onnx takes a later one if an operator needs it.
     """
 
     batch_sizes: tuple[int, ...] = (1, 4)

@@ -12,9 +12,9 @@ class InitSettings:
     """The stage that compares initial values.
 
     Attributes:
-        seeds: how many models are built on each side, with the case's seed and those after it.
-        values: how many values of a parameter are kept from each model, evenly spread over it.
-        alpha: probability of a false alarm over all parameters together.
+        seeds: the number of models per side. They are built with the case's seed and the numbers after it.
+        values: the number of values that are taken from each parameter of a model, evenly spread.
+        alpha: the probability of a false alarm, for all parameters together.
     """
 
     seeds: int = 5

@@ -20,9 +20,9 @@ class LossSettings:
     """What the sides' losses are built with.
 
     Attributes:
-        args: arguments of both ``build_loss``, wherever the case's loss is used.
-        variants: by name, arguments in place of or besides those, for the loss stage alone. Their labels are the
-            case's, but for ``soft_label`` and ``ignore_index`` (`tipchain.parity.fake_inputs.make_loss_label`).
+        args: arguments of both loss builders, in every stage.
+        variants: more runs of the loss stage. Each name has arguments that are added to ``args`` or replace them. The labels are
+            those of the case, except with ``soft_label`` and ``ignore_index``.
     """
 
     args: Args = field(default_factory=dict)

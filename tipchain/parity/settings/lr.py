@@ -12,9 +12,9 @@ class LrSettings:
     """The learning rate's curve.
 
     Attributes:
-        steps: how many rates are compared; the schedule is stepped between them, per iteration or per epoch as
-            ``train: schedule_per`` says.
-        learning_rate: initial rate; None for that of ``train:``.
+        steps: the number of learning rates that are compared. Between two of them the schedule takes a step, of an iteration or an
+            epoch (``train.schedule_per``).
+        learning_rate: the initial rate. Without it, that of ``train``.
     """
 
     steps: int = 100

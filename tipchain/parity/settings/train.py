@@ -16,11 +16,10 @@ class EnvelopeSettings:
     """How far the losses of a port may be from the reference's, measured on the reference itself.
 
     Attributes:
-        runs: runs of the reference that start a little apart.
-        iterations: first iterations whose losses are compared.
-        ulps: how far apart, in units in the last place of each parameter.
-        factor: how many times the envelope is allowed; no part of how a side runs. A value above the usual one needs
-            a ``reason``.
+        runs: the number of reference runs that start from slightly different parameters.
+        iterations: the losses of this many first iterations are compared.
+        ulps: the difference of the start, in units in the last place of each parameter.
+        factor: the allowed multiple of the envelope. A value above the default needs a ``reason``.
     """
 
     runs: int = 3
@@ -34,15 +33,15 @@ class TrainSettings:
     """The training stage, and the defaults of ``tools/train.py``.
 
     Attributes:
-        epochs: epochs where the mode names none.
+        epochs: the number of epochs, if the mode names none.
         batch_size: samples per step and device.
         learning_rate: initial learning rate.
-        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
-        benchmark: published metric values; None where torch's own run is the benchmark.
-        dropout: in the run from equal weights on equal batches: ``"off"``, or ``"equal"`` masks on both sides.
-        envelope: how its losses are compared.
-        seeds: runs a side from different seeds, whose final metrics are compared as groups; 1 for none.
-        margin: difference of the mean metrics that does not matter, in their units; no part of how a side runs.
+        schedule_per: when the scheduler is stepped.
+        benchmark: published values of the metrics. Without them, the run of torch is the benchmark.
+        dropout: dropout in the run from equal weights on equal batches: off, or with equal masks on both sides.
+        envelope: the comparison of the losses.
+        seeds: the number of runs per side, from different seeds. With 2 or more, the final metrics are compared as groups.
+        margin: a difference of the mean metrics up to this value does not matter. It has the unit of the metric.
     """
 
     epochs: int = 1

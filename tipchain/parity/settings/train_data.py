@@ -13,14 +13,14 @@ class TrainDataSettings:
     """The stage that compares training data.
 
     Attributes:
-        epochs: epochs whose order is compared.
-        batch_size: samples per batch; None stands for the training stage's.
-        drop_last: whether loaders must leave out a smaller last batch; None holds them only against each other.
-        shuffle: whether loaders must shuffle; None holds them only against each other.
-        samples: how many samples, evenly spread over the split, are compared value by value.
-        draws: how often each side draws an augmented image.
-        images: how many different images they are drawn from.
-        alpha: probability of a false alarm over all random quantities together.
+        epochs: the order of the samples is compared for this many epochs.
+        batch_size: samples per batch. Without it, that of ``train``.
+        drop_last: whether the loaders must drop a smaller last batch. Without it, they are only compared with each other.
+        shuffle: whether the loaders must shuffle. Without it, they are only compared with each other.
+        samples: the number of samples, evenly spread over the split, whose values are compared.
+        draws: the number of augmented images that each side draws.
+        images: the number of different images for these draws.
+        alpha: the probability of a false alarm, for all random quantities together.
     """
 
     epochs: int = 2

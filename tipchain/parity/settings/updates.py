@@ -18,12 +18,12 @@ class UpdatesSettings:
     """Updates from equal parameters and equal synthetic gradients.
 
     Attributes:
-        iterations: updates that the optimizer stage compares.
-        learning_rate: that stage's first rate; it changes from update to update.
-        decay_learning_rate: the regularization stage's rate, so high that a small decay is seen beside rounding.
-        seed: of parameters and gradients.
-        parameters: ``"layers"`` or ``"model"``.
-        variants: further arguments of both ``build_optimizer`` by name, each in place of ``optimizer:``.
+        iterations: the number of updates in the optimizer stage.
+        learning_rate: the first learning rate of the optimizer stage. It changes with every update.
+        decay_learning_rate: the learning rate of the regularization stage. It is high, so that a small decay is larger than rounding.
+        seed: the seed of parameters and gradients.
+        parameters: the optimizer updates synthetic layers, or the parameters of the model.
+        variants: more runs of the optimizer stage. Each name has arguments that replace ``optimizer:``.
     """
 
     iterations: int = 5
