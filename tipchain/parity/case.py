@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import CHAIN_MODES
-from tipchain.parity.builders import find_root, resolve
+from tipchain.parity.builders import resolve
 from tipchain.parity.case_settings import read_data
 from tipchain.parity.case_types import (
     BUILDERS,
@@ -36,11 +36,11 @@ from tipchain.parity.settings import (
 )
 from tipchain.parity.settings.inputs import read_inputs
 from tipchain.parity.tolerance import METHODS, Tolerance
-from tipchain.runs import ROOT_VARIABLE
+from tipchain.runs import ROOT_VARIABLE, find_root
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
-__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
+__all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 
 def load_case(path: str | Path, reseed: int = 0) -> Case:
