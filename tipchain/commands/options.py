@@ -187,7 +187,7 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang",
         choices=LANGUAGES,
-        help="language of verdicts, causes and fixes (default: that of the locale)",
+        help="language of what is shown (default: that of the locale)",
     )
 
 
