@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.parity.dump_reader import read_npz
+from tipchain.parity.dumps import read_npz
 from tipchain.parity.locate.runs import ARGS, LABELS
 from tipchain.torch_weights import array_of
 
