@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -66,6 +65,8 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
         return ExitCode.FAILED
     if isinstance(error, SystemExit):  # argparse's, after its help
         raise error
+    import traceback
+
     traceback.print_exception(error)
     print(said("this is a bug of tipchain; please report it with the lines above"), file=sys.stderr)
     return ExitCode.BUG
