@@ -131,7 +131,7 @@ def _read(text: str) -> tuple[str, int]:
     inner = edges["text"]
     whole = catalogue().get(inner) or catalogue().get(inner[:1].lower() + inner[1:])
     found, left = (whole, 0) if whole else min(_readings(inner), key=lambda one: one[1], default=("", 0))
-    if not found:
+    if inner and not found:
         return text, len(ENGLISH_WORD.findall(CODE.sub("", text)))
     before, after = edges["before"], re.sub(r"(?<!\.)\.(?!\.)", "。", edges["after"])
     after = re.sub("[:;,]$", lambda one: MARKS[f"{one[0]} "], after)
@@ -196,6 +196,11 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
+def aligned(text: str, width: int) -> str:
+    """Return a text behind blanks that fill it up to so many columns."""
+    return " " * (width - columns(text)) + text
+
+
 def cut(text: str, width: int) -> str:
     """Return a text in at most so many columns; what is left out is marked."""
     if columns(text) <= width:
@@ -226,6 +231,8 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
     if columns(text) == len(text):
+        import textwrap
+
         return textwrap.wrap(
             text,
             width,
@@ -241,7 +248,7 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
 def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
     """Return a Chinese text in lines of so many columns; with ``words``, those that no line holds are broken too."""
     rows = [""]
-    for word in re.findall(r"\s+|[^\s\u2e80-\uffef]+[，。；：、）]*|[\u2e80-\uffef][，。；：、）]*", text):
+    for word in re.findall(r"\s+|（*(?:[^\s\u2e80-\uffef]+|[\u2e80-\uffef])[，。；：、）]*", text):
         if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
             rows.append("")
         if rows[-1] or word.strip():
