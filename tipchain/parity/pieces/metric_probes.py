@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tipchain.blame import placed
 from tipchain.errors import UsageError
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import put_back, take_out
 
 # Ways of counting: what usual metrics give for outputs and labels, each with what sets it apart from the others.
 
