@@ -205,29 +205,18 @@ def _read_profiles() -> None:
 
 
 def _case_owners() -> dict[str, type]:
-    from tipchain.parity import case_types, settings  # noqa: F401
+    from tipchain.parity import case_types, settings
     from tipchain.parity.case_types import Case
-    from tipchain.parity.settings import (
-        backward,
-        distributed,
-        inference,
-        init,
-        loss,
-        lr,
-        train,
-        train_data,
-        updates,
-    )
     from tipchain.parity.tolerance import Tolerance
 
     weights, inputs = case_types.WeightsSpec, case_types.InputSpec
     return {
         "": Case, "sides.SIDE": case_types.Side, "weights": weights, "inputs.NAME": inputs,
         "overrides.STAGE": case_types.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
-        "backward": backward.BackwardSettings, "train": train.TrainSettings, "train.envelope": train.EnvelopeSettings,
-        "data": case_types.DataSettings, "loss": loss.LossSettings, "init": init.InitSettings,
-        "inference": inference.InferenceSettings, "distributed": distributed.DistributedSettings,
-        "train_data": train_data.TrainDataSettings, "updates": updates.UpdatesSettings, "lr": lr.LrSettings,
+        "backward": settings.BackwardSettings, "train": settings.TrainSettings, "train.envelope": settings.EnvelopeSettings,
+        "data": case_types.DataSettings, "loss": settings.LossSettings, "init": settings.InitSettings,
+        "inference": settings.InferenceSettings, "distributed": settings.DistributedSettings,
+        "train_data": settings.TrainDataSettings, "updates": settings.UpdatesSettings, "lr": settings.LrSettings,
         "tolerances.STAGE.KEY": Tolerance, "modes.MODE": case_types.ModeSettings,
         "known_deviations[]": case_types.KnownDeviation,
     }  # fmt: skip
@@ -388,13 +377,11 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.parity.pieces import loss_settings, metric_causes, optimizer_words, schedule_causes
+    from tipchain.parity.pieces import loss_hypotheses, metrics, optimizers, schedules
     from tipchain.parity.preflight import kinds
 
     found = {
-        code
-        for module in (loss_settings, metric_causes, optimizer_words, schedule_causes)
-        for code in module.CODES.values()
+        code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()
     }
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
@@ -447,7 +434,7 @@ def _diff(sign: str, text: str) -> list[str]:
 def files_page() -> str:
     """Return the page of exit codes, outcomes, files and default tolerances."""
     from tipchain import outcome
-    from tipchain.parity.defaults import DEFAULTS
+    from tipchain.parity.tolerance import DEFAULTS
     from tipchain.stage_table import INFO
 
     lines = [
@@ -605,7 +592,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
         "reference/manifest.md": yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
-        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands: [suites](suites.md)."),
+        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
         "reference/python.md": python_page(),
         "reference/diagnoses.md": diagnoses_page(),
         "reference/files.md": files_page(),

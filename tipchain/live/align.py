@@ -35,7 +35,7 @@ from tipchain.live.training import Recipe, train_both
 from tipchain.memory import collect
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
-from tipchain.parity.findings import PIECES, Diagnosis, Finding
+from tipchain.parity.findings import PIECES, Diagnosis, Finding, PieceCheck
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.code_at_fault import GROWTH
 from tipchain.parity.locate.differences import rms
@@ -48,12 +48,11 @@ from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.structures import put_back
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pieces.check import PieceCheck
-from tipchain.parity.pieces.loss import check_loss
-from tipchain.parity.pieces.opening import Clips, build_both, build_torch_schedule
+from tipchain.parity.pieces.losses import check_loss
+from tipchain.parity.pieces.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.parity.pieces.optimizers import check_optimizers
-from tipchain.parity.pieces.schedulers import check_schedulers
-from tipchain.parity.preflight.front import check as check_construction
+from tipchain.parity.pieces.schedules import check_schedulers
+from tipchain.parity.preflight.construction import check as check_construction
 from tipchain.parity.preflight.parameters import MANY, two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.weighing import weigh
@@ -236,8 +235,8 @@ class _Work:
             except OutOfTime as error:
                 apart = error.apart
                 differ = apart is not None and not apart <= SAME_SINGLE
-                told = f"the outputs differ, relative {apart:.3g}; the layers were " if differ else ""
-                self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, f"{told}{LATE}")
+                told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
+                self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
         self._stage("preflight", self._check_construction, pairs, located, store)
         if located is not None:
             if self.loss is not None:
@@ -602,7 +601,7 @@ class _Work:
             return
         tied = next((one.reason for one in located.verdicts if one.tied), None)
         if tied is not None:
-            self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
+            self._end("train", Outcome.SKIP, f"the trainings differ after one update: {tied}")
             return
         collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
         done = train_both(

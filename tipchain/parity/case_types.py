@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
-from tipchain.parity.settings.backward import BackwardSettings
-from tipchain.parity.settings.distributed import DistributedSettings
-from tipchain.parity.settings.inference import InferenceSettings
-from tipchain.parity.settings.init import InitSettings
-from tipchain.parity.settings.loss import LossSettings
-from tipchain.parity.settings.lr import LrSettings
-from tipchain.parity.settings.train import TrainSettings
-from tipchain.parity.settings.train_data import TrainDataSettings
-from tipchain.parity.settings.updates import UpdatesSettings
+from tipchain.parity.settings import (
+    BackwardSettings,
+    DistributedSettings,
+    InferenceSettings,
+    InitSettings,
+    LossSettings,
+    LrSettings,
+    TrainDataSettings,
+    TrainSettings,
+    UpdatesSettings,
+)
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")

@@ -202,7 +202,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
             code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
-            message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
+            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
 
@@ -536,7 +536,7 @@ class _Exchange:
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
         """Return the slug, what is said, and what the call should be given."""
         names = [walk.told(one) for one in (self.old, self.new)]
-        wanted = f"{names[1]} of another turn" if names[0] == names[1] else names[1]
+        wanted = f"{names[1]} of another iteration" if names[0] == names[1] else names[1]
         after_that = ", which the port makes only after it: the order is another one" if late else ""
         code = "order" if late else "residual" if self.op.name == "add" else "wrong-input"
         where = place_of(self.op, piece)
