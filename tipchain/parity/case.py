@@ -12,7 +12,7 @@ from typing import Any
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.modes import CHAIN_MODES, DATA_SETS, DIGITS
 from tipchain.parity import settings
-from tipchain.parity.builders import find_root, resolve
+from tipchain.parity.builders import resolve
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
@@ -28,7 +28,7 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.tolerance import METHODS, Tolerance, is_looser, tolerance_for
-from tipchain.runs import ROOT_VARIABLE
+from tipchain.runs import ROOT_VARIABLE, find_root
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
@@ -148,7 +148,7 @@ def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
 # An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
 
 
-__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
+__all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 
 def load_case(path: str | Path, reseed: int = 0) -> Case:
