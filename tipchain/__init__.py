@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tipchain.parity.tolerance import Tolerance
 
 __version__ = "1.0.0"
+OLD_SPELLINGS_END = "2.0"
+"""The version that no longer takes the old spellings of commands, options and fields."""
 __all__ = [
     "AlignmentReport",
     "Tolerance",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from tipchain import __version__
+from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
@@ -112,7 +112,10 @@ def dispatch(argv: Sequence[str]) -> int:
         print(f"tipchain {__version__}")
         return ExitCode.PASSED
     if name in FORMER:
-        print(f"note: {name} is now {FORMER[name]}; the old name goes with the next version", file=sys.stderr)
+        print(
+            f"note: {name} is now {FORMER[name]}; the old name ends with version {OLD_SPELLINGS_END}",
+            file=sys.stderr,
+        )
         name = FORMER[name]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS)

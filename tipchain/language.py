@@ -26,6 +26,8 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 PLACE = re.compile(r"\{(\w+)\}")
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What parts of a text stand between, in the order in which they are tried."""
+CODE = re.compile(r"`[^`]*`")
+ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ;:.]*)", re.DOTALL)
 
 
@@ -54,13 +56,8 @@ def language() -> str:
 
 
 def say(text: str) -> str:
-    """Return a text in the reader's language; what the catalogue does not have stays as it is."""
-    return text if language() == "en" or not text else _said(text)
-
-
-def say_lines(text: str) -> str:
-    """Return a text of several lines, each said by itself."""
-    return "\n".join(map(say, text.splitlines()))
+    """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
+    return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
 
 
 def columns(text: str) -> int:
@@ -92,16 +89,17 @@ def catalogue() -> Mapping[str, str]:
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what messages with places look like, in the order in which they are tried.
+def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return messages with places in the order in which they are tried, each with the texts between its places.
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
     found = [one for one in catalogue() if PLACE.search(one)]
     found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
-    return tuple((_pattern(one), catalogue()[one]) for one in found)
+    return tuple((one, tuple(PLACE.split(one)[::2])) for one in found)
 
 
+@cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = PLACE.split(message)
     return re.compile(
@@ -115,47 +113,54 @@ def _pattern(message: str) -> re.Pattern[str]:
 def _kind(name: str) -> str:
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
-    return r"[^`]*?" if name.startswith("c") else ".+?"
+    return (
+        r"(?:\[[^]`]*\]|[^`[])*?" if name.startswith("c") else ".+?"
+    )  # a list in code is not cut at its commas
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def _said(text: str) -> str:
     edges = EDGES.fullmatch(text)
     assert edges is not None  # every part of it may be empty
     inner = edges["text"]
-    found = _message(inner) or _joined(inner)
+    whole = catalogue().get(inner)
+    found = whole if whole is not None else min(_readings(inner), key=_left_over, default=None)
     if found is None:
         return text
     before, after = edges["before"], edges["after"].replace(".", "。")
     for mark, other in MARKS.items():
         before, after = before.replace(mark, other), after.replace(mark, other)
-    return f"{before}{found}{after}"
+    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}"
 
 
-def _message(text: str) -> str | None:
-    whole = catalogue().get(text)
-    if whole is not None:
-        return whole
-    for pattern, told in _patterns():
-        match = pattern.fullmatch(text)
+def _left_over(said: str) -> int:
+    """Return how many words of a text were left in English."""
+    return len(ENGLISH_WORD.findall(CODE.sub("", said)))
+
+
+def _readings(text: str) -> Iterator[str]:
+    """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
+    for message, own in _patterns():
+        # Its own words, looked for first, spare most messages' patterns.
+        if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
+            continue
+        match = _pattern(message).fullmatch(text)
         if match is not None:
-            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), told)  # type: ignore[misc]
-    return None
+            yield PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
+    for mark, other in MARKS.items():
+        parts = _split(text, mark)
+        if len(parts) == 1:
+            continue
+        if mark != ", ":
+            # What follows a mark may be a message that has the same mark.
+            parts = [parts[0], mark.join(parts[1:])]
+        said = [_said(one) for one in parts]
+        if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
+            yield other.join(said)
 
 
 def _place(name: str, text: str) -> str:
     return text if _kind(name) != ".+?" else _said(text)
-
-
-def _joined(text: str) -> str | None:
-    """Return a text of several parts, each said by itself; None where none of them is known."""
-    for mark, other in MARKS.items():
-        parts = _split(text, mark)
-        if len(parts) > 1:
-            said = [_said(one) for one in parts]
-            if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
-                return other.join(said)
-    return None
 
 
 def _is_said(text: str, said: str) -> bool:

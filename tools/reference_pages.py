@@ -605,7 +605,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
         "reference/manifest.md": yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
-        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands: [suites](suites.md)."),
+        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
         "reference/python.md": python_page(),
         "reference/diagnoses.md": diagnoses_page(),
         "reference/files.md": files_page(),

@@ -151,7 +151,7 @@ def test_processes_that_take_too_long_are_ended(side, tmp_path):
     from tipchain.parity.stages import record
 
     with pytest.raises(
-        GroupError, match=r"the 2 processes took longer than 0.5 s and were ended; not done: rank 0, 1"
+        GroupError, match=r"the 2 processes took longer than 0.5 s and were ended; unfinished: rank 0, 1"
     ):
         record("distributed", bench_of(side, tmp_path, timeout_s=0.5))
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]

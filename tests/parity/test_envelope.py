@@ -133,4 +133,4 @@ def test_a_folder_that_cannot_be_written_costs_time_and_no_result(tmp_path, caps
     cache = EnvelopeCache(folder=tmp_path / "envelopes", key="k" * 64)
     assert remade(cache)
     assert remade(cache)
-    assert "the envelope is not kept" in capsys.readouterr().err
+    assert "the envelope was not saved" in capsys.readouterr().err

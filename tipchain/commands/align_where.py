@@ -65,7 +65,7 @@ def _locate(
     args: argparse.Namespace, request: Request, out: Path, report: RunReport, stream: TextIO | None, failed: Collection[str]
 ) -> Diagnosed:  # fmt: skip
     """Look for the layer at fault and its cause in live models, and write down what was found."""
-    from tipchain.language import say_lines
+    from tipchain.language import say
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
     from tipchain.runs import append, atomic_write
@@ -89,7 +89,7 @@ def _locate(
         found = diagnose_run(report.verdicts, document, request.case.root)
         atomic_write(kept, json.dumps(document) + "\n")
     if stream is not None:
-        print(f"== where and why\n{fold(say_lines(text), terminal_width())}", file=stream, flush=True)
+        print(f"== where and why\n{fold(say(text), terminal_width())}", file=stream, flush=True)
     append(
         out / "alignment.log",
         "".join(f"{line}\n" for line in (f"# run {request.folder.parent.name} where and why", text)),

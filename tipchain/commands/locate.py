@@ -102,7 +102,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 
 def run(args: argparse.Namespace) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
-    from tipchain.language import say_lines
+    from tipchain.language import say
     from tipchain.live.launch import launch
     from tipchain.report.terminal import fold, terminal_width
 
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     request = read_request(args, causes=not args.no_causes)
     done = launch(request, timeout_s=args.timeout, quiet=args.quiet)
     stream = sys.stderr if args.json == "-" else sys.stdout
-    print(fold(say_lines(done.text), terminal_width()), file=stream)
+    print(fold(say(done.text), terminal_width()), file=stream)
     if done.document is None:
         return done.exit_code
     if args.no_causes or args.verbose:

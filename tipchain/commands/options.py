@@ -1,6 +1,6 @@
 """The options that several commands have: each is declared here once, so that one name means one thing everywhere.
 
-An old spelling works for one more version: `renamed` and `Document` take it, and say on standard error what is typed now.
+An old spelling works until `OLD_SPELLINGS_END`: `renamed` and `Document` take it, and say on standard error what is typed now.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.errors import OutputError, UsageError
 from tipchain.language import LANGUAGES
@@ -99,7 +100,7 @@ def _is_target(word: str) -> bool:
 
 def former(text: str) -> None:
     """Say what is typed now instead of what was."""
-    print(f"note: {text}; the old spelling goes with the next version", file=sys.stderr)
+    print(f"note: {text}; the old spelling ends with version {OLD_SPELLINGS_END}", file=sys.stderr)
 
 
 def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Action) -> None:
@@ -188,7 +189,7 @@ def add_language(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lang",
         choices=LANGUAGES,
-        help="language of verdicts, causes and fixes (default: that of the locale)",
+        help="language of what is shown (default: that of the locale)",
     )
 
 

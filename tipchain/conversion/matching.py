@@ -347,7 +347,7 @@ def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_m
 def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
     return [
         f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
-        "of which is not known how torch would keep it"
+        "and how torch would store it is not known"
         for layer in paddle
         if layer.kind.startswith(UNSUPPORTED)
         for slot in layer.slots
@@ -536,7 +536,7 @@ def _layout(
         if turned is None:
             problem = (
                 f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
-                f"{kind_text(port.kind)} in the port; whether it must be transposed cannot be told of a square one"
+                f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
             )
     if turned is None:
         problem = (

@@ -236,8 +236,8 @@ class _Work:
             except OutOfTime as error:
                 apart = error.apart
                 differ = apart is not None and not apart <= SAME_SINGLE
-                told = f"the outputs differ, relative {apart:.3g}; the layers were " if differ else ""
-                self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, f"{told}{LATE}")
+                told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
+                self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
         self._stage("preflight", self._check_construction, pairs, located, store)
         if located is not None:
             if self.loss is not None:
@@ -602,7 +602,7 @@ class _Work:
             return
         tied = next((one.reason for one in located.verdicts if one.tied), None)
         if tied is not None:
-            self._end("train", Outcome.SKIP, f"trainings part after one update: {tied}")
+            self._end("train", Outcome.SKIP, f"the trainings differ after one update: {tied}")
             return
         collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
         done = train_both(

@@ -103,13 +103,13 @@ class Loop:
             return lambda batch: body(self.model, self.optimizer, batch, **given)
         if len(wanted) > 3:
             raise UsageError(
-                f"step asks for {', '.join(one.name for one in wanted)}, expected (model, optimizer, batch), "
-                "or (model, optimizer) to return a callable of a batch"
+                f"step asks for {', '.join(one.name for one in wanted)}, expected `(model, optimizer, batch)`, "
+                "or `(model, optimizer)` to return a callable of a batch"
             )
         made = step(*(self.model, self.optimizer)[: len(wanted)], **given)
         if not callable(made):
             raise UsageError(
-                f"step(model, optimizer) returned a {type(made).__name__}, expected a callable of a batch"
+                f"`step(model, optimizer)` returned a {type(made).__name__}, expected a callable of a batch"
             )
         self.kept = made
         return made  # type: ignore[no-any-return]

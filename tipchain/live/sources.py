@@ -169,7 +169,7 @@ def open_callables(
         if specs is None:
             continue
         if lacking:
-            lacking.setdefault(STAGE_OF[name], f"not compared: it rests on {next(iter(lacking))}")
+            lacking.setdefault(STAGE_OF[name], f"not compared: it needs {next(iter(lacking))}")
             continue
         try:
             given = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)

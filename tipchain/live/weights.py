@@ -41,7 +41,7 @@ def copy_weights(
     match = converted.match
     if match.by_order or match.assumed:
         _log.warning(
-            "copy_weights: %d layers were told apart by the order of their declaration alone, %d layouts were assumed: "
+            "copy_weights: %d layers were matched by the order of their declaration alone, %d layouts were assumed: "
             "print(copy_weights(...)) lists them", len(match.by_order), len(match.assumed),
         )  # fmt: skip
     return match

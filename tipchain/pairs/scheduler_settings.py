@@ -67,7 +67,7 @@ def read_settings(
     if not _is_whole(warmup_steps, least=0):
         raise _error("warmup_steps", "is no whole number >= 0", warmup_steps)
     if not is_number(warmup_start) or not 0 <= warmup_start < 1:
-        raise _error("warmup_start", "is no share below 1", warmup_start, "0 <= warmup_start < 1")
+        raise _error("warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
     return SchedulerSettings(
         name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start)
     )

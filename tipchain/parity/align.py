@@ -149,7 +149,7 @@ def _judge(
         return StageJudgement(stage=stage, verdicts=tuple(failures))
     recorded = [one.side for one in recorders]
     if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
-        reason = "it holds the port against itself; the port was not recorded"
+        reason = "it compares the port with itself; the port was not recorded"
         return StageJudgement(
             stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/torch", reason=reason),)
         )

@@ -76,7 +76,7 @@ def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
         raise RecordError(
             "is not a dump: damaged or truncated",
             file=file,
-            found=f"{len(data)} bytes that cannot be followed to their end ({error})",
+            found=f"{len(data)} bytes that cannot be parsed ({error})",
             expected=EXPECTED,
         ) from None
 

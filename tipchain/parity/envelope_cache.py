@@ -95,7 +95,7 @@ class EnvelopeCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_write(self.path, json.dumps(content) + "\n")
         except OSError as error:  # a read-only or full disk costs time, no result
-            print(f"{self.path}: the envelope is not kept: {error}", file=sys.stderr)
+            print(f"{self.path}: the envelope was not saved: {error}", file=sys.stderr)
             return
         files = sorted(self.folder.glob("*.json"), key=lambda path: (path != self.path, -_modified(path)))
         for path in files[KEPT:]:

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("port", type=Path)
     parser.add_argument("--losses", required=True, metavar="REGEX", help="the first group is the loss")
     parser.add_argument("--runs", nargs="*", type=Path, default=[])
-    parser.add_argument("--first", type=int, help="compare so many losses, the first ones")
+    parser.add_argument("--first", type=int, help="number of losses to compare, from the first")
     parser.add_argument("--factor", type=float, default=FACTOR)
     args = parser.parse_args(argv)
     try:

@@ -73,16 +73,15 @@ def test_tensors_that_were_taken_out_die_with_their_owner(live):
         gc.enable()
 
 
-def test_drawing_from_our_own_numbers_loads_no_compiler():
+def test_an_alignment_loads_no_compiler():
     import subprocess
     import sys
 
     code = (
-        "import sys, torch\n"
-        "from tipchain.parity.frameworks.randomness import Draws\n"
-        "from tipchain.parity.frameworks.torch_randomness import drawing\n"
-        "with drawing(torch, Draws(0)):\n"
-        "    assert torch.rand(3).shape == (3,)\n"
+        "import sys, numpy, torch, paddle, tipchain\n"
+        "pair = torch.nn.Linear(3, 2), paddle.nn.Linear(3, 2)\n"
+        "tipchain.copy_weights(*pair)\n"
+        "assert tipchain.align(*pair, numpy.ones((2, 3), numpy.float32)).passed\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
     done = subprocess.run(

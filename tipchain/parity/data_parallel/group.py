@@ -114,7 +114,7 @@ class WorkerGroup:
         errors = [f"; rank {rank}: {report['error']}" for rank in done
                   if (report := self._report(rank)) is not None and "error" in report]  # fmt: skip
         waiting = [str(rank) for rank in range(self.processes) if rank not in done]
-        return f"; not done: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
+        return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
 
     def _complaint(self, rank: int) -> str:
         """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""

@@ -536,7 +536,7 @@ class _Exchange:
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
         """Return the slug, what is said, and what the call should be given."""
         names = [walk.told(one) for one in (self.old, self.new)]
-        wanted = f"{names[1]} of another turn" if names[0] == names[1] else names[1]
+        wanted = f"{names[1]} of another iteration" if names[0] == names[1] else names[1]
         after_that = ", which the port makes only after it: the order is another one" if late else ""
         code = "order" if late else "residual" if self.op.name == "add" else "wrong-input"
         where = place_of(self.op, piece)

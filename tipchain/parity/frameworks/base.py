@@ -115,8 +115,10 @@ class Framework(Protocol):
         ``shared``: they may be the framework's own memory, not to be written to.
         """
 
-    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield the gradients that exist, named as the parameters are."""
+    def gradients(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`."""
 
     def gradient(self, parameter: Any) -> Any:
         """Return a parameter's gradient as a dense tensor; None where there is none."""

@@ -185,16 +185,23 @@ class TorchFramework:
         """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
-                cpu = shared and parameter.device.type == "cpu"
-                own = cpu and parameter.dtype in (self.torch.float32, self.torch.float64)
-                yield name, parameter.detach().numpy() if own else self.array(parameter)
+                yield name, self._values(parameter, shared=shared)
 
-    def gradients(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield the gradient of every parameter that has one and that the port has too."""
+    def gradients(
+        self, model: Any, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
-                yield name, self.array(gradient)
+                yield name, self._values(gradient, shared=shared)
+
+    def _values(self, tensor: Any, *, shared: bool) -> Array:
+        """Return a tensor's values: torch's own memory where that may be and numpy can hold it."""
+        floats = tensor.dtype in (self.torch.float32, self.torch.float64)
+        own = shared and floats and tensor.device.type == "cpu"
+        values: Array = tensor.detach().numpy() if own else self.array(tensor)
+        return values
 
     def gradient(self, parameter: Any) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""

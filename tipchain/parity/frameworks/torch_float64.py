@@ -15,6 +15,7 @@ from typing import Any
 from tipchain.parity.envelope import ULPS
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.frameworks.torch_randomness import dispatch_mode
 
 SHIFT = ULPS * 2.0**-29
 """How far apart shifted weights start, in float32's units in the last place: `ULPS` of float64's."""
@@ -68,11 +69,9 @@ def widening(torch: Any, *, claims: bool = False) -> Iterator[None]:
 
 @cache
 def _mode(torch: Any) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     wider = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
-    class Widening(TorchDispatchMode):  # type: ignore[misc]
+    class Widening(dispatch_mode()):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             asked = wider.get(kwargs.get("dtype")) if kwargs else None
             if asked is None or torch._C._current_autograd_node() is not None:  # noqa: SLF001

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tipchain.parity.compare import PIECE
+
 
 def perturb(model: Any, ulps: float, number: int) -> None:
     """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
@@ -22,8 +24,12 @@ def perturb(model: Any, ulps: float, number: int) -> None:
         for parameter in model.parameters():
             if not parameter.is_floating_point():
                 continue
-            coins = generator.integers(0, 2, tuple(parameter.shape), dtype=np.int8)
-            signs = torch.from_numpy(2 * np.asarray(coins) - 1).to(parameter.device, parameter.dtype)
-            size = parameter.abs().float()
-            unit = torch.nextafter(size, torch.full_like(size, torch.inf)) - size
-            parameter.add_(distance * signs * unit.to(parameter.dtype))
+            flat = parameter.detach().reshape(-1)
+            for piece in flat.split(PIECE):  # what fits into a core's cache takes a twentieth of the time
+                coins = torch.from_numpy(generator.integers(0, 2, len(piece), dtype=np.int8))
+                steps = coins.to(piece.device, piece.dtype).mul_(2 * distance).sub_(distance)
+                size = piece.abs().float()
+                unit = torch.nextafter(size, torch.full_like(size, torch.inf)).sub_(size)
+                piece.add_(steps.mul_(unit))
+            if flat.data_ptr() != parameter.data_ptr():  # a layout that has no flat view
+                parameter.copy_(flat.view_as(parameter))

@@ -35,18 +35,25 @@ def drawing(torch: Any, draws: Draws) -> Iterator[None]:
 
 
 @cache
-def _mode(torch: Any) -> Any:
+def dispatch_mode() -> Any:
+    """Return the base class of modes that are given each of torch's operators."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Drawing(TorchDispatchMode):  # type: ignore[misc]
-        def __init__(self, draws: Draws) -> None:
-            super().__init__()
-            self.draws = draws
-
+    class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             """Tell torch.compile's machinery to leave this alone only where it is loaded: importing it takes over a second."""
             return "torch._dynamo" in sys.modules
+
+    return DispatchMode
+
+
+@cache
+def _mode(torch: Any) -> Any:
+    class Drawing(dispatch_mode()):  # type: ignore[misc]
+        def __init__(self, draws: Draws) -> None:
+            super().__init__()
+            self.draws = draws
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,14 @@ def largest(array: Any) -> float:
     """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
     values = np.asarray(array)
     values = np.abs(values) if values.dtype.kind == "c" else values
-    finite = values[np.isfinite(values)]
+    if not values.size:
+        return 0.0
     # Both ends, since the absolute value of the least integer is no such integer.
-    return max(abs(float(finite.max())), abs(float(finite.min()))) if finite.size else 0.0
+    ends = float(values.max()), float(values.min())
+    if not all(map(isfinite, ends)):
+        finite = values[np.isfinite(values)]
+        return largest(finite) if finite.size else 0.0
+    return max(map(abs, ends))
 
 
 def details(record: Record) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def form_of(side: Movements) -> str:
         return "not decayed"
     first = side.decay[0, 0]
     if not np.abs(first).max() > side.rounding[0, 0]:
-        return "moved beside gradients only"
+        return "moved only together with gradients"
     share = float(first @ side.start / (side.start @ side.start))
     sign = float(np.mean(first * np.sign(side.start)))
     if _fits(first, share * side.start):

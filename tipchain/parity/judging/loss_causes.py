@@ -57,8 +57,8 @@ def _explain_value(expected: float, actual: float, spread: float) -> str:
     said = f"the gradients agree, so only a constant differs (by {actual - expected:.6g})"
     if spread > FLOOR:
         said += (
-            f"; outputs lie {spread:.3g} apart, and Paddle's softmax takes what is more than 64 below the largest "
-            "for 64 below: tipchain.pairs.paddle_losses does not"
+            f"; outputs lie {spread:.3g} apart, and Paddle's softmax clips outputs at 64 below the largest; "
+            "tipchain.pairs.paddle_losses does not"
         )
     return said
 

@@ -216,5 +216,5 @@ def _notes(dumps: Dumps) -> list[str]:
         notes.append("the sides name no `loader`: order, reshuffling and drop_last were not compared")
     if not _has(dumps.reference, "augmentation"):
         notes.append("the sides name no `augmentation`: "
-                     + ("what was drawn is seen in the pixels only" if facts.get("random") else "nothing random was compared"))  # fmt: skip
+                     + ("random draws show only in the pixels" if facts.get("random") else "nothing random was compared"))  # fmt: skip
     return notes

@@ -23,7 +23,7 @@ def judge_transforms(dumps: Dumps, rules: Rules) -> list[Verdict]:
     for side, record in (("reference", dumps.reference), ("port", dumps.port)):
         gap = details(record).get("transforms_gap")
         if gap:
-            reason = f"the {side}'s named transforms do not end in what its data set gives: {gap}"
+            reason = f"the {side}'s named transforms do not give what its data set gives: {gap}"
             return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)]
     expected, actual = (list(one or []) for one in names)
     said = next(_differing(dumps, rules, expected), "")

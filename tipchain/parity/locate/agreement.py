@@ -154,5 +154,5 @@ def settled(
 
 
 def _refuted(verdict: LayerVerdict) -> LayerVerdict:
-    reason = f"built otherwise, but the models do the same: {verdict.reason}"
+    reason = f"built differently, but the models do the same: {verdict.reason}"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, refuted=True)

@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 GROWTH = 1000.0
 """How many times as far as their outputs two models' gradients may be apart. A choice: a backward run enlarges what outputs
 differ by as far as the weights do, layer by layer; three orders are more than was seen."""
-TIED = "equal values: each framework sends the gradient of their maximum elsewhere; where none are equal the gradients agree"
+TIED = "equal values: each framework gives the gradient of their maximum to another of them; without equal values the gradients agree"
 """What is said where gradients differ at ties alone."""
 
 

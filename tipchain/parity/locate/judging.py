@@ -43,9 +43,7 @@ from tipchain.parity.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
 Array = npt.NDArray[Any]
-STATE = (
-    "it gives something else when it is run again on what it was given: it keeps something from call to call"
-)
+STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
@@ -661,7 +659,7 @@ def same_numbers(runs: tuple[Run, Run]) -> bool:
 
 def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
     """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
-    reason = f"{verdict.reason}; what is made of them is the same"
+    reason = f"{verdict.reason}; the results computed from them are equal"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
@@ -678,7 +676,7 @@ def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> Layer
     found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
-    reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
+    reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 

@@ -277,7 +277,7 @@ def _notes(pairing: _Pairing) -> Iterator[str]:
 def _reason(pairing: _Pairing, off: Sequence[int], fields: Any) -> str:
     ours, theirs = pairing.ours, pairing.theirs
     if not off:
-        return f"the first {min(len(ours), len(theirs))} samples are equal, one side goes on"
+        return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"
     first = off[0]
     which = ", ".join(
         filter(None, (str(one) for one in sorted(differing(ours[first], theirs[first], fields))))

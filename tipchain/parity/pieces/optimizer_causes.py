@@ -166,11 +166,11 @@ def _diagnosis(
     )
     if together - alone > ROUGH:
         evidence += (
-            f"with this knob alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
+            f"with this setting alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
             f"in {len(names)} parameters"
         )
     else:
-        evidence += f"with the port's value of this knob {alone:.2%} of the difference is gone, in {len(names)} parameters"
+        evidence += f"with the port's value of this setting {alone:.2%} of the difference is gone, in {len(names)} parameters"
     effect = max(distance(by_name[name].reference, by_name[name].port, (by_name[name].reference, by_name[name].port))
                  for name in names)  # fmt: skip
     return Diagnosis(
@@ -246,7 +246,7 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
     )
     return Diagnosis(
         code="unknown", port_path=OPTIMIZER, message=f"the optimizers differ, the cause is unknown{words}",
-        evidence="no knob of SGD, Adam, RMSProp, Adagrad, Adadelta or Adamax, changed alone or two together, makes "
-        f"99 % of the difference go away ({course.name})",
+        evidence="no setting of SGD, Adam, RMSProp, Adagrad, Adadelta or Adamax, changed alone or with another, explains "
+        f"99 % of the difference ({course.name})",
         explained=None, fix="compare the two optimizers' arguments and formulas",
     )  # fmt: skip

@@ -340,7 +340,7 @@ def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
 
 
 def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
-    how = "with all the knobs that differ" if together else "with this one change"
+    how = "with all the settings that differ" if together else "with this one change"
     return Diagnosis(
         code=guess.code, port_path=SCHEDULER, message=guess.message,
         evidence=f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone",
@@ -360,7 +360,7 @@ def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | N
     )
     return Diagnosis(
         code="unknown", port_path=SCHEDULER, message=f"the schedules differ, the cause is unknown: {peaks}",
-        evidence=f"no shift, stretch, factor or one knob gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
+        evidence=f"no shift, stretch, factor or single setting gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
         explained=None, fix="compare the arguments of the two schedules",
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.parity.compare import PIECE
 from tipchain.parity.envelope import ULPS
 from tipchain.parity.frameworks.base import Array, scalar
 from tipchain.parity.settings.backward import DOUBLE, TRAIN
@@ -45,7 +46,6 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     if mode == TRAIN:
         framework.watch_variances(model)
     trainer = bench.trainer(model, settings.learning_rate)
-    before = dict(framework.parameters(model, names))
     losses: dict[str, Array] = {}
     rates: dict[str, Array] = {}
     tensors: dict[str, Array] = {}
@@ -59,13 +59,24 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
             trainer.step()
             trainer.step_schedule()
             losses[f"loss_{number}"] = scalar(framework.array(loss))
-    for name, value in framework.parameters(model, names):
-        tensors[f"parameter/{name}"] = value
-        tensors[f"update_rms/{name}"] = np.array(_rms(value, before.pop(name)))
+    tensors |= {f"parameter/{name}": value for name, value in framework.parameters(model, names)}
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
+    if framework.name == "torch":
+        tensors |= _update_rms(bench, model, tensors)
     if framework.name == "torch" and not bench.truth:
         tensors |= _gradient_noise(bench, model, criterion, tensors)
     return {**losses, **rates}, tensors
+
+
+def _update_rms(bench: Bench, model: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
+    bench.restore(model)
+    found = {}
+    for name, before in bench.framework.parameters(model, bench.case.weights.names, shared=True):
+        pieces = _differences(tensors[f"parameter/{name}"], before)
+        squares = sum(float(np.dot(piece, piece)) for piece in pieces)
+        found[f"update_rms/{name}"] = np.array(np.sqrt(squares / max(before.size, 1)))
+    return found
 
 
 def _gradient_noise(
@@ -86,8 +97,9 @@ def _gradient_noise(
         model.zero_grad()
         with _surroundings(bench):
             criterion(model(*images), label).backward()
-        for name, value in framework.gradients(model, names):
-            moved = np.abs(np.subtract(value, tensors[f"gradient/{name}"])).max(initial=0)
+        for name, value in framework.gradients(model, names, shared=True):
+            pieces = _differences(value, tensors[f"gradient/{name}"])
+            moved = np.max([np.abs(piece).max() for piece in pieces], initial=0)
             key = f"gradient_noise/{name}"
             noise[key] = np.array(max(float(noise.get(key, 0.0)), float(moved)))
     return noise
@@ -125,6 +137,8 @@ def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], An
         yield [image], label
 
 
-def _rms(after: Array, before: Array) -> float:
-    difference = np.subtract(after, before).ravel()
-    return float(np.sqrt(np.dot(difference, difference) / max(difference.size, 1)))
+def _differences(left: Array, right: Array) -> Iterator[Array]:
+    """Yield ``left - right``, flat, in pieces that fit into a core's cache."""
+    left, right = left.reshape(-1), right.reshape(-1)
+    for start in range(0, left.size, PIECE):
+        yield np.subtract(left[start : start + PIECE], right[start : start + PIECE])
