@@ -36,13 +36,7 @@ assert spec is not None
 assert spec.loader is not None
 untranslated = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(untranslated)
-OPEN = (
-    "blame.py", "bundle", "chain", "cli.py", "commands", "devices.py", "environment.py", "errors.py",
-    "guard.py", "history", "images.py", "__init__.py", "json_text.py", "modes.py", "nightly", "outcome.py",
-    "paddle_export.py", "paddle_tools", "paddle_weights.py", "parity", "pickle_stream.py", "prepare",
-    "progress.py", "quantities.py", "raw_frames.py", "report", "reprod_log", "runs.py", "scalars.py",
-    "torch_weights.py", "yaml_lines.py",
-)  # fmt: skip
+OPEN = ("history/text.py", "parity", "report/")
 """Rooms whose messages are not all translated yet: a path below the package, or the beginning of one."""
 CHINESE = re.compile("[\u4e00-\u9fff]")
 

@@ -6,7 +6,6 @@ import errno
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +60,8 @@ def _say(error: Exception | SystemExit) -> int:
         return ExitCode.FAILED
     if isinstance(error, SystemExit):  # argparse's, after its help
         raise error
+    import traceback
+
     traceback.print_exception(error)
     print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
     return ExitCode.BUG

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from unicodedata import east_asian_width
 
 VARIABLE = "TIPCHAIN_LANG"
@@ -85,7 +84,7 @@ def read_catalogue(text: str) -> dict[str, str]:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((files("tipchain") / "locale" / "zh.po").read_text(encoding="utf-8"))
+    return read_catalogue((Path(__file__).parent / "locale" / "zh.po").read_text(encoding="utf-8"))
 
 
 @cache
@@ -204,6 +203,8 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
     A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
     """
     if columns(text) == len(text):
+        import textwrap
+
         return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
     rows = [""]
     for word in re.findall(r"\s+|[^\s\u2e80-\uffef]+[，。；：、）]*|[\u2e80-\uffef][，。；：、）]*", text):

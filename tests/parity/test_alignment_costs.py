@@ -9,8 +9,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tipchain.parity import recording_process
-from tipchain.parity.judging.tensor_file import TensorFile
 from tipchain.parity.stages import Bench
+from tipchain.parity.stages.judging import TensorFile
 
 
 class CountingFramework:

@@ -8,7 +8,7 @@ from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes
 
 from tipchain.errors import CaseError, UsageError
 from tipchain.parity.pixel_statistics import describe_image
-from tipchain.parity.settings.train_data import TrainDataSettings
+from tipchain.parity.settings import TrainDataSettings
 from tipchain.parity.stages.train_data import number_samples, record
 
 LENGTH = 22

@@ -13,10 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tipchain.chain.artifacts import matches, names, plain
-from tipchain.chain.plan import Command, Find
-
-SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", ".yaml", ".yml", ".txt")
-"""Endings that a text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
+from tipchain.chain.plan import SUFFIXES, Command, Find
 
 
 class UnsettledError(LookupError):

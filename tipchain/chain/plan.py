@@ -54,6 +54,10 @@ class Find:
     anywhere: bool = False
 
 
+SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", ".yaml", ".yml", ".txt")
+"""Endings that a `Find`'s text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """How a training's speed is read from its log: the mean of the lines that tell one.

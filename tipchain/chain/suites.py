@@ -34,7 +34,7 @@ class SlotRule:
 
     def allows(self, key: str) -> bool:
         """Return whether ``key`` may stand there."""
-        return not self.keys or any(fnmatchcase(key, pattern) for pattern in self.keys)
+        return not self.keys or key in self.keys or any(fnmatchcase(key, one) for one in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
     from tipchain.commands.align import choose_stages, from_root
     from tipchain.parity.case import load_case
-    from tipchain.parity.names import parse_stages
+    from tipchain.parity.publish import parse_stages
 
     check_making_arguments(args)
     mode = parse_mode(args.mode)

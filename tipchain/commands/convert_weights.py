@@ -100,7 +100,8 @@ def _check_suffixes(torch: Path, paddle: Path) -> None:
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.parity.builders import checking, resolve
-    from tipchain.parity.case import find_root, load_case
+    from tipchain.parity.case import load_case
+    from tipchain.runs import find_root
 
     by_hand = {
         "--reference": args.reference,

@@ -32,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
     from tipchain.parity.difflog import write_diff_log
-    from tipchain.parity.judge import compare, vacuous
-    from tipchain.parity.record import load_record
-    from tipchain.parity.verdict_json import render_verdicts
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.judge import compare, render_verdicts, vacuous
 
     tolerance = _tolerance(args)
     check_writable({"--json": args.json, "--log": args.log})

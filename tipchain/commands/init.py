@@ -326,7 +326,7 @@ def short_case(
 
 def _root_line(path: Path, root: Path) -> str:
     """Return the line that says where imports start, where the file's place alone would say something else."""
-    from tipchain.parity.builders import find_root
+    from tipchain.runs import find_root
 
     given = os.environ.pop(ROOT_VARIABLE, None)
     try:

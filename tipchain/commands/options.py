@@ -6,7 +6,6 @@ An old spelling works until `OLD_SPELLINGS_END`: `renamed` and `Document` take i
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,6 +279,8 @@ def write_document(target: str, document: object) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
+    import json
+
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if target == STDOUT:
         sys.stdout.write(text)

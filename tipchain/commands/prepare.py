@@ -209,7 +209,7 @@ def alignment_case(params: Path) -> Path | None:
         ParamsError: the file cannot be read, or its section has no ``alignment`` line.
     """
     from tipchain.chain.params import read_params
-    from tipchain.parity.builders import find_root
+    from tipchain.runs import find_root
 
     file = read_params(params)
     if "alignment_params" not in [name for name, _ in file.headers]:

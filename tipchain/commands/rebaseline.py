@@ -101,7 +101,8 @@ def _place(args: argparse.Namespace) -> Path:
 
 
 def _case(args: argparse.Namespace, place: Path, old: Manifest) -> Case:
-    from tipchain.parity.case import find_root, load_case
+    from tipchain.parity.case import load_case
+    from tipchain.runs import find_root
 
     path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
     if not path.is_file():

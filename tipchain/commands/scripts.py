@@ -111,8 +111,8 @@ def _metrics(folder: Path) -> list[str]:
 def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Any]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
     from tipchain.errors import RecordError
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.record import load_record
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.publish import dump_name
 
     try:
         return load_record(folder / dump_name(stage, side)).arrays
@@ -142,9 +142,8 @@ def _rate_table(folder: Path) -> list[str]:
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.publish import LATEST
-    from tipchain.parity.record import load_record
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.publish import LATEST, dump_name
     from tipchain.runs import prune
 
     request, out = make_request(args, (stage,))
@@ -166,8 +165,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.environment import installed_versions
     from tipchain.parity.case import load_case
     from tipchain.parity.difflog import write_diff_log
-    from tipchain.parity.names import log_name
-    from tipchain.parity.publish import LATEST
+    from tipchain.parity.publish import LATEST, log_name
     from tipchain.parity.stage_judge import Rules, judge_stage
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report
@@ -196,9 +194,9 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 def _create_fake_data(args: argparse.Namespace) -> int:
     from tipchain.parity.case import load_case
+    from tipchain.parity.dumps import save_record
     from tipchain.parity.fake_inputs import make_inputs
     from tipchain.parity.publish import LATEST
-    from tipchain.parity.record import save_record
 
     case = load_case(from_root(args.case))
     arrays = make_inputs(case.for_stage("forward"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Callable, Collection, Iterable
 from functools import partial, wraps
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.blame import UsersError, blame, claim, is_users, place_of, placed, serving
 from tipchain.errors import CaseError, did_you_mean
-from tipchain.runs import ROOT_VARIABLE
 from tipchain.stage_table import INFO
 from tipchain.yaml_lines import load_yaml
 
@@ -38,26 +36,6 @@ EXPECTED = {
     "metric": "a callable (output, label) -> {name: percent}, or an object with update and compute",
 }
 """What a builder has to return, by its key in the case."""
-
-
-def find_root(path: Path) -> Path:
-    """Return where imports and paths start for a file.
-
-    It is what ``--root`` says, else the nearest folder above with a pyproject.toml or a test_tipc, else its own.
-    """
-    given = os.environ.get(ROOT_VARIABLE)
-    if given:
-        return Path(given).resolve()
-    start = path.resolve().parent
-    for folder in (start, *start.parents):
-        if (folder / "pyproject.toml").is_file() or (folder / "test_tipc").is_dir():
-            return folder
-    return start
-
-
-def root_of_callables() -> Path:
-    """Return where the imports of callables start that a command line names: what ``--root`` says, else here."""
-    return Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
 
 
 def imports_start(root: Path) -> str:

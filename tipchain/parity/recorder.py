@@ -24,10 +24,10 @@ from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.parity.case import Case, load_case
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
-from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.record import load_record, save_record
+from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.sources import imported_sources
 from tipchain.parity.stages import Bench, Recording, record
 from tipchain.parity.stages.truth import record_truth

@@ -131,7 +131,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     if not verdicts:
         return []  # a chain's report needs no numpy
-    from tipchain.parity.verdict_json import render_verdicts
+    from tipchain.parity.judge import render_verdicts
 
     return render_verdicts(verdicts)
 
@@ -139,6 +139,6 @@ def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def _parse_verdicts(documents: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
     if not documents:
         return ()
-    from tipchain.parity.verdict_json import parse_verdicts
+    from tipchain.parity.judge import parse_verdicts
 
     return tuple(parse_verdicts(documents))

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from posixpath import dirname, normpath
 
-from tipchain.chain.finds import SUFFIXES
-from tipchain.chain.plan import Command, Find, Plan
+from tipchain.chain.plan import SUFFIXES, Command, Find, Plan
 from tipchain.foreign_text import clean
 from tipchain.modes import DataFolders, data_folders
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
 from tipchain.language import columns, wrapped
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.model import RunReport
+
+if TYPE_CHECKING:
+    from tipchain.chain.result import Result
+    from tipchain.report.model import RunReport
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
 MEANINGS = {
@@ -55,6 +56,8 @@ def use_color(stream: TextIO) -> bool:
 
 def terminal_width() -> int:
     """Return the terminal's width, at least 60."""
+    import shutil
+
     return max(shutil.get_terminal_size().columns, 60)
 
 

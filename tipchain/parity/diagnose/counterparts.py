@@ -202,7 +202,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
             code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
-            message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
+            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
 

@@ -195,7 +195,7 @@ def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     sizes, where = list(made.shape[2:]), place_of(op, piece)
     yield Hypothesis(
         code="resize-to-one", acts={op.number: instead(partial(_sampled, piece, sizes))},
-        message=f"`{op.name}`{where} makes one pixel of an axis: Paddle takes its first, the reference the middle",
+        message=f"`{op.name}`{where} reduces an axis to one pixel: Paddle takes the first, the reference the middle one",
         fix=f"write `F.grid_sample` at the pixels' middles, `padding_mode='border'`, for `{op.name}`{where}: `{op.line}`",
     )  # fmt: skip
 

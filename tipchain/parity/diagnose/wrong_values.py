@@ -65,7 +65,7 @@ def told_by_name(ours: Array, theirs: Array) -> tuple[str, str] | None:
         return "rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}"
     windows = window_name(ours), window_name(theirs)
     if windows[0] and windows[1] and windows[0] != windows[1]:
-        return "window", f"is {windows[1]}, the reference's {windows[0]}"
+        return "window", f"holds {windows[1]}, the reference's {windows[0]}"
     return None
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tipchain.errors import DataError
 from tipchain.parity.builders import open_builder
-from tipchain.parity.case_types import Case
-from tipchain.parity.frameworks.base import Array, Framework, Trainer
+from tipchain.parity.case_types import LABEL, Case
+from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.frameworks.base import Array, Framework, Trainer, concat_outputs
+from tipchain.parity.metrics import as_arrays, count_nan, measure
+
+# What a stage has at hand on one side, and what it gives back. The same code serves both frameworks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +138,97 @@ def in_order(length: int, size: int) -> list[list[int]]:
 def split(order: Sequence[int], size: int) -> list[list[int]]:
     """Return ``order`` in batches of ``size``; the last batch may be smaller."""
     return [list(order[start : start + size]) for start in range(0, len(order), size)]
+
+
+# Which samples a side was fed, for the facts beside a dump: both sides must have seen equal batches.
+
+
+class BatchLog:
+    """Files and labels, batch by batch: a digest of all, the first of them in full.
+
+    Args:
+        kept: how many batches are kept in full.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        self.first: list[dict[str, Any]] = []
+        self._digest = hashlib.sha256()
+
+    def add(self, files: Sequence[str], label: Array) -> None:
+        """Note one batch."""
+        # Labels that are no plain numbers (soft ones, masks) are known by their bytes.
+        plain = label.ndim == 1
+        labels = label.tolist() if plain else hashlib.sha256(label.tobytes()).hexdigest()
+        self._digest.update(json.dumps([list(files), labels]).encode())
+        if len(self.first) < self.kept:
+            self.first.append({"files": list(files), "labels": labels})
+
+    def facts(self) -> dict[str, Any]:
+        """Return what goes into the JSON beside the dump."""
+        return {"batches": self._digest.hexdigest(), "first_batches": self.first}
+
+
+# Fake batches of another size than the case's.
+
+
+def fake_batch(case: Case, size: int) -> dict[str, Array]:
+    """Return the case's fake inputs and label with ``size`` samples: the first dimension of each becomes that.
+
+    The numbers are drawn as the case's own, so that a smaller batch is the beginning of a larger one.
+    """
+    specs = {
+        name: replace(spec, shape=(size, *spec.shape[1:]), shapes=()) for name, spec in case.inputs.items()
+    }
+    return make_inputs(replace(case, inputs=specs))
+
+
+def batch_size(case: Case) -> int:
+    """Return the number of samples in the case's fake inputs."""
+    return next(spec.shape[0] for name, spec in case.inputs.items() if name != LABEL)
+
+
+# A model over the whole evaluation set; several stages need it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A model's outputs over the evaluation set, in order, and what the case's metric says about them.
+
+    Attributes:
+        output: the outputs of all batches joined along axis 0, in the model's own structure.
+        label: the labels, likewise.
+        metrics: percent, float32 of shape (1,).
+        samples: number of samples in the set.
+        nan: number of NaN among the outputs: a ranking of NaN looks like any other.
+    """
+
+    output: Any
+    label: Any
+    metrics: dict[str, Array]
+    samples: int
+    nan: int
+
+
+def run_evaluation(bench: Bench, model: Any) -> Evaluation:
+    """Run ``model``, which is in eval mode, over the whole evaluation set."""
+    framework, dataset = bench.framework, bench.dataset("val")
+    batches: list[tuple[Any, Any]] = []
+    with framework.inference():
+        for image, label, _ in framework.batches(dataset, in_order(len(dataset), bench.case.data.batch_size)):
+            batches.append((model(image), label))
+        metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
+        outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
+        return Evaluation(
+            output=concat_outputs(framework, outputs),
+            label=concat_outputs(framework, labels),
+            metrics=metrics,
+            samples=len(dataset),
+            nan=count_nan(framework, outputs),
+        )
+
+
+def evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return the metrics over the whole evaluation set, with the numbers of samples and of NaN among the outputs."""
+    found = run_evaluation(bench, model)
+    return found.metrics, {"samples": found.samples, "nan": found.nan}

@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.parity.frameworks.base import Array
-from tipchain.parity.settings.backward import DOUBLE
+from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
 
