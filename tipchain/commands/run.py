@@ -306,6 +306,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
+        chain=plan.chain,
         run=plan.run,
         started=started,
         seconds=round(time.monotonic() - begin, 3),

@@ -305,6 +305,7 @@ class ItemRun:
     executor: str
     log: str
     report: str
+    chain: str
     verdict_count: int
     environment: Mapping[str, str]
 
@@ -503,6 +504,7 @@ def _item(row: Row[Any]) -> ItemRun:
         executor=row.executor,
         log=row.log,
         report=row.report,
+        chain=row.chain,
         verdict_count=row.verdict_count,
         environment=json.loads(row.facts),
     )

@@ -21,6 +21,7 @@ class RunReport:
     Attributes:
         title: what ran: the parameter file or the case.
         mode: the mode's name.
+        chain: the kind of chain (`tipchain.chain.kinds`); "" for alignments, and in reports of earlier tipchains.
         run: the run's folder, as shown to the user; "" where there is none.
         started: local time as ISO 8601.
         seconds: wall time.
@@ -52,6 +53,7 @@ class RunReport:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     page: str = ""
+    chain: str = ""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
