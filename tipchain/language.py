@@ -24,9 +24,11 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
 PLACE = re.compile(r"\{(\w+)\}")
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
-"""What parts of a text stand between, in the order in which they are tried."""
+"""What stands between parts of a text."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
+OWN_LETTERS = 12
+"""Letters of its own with which a message is told by them alone: a choice."""
 SENTENCE = re.compile(r"(?<![\w/.-])[a-z]+ (?=[a-z]+(?![\w/.-]))")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
 
@@ -58,6 +60,11 @@ def language() -> str:
 def say(text: str) -> str:
     """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
     return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
+
+
+def template(message: str) -> str:
+    """Return a message in the reader's language with its places open, for what fills them elsewhere: a page's script."""
+    return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
 def columns(text: str) -> int:
@@ -147,10 +154,16 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None and not any(_is_sentence(*one) for one in match.groupdict().items()):
-            places = {name: _place(name, value) for name, value in match.groupdict().items()}
-            said = PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message])  # type: ignore[misc]
-            yield said, sum(left for _, left in places.values())
+        if match is None:
+            continue
+        places = {name: _place(name, value) for name, value in match.groupdict().items()}
+        left = sum(left for _, left in places.values())
+        # Few words of its own fit much that means something else.
+        if not left or (
+            sum(map(len, own)) >= OWN_LETTERS
+            and not any(_is_sentence(*one) for one in match.groupdict().items())
+        ):
+            yield PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message]), left  # type: ignore[misc]
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.commits import commits_of_file
+from tipchain.foreign_text import clean
+from tipchain.language import template
 from tipchain.nightly.dashboard_items import (
     SIGNS,
     cut,
@@ -39,6 +41,12 @@ FIGURES = (6, 2, 0)
 LISTED = 40
 """Items of a kind that stand at the top; the rest is counted."""
 REASON = 200
+WORDS = {
+    "item": "{n} item", "items": "{n} items", "some": "{n} of {n2} items", "seconds": "{n} s", "report": "report",
+    "log": "log", "none": "not planned, or not run yet",
+    "keys": "Arrow keys go from cell to cell, Enter to its log or report, Escape back.",
+}  # fmt: skip
+"""What the script says, in English with open places."""
 KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
@@ -173,7 +181,7 @@ def _came_to(line: Timeline) -> Markup:
     failed = bool(bad or column.wrong)
     head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
     commit = column.results.facts.get("commit", "")
-    state = "" if finished else " so far: the night is not finished"
+    state = "" if finished else ", so far: the night is not finished"
     return element(
         "p", element("strong", head, class_=f"outcome {kind}"), f"{line.name}, {when(column)}",
         f", commit {commit}" if commit else "", f": {word}{state}.",
@@ -249,7 +257,7 @@ def _controls(timelines: Sequence[Timeline]) -> Markup:
         element("label", "Find ", element("input", type="search", id="find", autocomplete="off")),
         [
             element("label", f"{name.capitalize()} ", element(
-                "select", element("option", "all", value=""), [element("option", one) for one in values], id=name,
+                "select", element("option", "all", value=""), [element("option", one, value=one) for one in values], id=name,
             ))
             for name, values in choices.items() if len(values) > 1
         ],
@@ -401,7 +409,7 @@ class _Numbers:
                 yield 0
                 continue
             record = cell.record
-            texts = [self._number(cut(one, 500)) for one in (why(cell), cell.log, cell.report)]
+            texts = [self._number(one) for one in (cut(why(cell), 500), clean(cell.log), clean(cell.report))]
             yield [list(Outcome).index(record.outcome), round(record.seconds, 1), *texts]
 
     def _number(self, text: str) -> int:
@@ -413,6 +421,7 @@ class _Numbers:
             [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)]
             for line in timelines
         ]
-        document = {"texts": list(self._texts), "items": self._items, "nights": nights}
+        words = {name: template(message) for name, message in WORDS.items()}
+        document = {"texts": list(self._texts), "items": self._items, "nights": nights, "words": words}
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
         return Markup(text.replace("<", "\\u003c"))

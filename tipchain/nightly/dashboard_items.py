@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from tipchain.foreign_text import clean
+from tipchain.language import say
 from tipchain.nightly.items import Item
 from tipchain.nightly.timeline import Cell, Column, Row
 from tipchain.outcome import BAD, Outcome
@@ -26,8 +27,8 @@ DOT = 2
 
 
 def cut(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text, without control characters."""
-    text = clean(text)
+    """Return at most ``length`` characters of a text in the reader's language, without control characters."""
+    text = say(clean(text))
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
