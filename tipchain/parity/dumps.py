@@ -351,12 +351,12 @@ def meta_path(path: str | PathLike[str]) -> Path:
 
 
 def load_record(path: str | PathLike[str]) -> Record:
-    """Load a dump of reprod_log or of ours without running any code from it.
+    """Load a dump of reprod_log or of tipchain. No code in it is run.
 
-    A plain ``.npy`` array is a record of one array called ``array``.
+    A plain ``.npy`` file becomes a record of one array with the name ``array``.
 
     Raises:
-        RecordError: missing, damaged, not a dict of arrays, or with an unreadable JSON file beside it.
+        RecordError: the file is missing or damaged, it is not a dict of arrays, or the JSON file beside it cannot be read.
     """
     file = Path(path)
     tree = load_tree(file)
@@ -403,17 +403,17 @@ def _load_meta(path: Path) -> Mapping[str, object]:
 def save_record(
     path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None
 ) -> Path:
-    """Save a dump that reprod_log reads, and ``meta`` as JSON beside it; return the dump's path.
+    """Save a dump that reprod_log can read, and ``meta`` as JSON beside it. Return the path of the dump.
 
-    The file is replaced whole or not at all. Arrays are not copied on the way.
+    An existing file is replaced whole or not at all. The arrays are not copied in memory.
 
     Args:
-        path: the dump; ``.npy`` is added where it is missing, as ``numpy.save`` does.
-        arrays: name to array or number; values may be dicts of the same kind.
-        meta: facts for ``<dump>.json``; without them a JSON file of an earlier dump is removed.
+        path: the file. ``.npy`` is added if it is missing, as ``numpy.save`` does.
+        arrays: arrays or numbers by name. A value may be a dict of the same kind.
+        meta: the content of ``<dump>.json``. Without it, an older JSON file is removed.
 
     Raises:
-        RecordError: a value that is no array of numbers, or the disk is full or read-only.
+        RecordError: a value is not an array of numbers, or the disk is full or read-only.
     """
     file = dump_path(path)
     try:

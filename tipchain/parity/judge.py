@@ -52,17 +52,17 @@ def compare(
 ) -> list[Verdict]:
     """Compare the arrays of two sides by name.
 
-    Nothing is broadcast or transposed. A tensor that only one side has, that has another shape or another
-    kind of dtype, or NaN or Inf elsewhere, fails; an empty one is an ERROR, and so is an empty comparison.
+    Nothing is broadcast or transposed. A tensor is a FAIL if only one side has it, if its shape or the kind of its dtype differs,
+    or if NaN or Inf are at different positions. An empty tensor is an ERROR, and so is a comparison without tensors.
 
     Args:
-        reference: name to array (or number, or nested dict): what is expected.
-        port: the same of the port.
-        tolerance: one for all, or by name, ``"*"`` standing for the others. A tensor without a rule is
-            an ERROR.
+        reference: the expected arrays (or numbers, or nested dicts) by name.
+        port: the port's arrays by name.
+        tolerance: one tolerance for all names, or tolerances by name; ``"*"`` is that of all other names. A tensor without a
+            tolerance is an ERROR.
 
     Returns:
-        One verdict per name: the reference's in its order, then what only the port has. Names of nested
+        A list of one verdict per name: the names of the reference in their order, then those of the port alone. Names in nested
         dicts are joined with ``/``.
 
     Raises:

@@ -25,11 +25,11 @@ class BackwardSettings:
     """The stage that runs some iterations.
 
     Attributes:
-        iterations: updates in each mode.
-        learning_rate: initial learning rate.
-        modes: ``"eval"``, ``"train"`` or both; the keys of the second begin with its name, as in ``train/loss_0``.
-        inputs: ``"fake"`` or ``"train_loader"``.
-        dtype: ``"float32"``, or ``"float64"`` for nets whose gradients in float32 are mostly rounding.
+        iterations: the number of updates in each mode.
+        learning_rate: the learning rate.
+        modes: ``eval``, ``train`` or both. The names of the second mode's tensors begin with the mode: ``train/loss_0``.
+        inputs: the inputs of the model: fake ones, or those of the training loader.
+        dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
     iterations: int = 5
@@ -83,14 +83,14 @@ class DistributedSettings:
     """The stage that holds training on several processes against one process with the same global batch.
 
     Attributes:
-        processes: how many; on GPUs each needs one of its own.
-        iterations: steps taken.
-        batch_size: samples of the global batch, a multiple of ``processes``; None stands for the smallest multiple
-            that is no smaller than the fake inputs' batch.
-        learning_rate: initial rate, the same in both runs.
-        training: train mode, with random layers off, in place of eval mode.
-        find_unused_parameters: as of ``paddle.DataParallel``, for models that do not use all parameters in each step.
-        timeout_s: after how long the processes are ended; no part of how they run.
+        processes: the number of processes. On GPUs each process needs its own GPU.
+        iterations: the number of training steps.
+        batch_size: samples in the global batch, a multiple of ``processes``. Default: the smallest multiple that is not smaller
+            than the batch of the fake inputs.
+        learning_rate: the initial learning rate of both runs.
+        training: whether the models are in train mode. Random layers are off then.
+        find_unused_parameters: the argument of ``paddle.DataParallel``, for models that do not use all parameters in each step.
+        timeout_s: the time limit of the processes, in seconds.
     """
 
     processes: int = 2
@@ -149,9 +149,9 @@ class InferenceSettings:
     """The stage that holds the exported model's outputs against the training engine's.
 
     Attributes:
-        batch_sizes: samples in each of the batches that one exported program is fed, at least two different numbers.
+        batch_sizes: the batch sizes that the exported program must handle: at least two different numbers.
         onnx: whether the program is also converted by paddle2onnx and run in onnxruntime.
-        opset: ONNX operator set that it is converted to; paddle2onnx raises it where an operator needs a later one.
+        opset: the ONNX operator set of the conversion. paddle2onnx takes a later one if an operator needs it.
     """
 
     batch_sizes: tuple[int, ...] = (1, 4)
@@ -195,9 +195,9 @@ class InitSettings:
     """The stage that compares initial values.
 
     Attributes:
-        seeds: how many models are built on each side, with the case's seed and those after it.
-        values: how many values of a parameter are kept from each model, evenly spread over it.
-        alpha: probability of a false alarm over all parameters together.
+        seeds: the number of models per side. They are built with the case's seed and the numbers after it.
+        values: the number of values that are taken from each parameter of a model, evenly spread.
+        alpha: the probability of a false alarm, for all parameters together.
     """
 
     seeds: int = 5
@@ -248,9 +248,9 @@ class LossSettings:
     """What the sides' losses are built with.
 
     Attributes:
-        args: arguments of both ``build_loss``, wherever the case's loss is used.
-        variants: by name, arguments in place of or besides those, for the loss stage alone. Their labels are the
-            case's, but for ``soft_label`` and ``ignore_index`` (`tipchain.parity.fake_inputs.make_loss_label`).
+        args: arguments of both loss builders, in every stage.
+        variants: more runs of the loss stage. Each name has arguments that are added to ``args`` or replace them. The labels are
+            those of the case, except with ``soft_label`` and ``ignore_index``.
     """
 
     args: Args = field(default_factory=dict)
@@ -296,9 +296,9 @@ class LrSettings:
     """The learning rate's curve.
 
     Attributes:
-        steps: how many rates are compared; the schedule is stepped between them, per iteration or per epoch as
-            ``train: schedule_per`` says.
-        learning_rate: initial rate; None for that of ``train:``.
+        steps: the number of learning rates that are compared. Between two of them the schedule takes a step, of an iteration or an
+            epoch (``train.schedule_per``).
+        learning_rate: the initial rate. Without it, that of ``train``.
     """
 
     steps: int = 100
@@ -332,11 +332,10 @@ class EnvelopeSettings:
     """How far the losses of a port may be from the reference's, measured on the reference itself.
 
     Attributes:
-        runs: runs of the reference that start a little apart.
-        iterations: first iterations whose losses are compared.
-        ulps: how far apart, in units in the last place of each parameter.
-        factor: how many times the envelope is allowed; no part of how a side runs. A value above the usual one needs
-            a ``reason``.
+        runs: the number of reference runs that start from slightly different parameters.
+        iterations: the losses of this many first iterations are compared.
+        ulps: the difference of the start, in units in the last place of each parameter.
+        factor: the allowed multiple of the envelope. A value above the default needs a ``reason``.
     """
 
     runs: int = 3
@@ -350,15 +349,15 @@ class TrainSettings:
     """The training stage, and the defaults of ``tools/train.py``.
 
     Attributes:
-        epochs: epochs where the mode names none.
+        epochs: the number of epochs, if the mode names none.
         batch_size: samples per step and device.
         learning_rate: initial learning rate.
-        schedule_per: ``"epoch"`` or ``"iteration"``: when the scheduler is stepped.
-        benchmark: published metric values; None where torch's own run is the benchmark.
-        dropout: in the run from equal weights on equal batches: ``"off"``, or ``"equal"`` masks on both sides.
-        envelope: how its losses are compared.
-        seeds: runs a side from different seeds, whose final metrics are compared as groups; 1 for none.
-        margin: difference of the mean metrics that does not matter, in their units; no part of how a side runs.
+        schedule_per: when the scheduler is stepped.
+        benchmark: published values of the metrics. Without them, the run of torch is the benchmark.
+        dropout: dropout in the run from equal weights on equal batches: off, or with equal masks on both sides.
+        envelope: the comparison of the losses.
+        seeds: the number of runs per side, from different seeds. With 2 or more, the final metrics are compared as groups.
+        margin: a difference of the mean metrics up to this value does not matter. It has the unit of the metric.
     """
 
     epochs: int = 1
@@ -446,14 +445,14 @@ class TrainDataSettings:
     """The stage that compares training data.
 
     Attributes:
-        epochs: epochs whose order is compared.
-        batch_size: samples per batch; None stands for the training stage's.
-        drop_last: whether loaders must leave out a smaller last batch; None holds them only against each other.
-        shuffle: whether loaders must shuffle; None holds them only against each other.
-        samples: how many samples, evenly spread over the split, are compared value by value.
-        draws: how often each side draws an augmented image.
-        images: how many different images they are drawn from.
-        alpha: probability of a false alarm over all random quantities together.
+        epochs: the order of the samples is compared for this many epochs.
+        batch_size: samples per batch. Without it, that of ``train``.
+        drop_last: whether the loaders must drop a smaller last batch. Without it, they are only compared with each other.
+        shuffle: whether the loaders must shuffle. Without it, they are only compared with each other.
+        samples: the number of samples, evenly spread over the split, whose values are compared.
+        draws: the number of augmented images that each side draws.
+        images: the number of different images for these draws.
+        alpha: the probability of a false alarm, for all random quantities together.
     """
 
     epochs: int = 2
@@ -500,12 +499,12 @@ class UpdatesSettings:
     """Updates from equal parameters and equal synthetic gradients.
 
     Attributes:
-        iterations: updates that the optimizer stage compares.
-        learning_rate: that stage's first rate; it changes from update to update.
-        decay_learning_rate: the regularization stage's rate, so high that a small decay is seen beside rounding.
-        seed: of parameters and gradients.
-        parameters: ``"layers"`` or ``"model"``.
-        variants: further arguments of both ``build_optimizer`` by name, each in place of ``optimizer:``.
+        iterations: the number of updates in the optimizer stage.
+        learning_rate: the first learning rate of the optimizer stage. It changes with every update.
+        decay_learning_rate: the learning rate of the regularization stage. It is high, so that a small decay is larger than rounding.
+        seed: the seed of parameters and gradients.
+        parameters: the optimizer updates synthetic layers, or the parameters of the model.
+        variants: more runs of the optimizer stage. Each name has arguments that replace ``optimizer:``.
     """
 
     iterations: int = 5

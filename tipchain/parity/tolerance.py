@@ -25,12 +25,12 @@ class Tolerance:
     ``|expected - actual| <= atol + rtol * |expected|`` (numpy.testing.assert_allclose).
 
     Attributes:
-        method: statistic that is held against the threshold; unused with rtol and atol.
-        threshold: largest accepted value of the statistic; None with rtol and atol.
-        rtol: relative tolerance; given together with atol or not at all.
-        atol: absolute tolerance; given together with rtol or not at all.
+        method: the statistic of the absolute difference. It is not used with ``rtol`` and ``atol``.
+        threshold: the largest accepted value of the statistic.
+        rtol: the relative tolerance. It needs ``atol``.
+        atol: the absolute tolerance. It needs ``rtol``.
         equal_nan: whether NaN at the same positions counts as equal.
-        reason: why this tolerance is looser than the default.
+        reason: the reason of a tolerance that is looser than the default.
 
     Raises:
         UsageError: unknown method, negative or NaN bound, half of rtol/atol, or both rules at once.
@@ -59,7 +59,7 @@ class Tolerance:
 
     @property
     def methods(self) -> tuple[Literal["min", "max", "mean"], ...]:
-        """The statistics that are held against the threshold, in reprod_log's order; none with rtol and atol."""
+        """The statistics that must not exceed the threshold, in reprod_log's order. None with ``rtol`` and ``atol``."""
         if self.threshold is None:
             return ()
         return ("min", "max", "mean") if self.method == "all" else (self.method,)
