@@ -27,6 +27,7 @@ MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What parts of a text stand between, in the order in which they are tried."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
+HAN = re.compile("[\u4e00-\u9fff]")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ;:.]*)", re.DOTALL)
 
 
@@ -144,8 +145,12 @@ def _readings(text: str) -> Iterator[str]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None:
-            yield PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
+        if match is not None and not _reaches_over(message, match):
+            parts = PLACE.split(catalogue()[message])
+            said = parts[0]
+            for name, own in zip(parts[1::2], parts[2::2], strict=True):
+                said = _beside(_beside(said, _place(name, match[name])), own)
+            yield said
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:
@@ -156,6 +161,27 @@ def _readings(text: str) -> Iterator[str]:
         said = [_said(one) for one in parts]
         if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
             yield other.join(said)
+
+
+def _reaches_over(message: str, match: re.Match[str]) -> bool:
+    """Tell whether what a message begins with is several parts, of which the last alone belongs to it."""
+    first = PLACE.match(message)
+    if first is None or _kind(first[1]) != ".+?":
+        return False
+    text = CODE.sub("", match[first[1]]).strip(" ;:")
+    return "; " in text or ": " in text
+
+
+def _beside(left: str, right: str) -> str:
+    """Return two texts side by side: a blank stands between Chinese and Latin characters, and none between two Chinese ones."""
+    one, other = left.rstrip(" "), right.lstrip(" ")
+    if not one or not other:
+        return left + right
+    chinese = bool(HAN.match(one[-1])), bool(HAN.match(other[0]))
+    if all(chinese):
+        return one + other
+    latin = other[0] if chinese[0] else one[-1]
+    return f"{one} {other}" if any(chinese) and re.match(r"[\w`]", latin) else left + right
 
 
 def _place(name: str, text: str) -> str:
