@@ -148,8 +148,8 @@ def _readings(text: str) -> Iterator[str]:
         if match is not None and not _reaches_over(message, match):
             parts = PLACE.split(catalogue()[message])
             said = parts[0]
-            for name, own in zip(parts[1::2], parts[2::2], strict=True):
-                said = _beside(_beside(said, _place(name, match[name])), own)
+            for name, words in zip(parts[1::2], parts[2::2], strict=True):
+                said = _beside(_beside(said, _place(name, match[name])), words)
             yield said
     for mark, other in MARKS.items():
         parts = _split(text, mark)

@@ -127,8 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from tipchain.nightly.nights import usual_seconds
-    from tipchain.nightly.plan_json import plan_json
+    from tipchain.nightly.nights import plan_json, usual_seconds
 
     plan, nights = _chosen(args)
     show(getattr(args, "json", None), lambda: plan_json(plan), lambda: _shown(plan, usual_seconds(nights)))
@@ -154,7 +153,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import balance_seconds, last_failed, nights_folder
     from tipchain.nightly.project import DiskProject
-    from tipchain.nightly.selection import only, parse_shard, select, share
+    from tipchain.nightly.shards import only, parse_shard, select, share
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
@@ -175,7 +174,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tipchain.nightly.fingerprint import fingerprint
+    from tipchain.nightly.machine import fingerprint
     from tipchain.nightly.nights import begin_night
 
     if args.dry_run:

@@ -233,8 +233,7 @@ def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
 
 
 def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
-    from tipchain.prepare.data import prepare_data
-    from tipchain.prepare.own_data import check_own_data
+    from tipchain.prepare.data import check_own_data, prepare_data
 
     if data_path is None and case.data.set == NONE:
         print(f"{case.path}: its data sets need no folder")

@@ -278,7 +278,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
-    from tipchain.nightly.fingerprint import origin
+    from tipchain.nightly.machine import origin
     from tipchain.report.diagnoses import diagnose_chain
     from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.live import LiveView
@@ -306,6 +306,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
+        chain=plan.chain,
         run=plan.run,
         started=started,
         seconds=round(time.monotonic() - begin, 3),

@@ -124,6 +124,7 @@ def item_text(
 ) -> str:  # fmt: skip
     """Return an item with its causes, its commands, and its verdicts other than PASS."""
     lines = [f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}"]
+    lines += [f"  kind of chain: {item.chain}"] if item.chain else []
     lines += [f"  {item.reason}"] if item.reason else []
     lines += [cut(f"  {line}", 3 * WIDTH) for cause in causes for line in cause_lines(cause)]
     lines += [f"  {name}: {value}" for name, value in (("log", item.log), ("report", item.report)) if value]
