@@ -479,7 +479,7 @@ def main(argv: list[str]) -> int:
             raise TipchainError(f"{job.folder}: {error}") from error
         return 0
 
-    return guarded(work)
+    return guarded(work, said=str)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.errors import OutputError, UsageError
+from tipchain.language import say
 from tipchain.prepare.keep import put_back, start_keeping
 
 # What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
@@ -309,7 +310,7 @@ def run_script(
     with _alone(root), _stoppable() as stop, programs(interpreter) as folder:
         left = log.stat().st_mtime if log.exists() else 0.0
         for fault in [*_put_back(root), *_set_half_made_aside(root, log, left)]:
-            print(f"note: from an earlier call: {fault}")
+            print(say(f"note: from an earlier call: {fault}"))
         before = _changed_files(root)
         if keep:
             start_keeping(root / LOGS, folder)
@@ -326,7 +327,7 @@ def run_script(
         faults = [*_put_back(root), *_set_half_made_aside(root, log, time.time())]
         after = _changed_files(root)
     if changed := sorted(name for name in after if after[name] != before.get(name)):
-        print(f"note: the script changed tracked files: {', '.join(changed)}")
+        print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
     return Ran(ending=ending, faults=tuple(faults))
 
 
@@ -335,7 +336,7 @@ def _put_back(root: Path) -> Iterator[str]:
     try:
         for place, beside in put_back(root / LOGS):
             made = f"; what the script made there is {beside.name}" if beside else ""
-            print(f"kept: {os.path.relpath(place, root)}{made}")
+            print(say(f"kept: {os.path.relpath(place, root)}{made}"))
     except OSError as error:
         yield f"{error.filename}: cannot be moved back to {error.filename2}: {error.strerror}"
 
@@ -386,7 +387,7 @@ def _alone(root: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            print("waiting for another preparation of this checkout", flush=True)
+            print(say("waiting for another preparation of this checkout"), flush=True)
             lock.acquire()
     except OSError as error:
         raise OutputError(f"cannot write below {root / LOGS}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.chain.detect import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending
+from tipchain.language import say
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
 from tipchain.prepare.removals import Removals, find_removals
@@ -291,9 +292,9 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
     """
     faults: list[str] = []
     if preparation.argv is None:
-        print(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked")
+        print(say(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked"))
     else:
-        print("\n".join([f"in {preparation.checkout}:", *_announce(preparation)]), flush=True)
+        print(say("\n".join([f"in {preparation.checkout}:", *_announce(preparation)])), flush=True)
         ran = run_script(
             preparation.checkout,
             preparation.argv,
@@ -303,17 +304,17 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
             limit_s=timeout_s,
         )
         if ran.ending.interrupted:
-            print("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"]), file=sys.stderr)
+            print(say("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"])), file=sys.stderr)
             return ExitCode.INTERRUPTED
         faults += [*_script_faults(preparation, ran.ending, timeout_s), *ran.faults]
     for one in preparation.paths:
         if fault := one.fault(preparation.checkout):
             faults.append(f"{one.path} {fault} ({one.key} of {one.command})")
     for fault in faults:
-        print(f"FAIL  {fault}")
+        print(say(f"FAIL  {fault}"))
     if any(REFUSED in fault for fault in faults):
-        print(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};")
-        print("      --python PATH names an interpreter of the suite's own")
+        print(say(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};"))
+        print(say("      --python PATH names an interpreter of the suite's own"))
     return _conclude(preparation, len(faults))
 
 
@@ -327,7 +328,7 @@ def _conclude(preparation: Preparation, faults: int) -> ExitCode:
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:
-        print("exit code 4: nothing was run and nothing checked")
+        print(say("exit code 4: nothing was run and nothing checked"))
         return ExitCode.NOTHING_CHECKED
     print(f"exit code 0: prepared; {count} named paths are there" if count else "exit code 0: prepared")
     return ExitCode.PASSED
