@@ -148,7 +148,7 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None and not _reaches_over(message, match):
+        if match is not None and not _is_another(message, match):
             places = {name: _place(name, value) for name, value in match.groupdict().items()}
             parts = PLACE.split(catalogue()[message])
             text_said = parts[0]
@@ -168,8 +168,11 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             yield other.join(said), sum(left for _, left in read)
 
 
-def _reaches_over(message: str, match: re.Match[str]) -> bool:
-    """Tell whether what a message begins with is several parts, of which the last alone belongs to it."""
+def _is_another(message: str, match: re.Match[str]) -> bool:
+    """Tell whether another message is meant: a place of code holds a sentence, or the first one several parts of a text."""
+    outside = PLACE.findall(CODE.sub("", message))
+    if any(name.startswith("c") and len(SENTENCE.findall(match[name])) > 2 for name in outside):
+        return True
     first = PLACE.match(message)
     if first is None or _kind(first[1]) != ".+?":
         return False
