@@ -27,7 +27,8 @@ MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What parts of a text stand between, in the order in which they are tried."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
-SENTENCE = re.compile(r"(?<![\w/.-])[a-z]+ (?=[a-z]+(?![\w/.-]))")
+HAN = re.compile("[\u4e00-\u9fff]")
+SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
 
 
@@ -147,10 +148,13 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None and not any(_is_sentence(*one) for one in match.groupdict().items()):
+        if match is not None and not _is_another(message, match):
             places = {name: _place(name, value) for name, value in match.groupdict().items()}
-            said = PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message])  # type: ignore[misc]
-            yield said, sum(left for _, left in places.values())
+            parts = PLACE.split(catalogue()[message])
+            text_said = parts[0]
+            for name, words in zip(parts[1::2], parts[2::2], strict=True):
+                text_said = _beside(_beside(text_said, places[name][0]), words)
+            yield text_said, sum(left for _, left in places.values())
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:
@@ -164,9 +168,28 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             yield other.join(said), sum(left for _, left in read)
 
 
-def _is_sentence(name: str, text: str) -> bool:
-    """Tell whether what stands in a place of code is a sentence: another message is meant."""
-    return name.startswith("c") and len(SENTENCE.findall(text)) > 2
+def _is_another(message: str, match: re.Match[str]) -> bool:
+    """Tell whether another message is meant: a place of code holds a sentence, or the first one several parts of a text."""
+    outside = PLACE.findall(CODE.sub("", message))
+    if any(name.startswith("c") and len(SENTENCE.findall(match[name])) > 2 for name in outside):
+        return True
+    first = PLACE.match(message)
+    if first is None or _kind(first[1]) != ".+?":
+        return False
+    text = CODE.sub("", match[first[1]]).strip(" ;:")
+    return "; " in text or ": " in text
+
+
+def _beside(left: str, right: str) -> str:
+    """Return two texts side by side: a blank stands between Chinese and Latin characters, and none between two Chinese ones."""
+    one, other = left.rstrip(" "), right.lstrip(" ")
+    if not one or not other:
+        return left + right
+    chinese = bool(HAN.match(one[-1])), bool(HAN.match(other[0]))
+    if all(chinese):
+        return one + other
+    latin = other[0] if chinese[0] else one[-1]
+    return f"{one} {other}" if any(chinese) and re.match(r"[\w`]", latin) else left + right
 
 
 def _place(name: str, text: str) -> tuple[str, int]:
