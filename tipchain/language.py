@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from unicodedata import east_asian_width
 
 VARIABLE = "TIPCHAIN_LANG"
@@ -25,8 +24,14 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
 PLACE = re.compile(r"\{(\w+)\}")
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
-"""What parts of a text stand between, in the order in which they are tried."""
-EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ;:.]*)", re.DOTALL)
+"""What stands between parts of a text."""
+CODE = re.compile(r"`[^`]*`")
+ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
+OWN_LETTERS = 12
+"""Letters of its own with which a message may have words in its places that nothing says: a choice."""
+HAN = re.compile("[\u4e00-\u9fff]")
+SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
+EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
 
 
 @contextmanager
@@ -58,6 +63,11 @@ def say(text: str) -> str:
     return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
 
 
+def template(message: str) -> str:
+    """Return a message in the reader's language with its places open, for what fills them elsewhere: a page's script."""
+    return message if language() == "en" else catalogue().get(message.rstrip("."), message)
+
+
 def columns(text: str) -> int:
     """Return how many columns of a terminal a text takes: Chinese characters take two."""
     return len(text) + sum(east_asian_width(one) in "WF" for one in text) if not text.isascii() else len(text)
@@ -83,7 +93,7 @@ def read_catalogue(text: str) -> dict[str, str]:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((files("tipchain") / "locale" / "zh.po").read_text(encoding="utf-8"))
+    return read_catalogue((Path(__file__).parent / "locale" / "zh.po").read_text(encoding="utf-8"))
 
 
 @cache
@@ -100,61 +110,103 @@ def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
 @cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = PLACE.split(message)
-    return re.compile(
-        "".join(
-            f"(?P<{part}>{_kind(part)})" if place % 2 else re.escape(part) for place, part in enumerate(parts)
-        ),
-        re.DOTALL,
+    pattern = "".join(
+        f"(?P<{part}>{_kind(part, parts[place + 1])})" if place % 2 else re.escape(part)
+        for place, part in enumerate(parts)
     )
+    return re.compile(pattern, re.DOTALL)
 
 
-def _kind(name: str) -> str:
+def _kind(name: str, after: str = "") -> str:
+    """Return the pattern of what a place holds, in front of what stands after it."""
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
-    return r"[^`]*?" if name.startswith("c") else ".+?"
+    if not name.startswith("c"):
+        return ".+?"
+    # A list in code is not cut at its commas; of a text that ends with a mark, the message begins elsewhere.
+    return r"(?:\[[^]`]*\]|[^`[])*?" + ("" if after.startswith("`") else "(?<![:;,])")
 
 
-@lru_cache(maxsize=4096)
 def _said(text: str) -> str:
+    return _read(text)[0]
+
+
+@lru_cache(maxsize=16384)
+def _read(text: str) -> tuple[str, int]:
+    """Return a text in Chinese, and how many words of it are left in English."""
     edges = EDGES.fullmatch(text)
     assert edges is not None  # every part of it may be empty
     inner = edges["text"]
-    found = _message(inner) or _joined(inner)
-    if found is None:
-        return text
-    before, after = edges["before"], edges["after"].replace(".", "。")
+    whole = catalogue().get(inner) or catalogue().get(inner[:1].lower() + inner[1:])
+    found, left = (whole, 0) if whole else min(_readings(inner), key=lambda one: one[1], default=("", 0))
+    if inner and not found:
+        return text, len(ENGLISH_WORD.findall(CODE.sub("", text)))
+    before, after = edges["before"], re.sub(r"(?<!\.)\.(?!\.)", "。", edges["after"])
+    after = re.sub("[:;,]$", lambda one: MARKS[f"{one[0]} "], after)
     for mark, other in MARKS.items():
         before, after = before.replace(mark, other), after.replace(mark, other)
-    return f"{before}{found}{after}"
+    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}", left
 
 
-def _message(text: str) -> str | None:
-    whole = catalogue().get(text)
-    if whole is not None:
-        return whole
+def _readings(text: str) -> Iterator[tuple[str, int]]:
+    """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
     for message, own in _patterns():
         # Its own words, looked for first, spare most messages' patterns.
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None:
-            return PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
-    return None
-
-
-def _place(name: str, text: str) -> str:
-    return text if _kind(name) != ".+?" else _said(text)
-
-
-def _joined(text: str) -> str | None:
-    """Return a text of several parts, each said by itself; None where none of them is known."""
+        if match is not None and not _is_another(message, match):
+            places = {name: _place(name, value) for name, value in match.groupdict().items()}
+            left = sum(left for _, left in places.values())
+            if left and sum(map(len, own)) < OWN_LETTERS:
+                continue  # so few words fit much that means something else
+            parts = PLACE.split(catalogue()[message])
+            text_said = parts[0]
+            for name, words in zip(parts[1::2], parts[2::2], strict=True):
+                text_said = _beside(_beside(text_said, places[name][0]), words)
+            yield text_said, left
     for mark, other in MARKS.items():
         parts = _split(text, mark)
-        if len(parts) > 1:
-            said = [_said(one) for one in parts]
-            if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
-                return other.join(said)
-    return None
+        if len(parts) == 1:
+            continue
+        if mark != ", ":
+            # What follows a mark may be a message that has the same mark.
+            parts = [parts[0], mark.join(parts[1:])]
+        read = [_read(one) for one in parts]
+        said = [one for one, _ in read]
+        if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
+            yield other.join(said), sum(left for _, left in read)
+
+
+def _is_another(message: str, match: re.Match[str]) -> bool:
+    """Tell whether another message is meant: a place of code holds a sentence, or the first one several parts of a text."""
+    outside = PLACE.findall(CODE.sub("", message))
+    if any(name.startswith("c") and len(SENTENCE.findall(match[name])) > 2 for name in outside):
+        return True
+    first = PLACE.match(message)
+    if first is None or _kind(first[1]) != ".+?":
+        return False
+    text = CODE.sub("", match[first[1]]).strip(" ;:")
+    return "; " in text or ": " in text
+
+
+def _beside(left: str, right: str) -> str:
+    """Return two texts side by side: a blank stands between Chinese and Latin characters, and none between two Chinese ones."""
+    one, other = left.rstrip(" "), right.lstrip(" ")
+    if not one or not other:
+        return left + right
+    chinese = bool(HAN.match(one[-1])), bool(HAN.match(other[0]))
+    if all(chinese):
+        return one + other
+    latin = other[0] if chinese[0] else one[-1]
+    return f"{one} {other}" if any(chinese) and re.match(r"[\w`]", latin) else left + right
+
+
+def _place(name: str, text: str) -> tuple[str, int]:
+    """Return what stands in a place, and how many words of it are left; names in code may be a list, but no sentence."""
+    if _kind(name) == ".+?":
+        return _read(text)
+    return text, len(SENTENCE.findall(text))
 
 
 def _is_said(text: str, said: str) -> bool:
@@ -182,6 +234,11 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
+def aligned(text: str, width: int) -> str:
+    """Return a text behind blanks that fill it up to so many columns."""
+    return " " * (width - columns(text)) + text
+
+
 def cut(text: str, width: int) -> str:
     """Return a text in at most so many columns; what is left out is marked."""
     if columns(text) <= width:
@@ -198,19 +255,43 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
     A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
     """
     if columns(text) == len(text):
+        import textwrap
+
         return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-    rows = [""]
-    for word in re.findall(r"\s+|[^\s\u2e80-\uffef]+[，。；：、）]*|[\u2e80-\uffef][，。；：、）]*", text):
-        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
-            rows.append("")
-        if rows[-1] or word.strip():
-            rows[-1] += word
-        while columns(rows[-1].rstrip()) > width:  # a word that no line holds
-            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
-            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
-    rows = [one.rstrip() for one in rows]
+    rows = _broken(text, width)
     return (
         rows
         if len(rows) <= lines
         else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
     )
+
+
+def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
+    if columns(text) == len(text):
+        import textwrap
+
+        return textwrap.wrap(
+            text,
+            width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first]
+    rows = _broken(text, width - max(len(first), len(rest)), words=False)
+    return [f"{rest if at else first}{row}" for at, row in enumerate(rows)]
+
+
+def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
+    """Return a Chinese text in lines of so many columns; with ``words``, those that no line holds are broken too."""
+    rows = [""]
+    for word in re.findall(r"\s+|（*(?:[^\s\u2e80-\uffef]+|[\u2e80-\uffef])[，。；：、）]*", text):
+        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
+            rows.append("")
+        if rows[-1] or word.strip():
+            rows[-1] += word
+        while words and columns(rows[-1].rstrip()) > width:  # a word that no line holds
+            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
+            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
+    return [one.rstrip() for one in rows]

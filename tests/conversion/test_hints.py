@@ -193,7 +193,7 @@ def test_order_alone_is_told_and_logged(both, nn, copy, caplog):
     torch = both.tree("torch", a=nn.t.Linear(4, 4), b=nn.t.Linear(4, 4))
     match = copy(torch, both.tree("paddle", x=nn.p.Linear(4, 4), y=nn.p.Linear(4, 4)))
     assert match.by_order == (("a", "x"), ("b", "y"))
-    assert "2 layers were told apart by the order of their declaration alone" in caplog.text
+    assert "2 layers were matched by the order of their declaration alone" in caplog.text
     assert "matched by order of declaration alone: a -> x" in str(match)
 
 

@@ -102,7 +102,7 @@ def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(he
     said = done.stderr.splitlines()
     assert said[:2] == ["importing torch and Paddle", "building the models"]
     assert "comparing layers" in said
-    assert said[-1] == "interrupted: what is known is told in a moment; Ctrl-C again ends at once"
+    assert said[-1] == "interrupted: the result so far follows; Ctrl-C again ends at once"
     assert done.stdout.startswith("interrupted; what was known by then:\nFAIL: ")
     assert "first divergence: 1 (GELU)" in done.stdout
     assert "cause not searched: out of time" in done.stdout
@@ -147,13 +147,13 @@ def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys)
     assert "first divergence: 1 (GELU)" in shown
     assert "ERROR loss: torch.nn:cross_entropy: torch.nn has no 'cross_entropy'; hint: did you mean" in shown
     assert "torch.nn:CrossEntropyLoss or torch.nn.functional:cross_entropy" in shown
-    assert "ERROR optimizer: not compared: it rests on loss" in shown
+    assert "ERROR optimizer: not compared: it needs loss" in shown
 
 
 def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
     assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
     shown = capsys.readouterr()
-    assert shown.err.startswith("note: diagnose is now locate; the old name goes with the next version\n")
+    assert shown.err.startswith("note: diagnose is now locate; the old name ends with version 2.0\n")
     assert shown.out == ""
 
 

@@ -70,8 +70,11 @@ def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, c
     report = align(paddle_predict(prepared))
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["predict"] is Outcome.FAIL
-    assert "the models are given other inputs: it is around the model" in report.reasons["predict"]
-    assert "done after" not in report.reasons["predict"]
+    assert (
+        "the models get different inputs: the cause is in the code before the model"
+        in report.reasons["predict"]
+    )
+    assert "after the model" not in report.reasons["predict"]
     assert [(one.port_path, one.code) for one in report.diagnoses] == [("predict", code)]
 
 
@@ -86,22 +89,22 @@ def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, c
 def test_what_is_done_after_the_model_is_told_with_the_references_outputs(after, code, entry):
     report = align(paddle_predict(None, **after))
     assert report.stages["predict"] is Outcome.FAIL
-    assert "in what is done after it" in report.reasons["predict"]
-    assert "done before" not in report.reasons["predict"]
+    assert "the cause is in the code after the model" in report.reasons["predict"]
+    assert "before the model" not in report.reasons["predict"]
     assert (code, True) in [(one.code, entry in one.message) for one in report.diagnoses], report.diagnoses
 
 
 def test_both_sides_of_the_model_may_be_at_fault():
     report = align(paddle_predict({"bgr": True}, softmax=False))
-    assert "done before" in report.reasons["predict"]
-    assert "done after" in report.reasons["predict"]
+    assert "before the model" in report.reasons["predict"]
+    assert "after the model" in report.reasons["predict"]
     assert {"channel-order", "missing-softmax"} <= {one.code for one in report.diagnoses}
 
 
 def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
     report = align(paddle_predict(), off=0.3)
     assert report.stages["predict"] is Outcome.FAIL
-    assert "it is in the model" in report.reasons["predict"]
+    assert "the cause is in the model" in report.reasons["predict"]
     assert not [one for one in report.diagnoses if one.port_path == "predict"]
 
 

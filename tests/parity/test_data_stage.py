@@ -10,9 +10,9 @@ import pytest
 from in_process import failed
 
 from tipchain.errors import UsageError
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Rules
 
 NAMES = [f"val/{number // 2}/{number}.png" for number in range(20)]
 RANDOM = np.random.default_rng(11)
@@ -120,7 +120,7 @@ def spoil(key, value):
         (lambda: traced(spoil("transform_0/resize", (2 * IMAGES[0]).astype(np.float64))), "after 'resize': dtype: "),
         (lambda: traced(names=("raw", "crop", "normalize")), "the sides name different transforms: raw, resize, normalize expected, raw, crop, normalize actual"),
         (record, "only the reference names a builder `transforms`"),
-        (lambda: traced(transforms_gap="sample 0 differs by up to 3"), "the port's named transforms do not end in what its data set gives"),
+        (lambda: traced(transforms_gap="sample 0 differs by up to 3"), "the port's named transforms do not give what its data set gives"),
     ],
 )  # fmt: skip
 def test_the_first_transform_that_differs_is_named(port, words):
@@ -208,4 +208,4 @@ def test_transforms_that_end_elsewhere_than_the_data_set_are_an_error(sides, por
     both, reference = sides
     load, steps = port.build_transforms(both.paddle.eval_data, "val")
     monkeypatch.setattr(port, "build_transforms", lambda root, split: (load, steps[:1]))
-    assert "do not end in what its data set gives" in failed(both.judge("data", reference))["data/transforms"]
+    assert "do not give what its data set gives" in failed(both.judge("data", reference))["data/transforms"]

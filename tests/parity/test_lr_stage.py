@@ -10,7 +10,7 @@ from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_c
 
 from tipchain.errors import CaseError
 from tipchain.outcome import Outcome
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
 
 pytestmark = pytest.mark.frameworks
 
@@ -180,7 +180,10 @@ def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
         ({"name": "exponential", "gamma": 1.5}, r"scheduler\.gamma: does not lie between"),
         ({"name": "multistep", "milestones": [5, 3]}, r"scheduler\.milestones: are no growing"),
         ({"name": "constant", "warmup_steps": -1}, r"scheduler\.warmup_steps: is no whole number"),
-        ({"name": "constant", "warmup_steps": 3, "warmup_start": 1}, r"scheduler\.warmup_start: is no share"),
+        (
+            {"name": "constant", "warmup_steps": 3, "warmup_start": 1},
+            r"scheduler\.warmup_start: is no fraction",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(case, args, words):

@@ -8,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
+from tipchain.parity.frameworks import torch_  # noqa: E402
 from tipchain.parity.frameworks.paddle_ import PaddleFramework  # noqa: E402
 from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
-from tipchain.parity.frameworks.torch_ import TorchFramework  # noqa: E402
-from tipchain.parity.frameworks.torch_perturbation import perturb  # noqa: E402
+from tipchain.parity.frameworks.torch_ import TorchFramework, perturb  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SIDES = TorchFramework(), PaddleFramework()
@@ -173,6 +173,19 @@ def test_a_perturbation_moves_everything_by_the_same_distance_and_has_a_mirror_i
     assert 0.4 < np.mean(after > before) < 0.6
     assert not np.array_equal(np.sign(moved(2)[1] - before), np.sign(after - before))
     assert np.array_equal(moved(0)[1], after)
+
+
+def test_a_perturbation_reaches_every_piece_in_every_layout_and_precision(monkeypatch):
+    monkeypatch.setattr(torch_, "PIECE", 64)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        layer = torch.nn.Conv2d(6, 5, 3, bias=False).double().to(memory_format=layout)
+        before = layer.weight.detach().numpy().copy()
+        perturb(layer, 16, 0)
+        units = (layer.weight.detach().numpy() - before) / np.spacing(np.abs(before).astype(np.float32))
+        # A sum in float64 is rounded.
+        np.testing.assert_allclose(np.abs(units), 16, rtol=1e-6)
+        coins = np.random.default_rng(0).integers(0, 2, before.shape, dtype=np.int8)
+        assert np.array_equal(units > 0, coins == 1), "the coins stand in the order of the shape"
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from in_process import BothSides, failed
 from safetensors.numpy import save_file
 
 from tipchain.outcome import Outcome
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.names import tensors_name
-from tipchain.parity.record import Record
-from tipchain.parity.settings.backward import BackwardSettings
-from tipchain.parity.settings.train import TrainSettings
-from tipchain.parity.stages import record
+from tipchain.parity.dumps import Record
+from tipchain.parity.publish import tensors_name
+from tipchain.parity.settings import BackwardSettings, TrainSettings
+from tipchain.parity.stages import judge_dumps, record
+from tipchain.parity.stages.judging import Dumps, Rules
+from tipchain.torch_weights import read_torch_state
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -204,6 +204,9 @@ def test_float64_leaves_hardly_any_difference(tiny):
     noise = "train/gradient_noise/features.0.weight"
     assert 0 < torch.tensors[noise] < 1e-4, "what rounding does to torch's own is told"
     assert noise not in paddle.tensors
+    weights = read_torch_state(tiny.sides.torch.weights)["features.0.weight"].numpy()
+    moved = torch.tensors["parameter/features.0.weight"] - weights
+    assert float(torch.tensors["update_rms/features.0.weight"]) == pytest.approx(np.sqrt(np.mean(moved**2)))
     name = "train/gradient/features.0.weight"
     assert abs(torch.tensors[name] - paddle.tensors[name]).max() < 1e-6 * abs(torch.tensors[name]).max()
 

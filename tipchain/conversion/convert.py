@@ -77,7 +77,7 @@ def to_paddle(
         for part, array in zip(slot.parts, divide(array_of(state[name]), slot), strict=True):
             if part.names[0] in result and not _equal(result[part.names[0]], array):
                 problems.append(
-                    f"shared: {part.names[0]} is one tensor in the port, {name} and another of torch's differ"
+                    f"shared: {part.names[0]} is one tensor in the port, but {name} and another tensor of torch's differ"
                 )
             result.update(dict.fromkeys(part.names, array))
     for slot in match.zeros:

@@ -497,7 +497,7 @@ class _Scope:
                 continue
             images = [self.decided.pop(node)[0] for node in mine]
             self.taken.difference_update(images)
-            why = f"{one.own_name} would be torn apart, though {other.own_name} holds the same"
+            why = f"{one.own_name} would be divided, though {other.own_name} holds the same"
             self._doubt(mine, images, why)
 
     def _torn(self, side: int) -> dict[_Node, list[_Node]]:
@@ -531,7 +531,7 @@ class _Scope:
     def _against_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
         """Say why alike nodes must not be matched in the order of their declaration; "" if nothing speaks against it."""
         if len(ours) > 1 and self.doubts:
-            return f"nor is it certain of {self.doubts[0].expected[0]} beside it"
+            return f"{self.doubts[0].expected[0]} beside it is uncertain, too"
         if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):
             return reason
         for one, other in zip(ours, theirs, strict=True):

@@ -100,7 +100,7 @@ def _interrupt(process: subprocess.Popen[str]) -> str:
     Raises:
         KeyboardInterrupt: it takes too long, or the user cannot wait.
     """
-    print("interrupted: what is known is told in a moment; Ctrl-C again ends at once", file=sys.stderr)
+    print("interrupted: the result so far follows; Ctrl-C again ends at once", file=sys.stderr)
     os.kill(process.pid, signal.SIGINT)
     try:
         return process.communicate(timeout=PATIENCE_S)[0]

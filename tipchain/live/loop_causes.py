@@ -175,7 +175,7 @@ def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterat
         best = max(best, (share, one), key=lambda pair: round(pair[0], 6))
     share, found = best
     if found is not None and share >= EXPLAINED:
-        evidence = f"the port's loop was run with this put right: {share:.2%} of the difference is gone after {count} steps"
+        evidence = f"the port's loop was run with this corrected: {share:.2%} of the difference is gone after {count} steps"
         yield Diagnosis(
             code=found.code,
             port_path=STEP,
@@ -204,7 +204,7 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
     if limits[0] is not None and ratio is not None:
         yield _Treatment(
             code="gradient-clipping", before=_clipping(limits[0]),
-            message=f"the reference clips gradients to a norm of {limits[0]:.6g}, the port's updates get others",
+            message=f"the reference clips gradients to a norm of {limits[0]:.6g}; the port's updates get other gradients",
             fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limits[0]:.6g}), or grad_clip=",
         )  # fmt: skip
     if (
@@ -255,7 +255,7 @@ def _clearing(ours: _Watched, theirs: _Watched) -> str:
     for who, one in (("the port", theirs), ("the reference", ours)):
         much = "never clears" if not one.cleared else f"clears {one.cleared} times in {len(one.losses)} steps"
         told.append(f"{who} {much}")
-    return f"gradients are cleared otherwise, so that they add up: {told[0]}, {told[1]}, {len(ours.updates)} updates expected"
+    return f"gradients are cleared at other steps, so that they add up: {told[0]}, {told[1]}, {len(ours.updates)} updates expected"
 
 
 def _often(steps: Sequence[Sequence[int]], count: int) -> str:

@@ -20,9 +20,8 @@ from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.pieces.opening import slots_of
-from tipchain.parity.pieces.trained import any_precision
+from tipchain.parity.locate.trace import put_back, take_out
+from tipchain.parity.pieces.optimizer_builders import any_precision, slots_of
 from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
@@ -103,13 +102,13 @@ class Loop:
             return lambda batch: body(self.model, self.optimizer, batch, **given)
         if len(wanted) > 3:
             raise UsageError(
-                f"step asks for {', '.join(one.name for one in wanted)}, expected (model, optimizer, batch), "
-                "or (model, optimizer) to return a callable of a batch"
+                f"step asks for {', '.join(one.name for one in wanted)}, expected `(model, optimizer, batch)`, "
+                "or `(model, optimizer)` to return a callable of a batch"
             )
         made = step(*(self.model, self.optimizer)[: len(wanted)], **given)
         if not callable(made):
             raise UsageError(
-                f"step(model, optimizer) returned a {type(made).__name__}, expected a callable of a batch"
+                f"`step(model, optimizer)` returned a {type(made).__name__}, expected a callable of a batch"
             )
         self.kept = made
         return made  # type: ignore[no-any-return]

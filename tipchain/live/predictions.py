@@ -20,15 +20,13 @@ from tipchain.errors import UsageError
 from tipchain.live.prediction_causes import explain_results
 from tipchain.live.training import FACTOR, shake
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis
+from tipchain.parity.findings import Diagnosis, PieceCheck
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.pieces.check import PieceCheck
+from tipchain.parity.locate.trace import put_back, take_out
 from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.data_compare import same_array
-from tipchain.parity.pieces.data_sources import call_with_raw
-from tipchain.parity.pieces.loss import open_fields
+from tipchain.parity.pieces.data_sources import call_with_raw, same_array
+from tipchain.parity.pieces.losses import open_fields
 from tipchain.parity.rounding import SAME_ENLARGED, UNIT
 
 Array = npt.NDArray[Any]
@@ -112,7 +110,7 @@ class _Deployed:
             made = self.predict(self.model)
             if not callable(made):
                 raise UsageError(
-                    f"predict(model) returned a {type(made).__name__}, expected a callable of a raw sample"
+                    f"`predict(model)` returned a {type(made).__name__}, expected a callable of a raw sample"
                 )
             return made  # type: ignore[no-any-return]
         return lambda raw: self.predict(self.model, raw)
@@ -179,21 +177,24 @@ def _where(
     said, diagnoses = [], []
     if not one.given or not other.given:
         who = " and ".join(who for who, side in zip(WHO, (one, other), strict=True) if not side.given)
-        return f"the {who}'s code does not call the model itself: where they part cannot be told", []
+        return (
+            f"the {who}'s code does not call the model itself: where the results differ first is not known",
+            [],
+        )
     alike = _alike(one.given, other.given)
     if not alike:
-        said.append("the models are given other inputs: it is around the model, in what is done before it")
+        said.append("the models get different inputs: the cause is in the code before the model")
         diagnoses += _before(sides, ours, theirs, raws) if causes else []
     after = _after(theirs, raws, found)
     if after is not None and any(_first_apart(a, b, a) is not None for a, b in after):
         said.append(
-            "given the reference's outputs the port's code makes something else of them: it is around the model, in what is done after it"
+            "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
         if causes:
             diagnoses += explain_results([pair[0].result for pair in found], [b for _, b in after], PREDICT)
     if not said:
         said.append(
-            "both models are given the same, and the same is made of their outputs: it is in the model, as the other stages tell"
+            "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
         )
     return "; ".join(said), diagnoses
 

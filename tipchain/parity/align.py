@@ -18,13 +18,11 @@ from tipchain.errors import UsageError
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.names import dump_name
 from tipchain.parity.preparation import Given, Prepared, prepare
-from tipchain.parity.publish import adopt_dumps
-from tipchain.parity.record import load_record, save_record
-from tipchain.parity.recorder import Job
-from tipchain.parity.recording_process import RecordingProcess, listen
+from tipchain.parity.publish import adopt_dumps, dump_name
+from tipchain.parity.recorder import Job, RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress
 from tipchain.runs import commit
@@ -149,7 +147,7 @@ def _judge(
         return StageJudgement(stage=stage, verdicts=tuple(failures))
     recorded = [one.side for one in recorders]
     if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
-        reason = "it holds the port against itself; the port was not recorded"
+        reason = "it compares the port with itself; the port was not recorded"
         return StageJudgement(
             stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/torch", reason=reason),)
         )

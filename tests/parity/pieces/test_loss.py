@@ -138,7 +138,7 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
     """Paddle's softmax takes logits more than 64 below the largest for 64 below; the gradient is the same."""
     found = run(pieces, kits, CLEAN["large outputs"])
     assert abs(found.numbers["loss_difference"]) > 0.1
-    assert "more than 64 below the largest" in found.reason
+    assert "clips outputs at 64 below the largest" in found.reason
 
 
 FAULTS = {

@@ -10,20 +10,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import continued, made_next, of_one_size, settled
-from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise, holds
+from tipchain.parity.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
+from tipchain.parity.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative, squeezed_as
-from tipchain.parity.locate.feeding import Fed
-from tipchain.parity.locate.glue import CodeRounding
-from tipchain.parity.locate.gradient_glue import Steered
-from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
+from tipchain.parity.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
-from tipchain.parity.locate.replay import NotReplayed, replay
+from tipchain.parity.locate.replay import Fed, Models, NotReplayed, PairReplays, pair_steps, replay
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (
@@ -43,9 +37,7 @@ from tipchain.parity.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
 Array = npt.NDArray[Any]
-STATE = (
-    "it gives something else when it is run again on what it was given: it keeps something from call to call"
-)
+STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
@@ -703,7 +695,7 @@ def same_numbers(runs: tuple[Run, Run]) -> bool:
 
 def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
     """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
-    reason = f"{verdict.reason}; what is made of them is the same"
+    reason = f"{verdict.reason}; the results computed from them are equal"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
@@ -720,7 +712,7 @@ def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> Layer
     found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
-    reason = f"differs, as {found or 'the model'} does; its own code cannot be told from that"
+    reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
