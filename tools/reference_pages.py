@@ -460,7 +460,12 @@ def diagnoses_page() -> str:
     for code, one in examples.items():
         diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
         lines += ["", f"## {code}", "", f"{_sentence(_cell(one['message']))}", ""]
-        lines += [f"_{one['part'].capitalize()} of the net `{one['net']}` (`{one['id']}`)._", ""]
+        net = (
+            f"of the net `{one['net']}` (`{one['id']}`)"
+            if one["list"] != "codes"
+            else "of a port of a few lines"
+        )
+        lines += [f"_{one['part'].capitalize()} {net}._", ""]
         lines += ["```diff", *diff, "```"]
         lines += ["", f"**Fix:** {_cell(one['fix'])}"] if one["fix"] else []
     others = sorted(codes_in_code() - set(examples) - {"unknown"})

@@ -92,6 +92,9 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
     fix = "resize and crop to the reference's size"
     if e.ndim != a.ndim:
         return Cause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
+    if e.ndim == 1:
+        fix = f"cut or pad the port's samples to the reference's {len(e)} values"
+        return Cause(code="size", message=f"size: {shapes}", fix=fix, explained=None)
     axes = channel_axis(e.shape), channel_axis(a.shape)
     if None not in axes and axes[0] != axes[1]:
         return Cause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
