@@ -40,6 +40,7 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, An
         "format": FORMAT,
         "title": report.title,
         "mode": report.mode,
+        **({"chain": report.chain} if report.chain else {}),
         "run": report.run,
         "started": report.started,
         "seconds": number_json(report.seconds),
@@ -112,6 +113,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
     return RunReport(
         title=str(data["title"]),
         mode=str(data["mode"]),
+        chain=str(data.get("chain", "")),
         run=str(data["run"]),
         started=str(data["started"]),
         seconds=float(data["seconds"]),
