@@ -70,7 +70,7 @@ HERE = {
     "docs/how-to/history.md": {
         "MANIFEST": "test_tipc/nightly.yaml", "add NIGHT|REPORT ...": "add {night}",
         "[--kind night|run] [--name TITLE] [--limit N]": "--kind night --name nightly --limit 3",
-        "show NAME [ITEM]": "show latest hello", "compare A..B": "compare latest~1..latest",
+        "show NAME [ITEM]": "show latest 'hello[cpu]'", "compare A..B": "compare latest~1..latest",
         "[--code CODE] [--layer PART] [--file PART] [--item PART] [--name TITLE] [--limit N]": "--code epsilon --layer a --file b --item c --name d --limit 3",
         "[NAME] [--against NAME]": "latest --against latest~1",
         "[NAME ...] [--table TABLE] [--format csv|jsonl] [--out FILE]": "latest --table items --format jsonl --out items.jsonl",
@@ -93,7 +93,7 @@ def commands(page: str) -> Iterator[tuple[str, str]]:
                 if found:
                     yield (
                         block.language,
-                        re.split(r"\s{3,}|\s+# (?!exit)", re.sub(r" {2,}(?=--)", " ", found[1]))[0],
+                        re.split(r"\s{2,}(?!-)|\s+# (?!exit)", re.sub(r" {2,}(?=--)", " ", found[1]))[0],
                     )
 
 
@@ -129,11 +129,13 @@ commands:
 DATA = """\
 import numpy
 
-from my.parts import build_metric as ours
-
 
 def torch_val():
     return [(numpy.ones((2, 3), "float32"), numpy.zeros(2, "int64"))]
+
+
+def ours(outputs, labels):
+    return {"top1": float((numpy.asarray(outputs).argmax(1) == numpy.asarray(labels)).mean())}
 
 
 paddle_val, theirs = torch_val, ours

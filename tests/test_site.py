@@ -60,6 +60,14 @@ def test_a_chinese_page_replaces_the_english_one(site):
     assert "复现指南" not in (site / "index.html").read_text(encoding="utf-8")
 
 
+def test_a_line_break_in_a_chinese_sentence_is_no_blank():
+    text = "先对齐，\n再运行。\n\n- 一项\n  的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
+    assert (
+        reference_pages.joined(text)
+        == "先对齐，再运行。\n\n- 一项的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
+    )
+
+
 def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):
     text = (site / "how-to/nightly.html").read_text(encoding="utf-8")
     assert 'href="../source/test_tipc/nightly_yaml.txt"' in text
@@ -112,6 +120,15 @@ def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
     levels = [re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE) for text in (english, chinese)]  # fmt: skip
     assert levels[0] == levels[1]
     assert blocks(english_of(page)) == blocks(page)
+
+
+@pytest.mark.frameworks
+def test_every_code_has_a_port_or_a_reason():
+    recorded = set(json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8")))
+    reasons = " ".join(reference_pages.WITHOUT_PORT.values()).split()
+    assert len(reasons) == len(set(reasons))
+    assert not recorded & set(reasons)
+    assert reference_pages.codes_in_code() - recorded - {"unknown"} == set(reasons)
 
 
 @pytest.mark.frameworks

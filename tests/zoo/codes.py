@@ -204,6 +204,8 @@ LAYERS = (
     _layer("key-size", "MultiheadAttention(6, 2, kdim=6, batch_first=True)", "MultiHeadAttention(6, 2, kdim=6)", "kdim=6", "kdim=5", SEQUENCES, call="self.layer(x, x, x)"),
     _layer("layer-type", "InstanceNorm2d(4)", "InstanceNorm2D(4, weight_attr=False, bias_attr=False)", "InstanceNorm2D(4, weight_attr=False, bias_attr=False)", "BatchNorm2D(4, weight_attr=False, bias_attr=False)"),
     _net("mode", "layer", ("self.layer = nn.BatchNorm2d(4)\nself.eval()", "return self.layer(x)"), ("self.layer = nn.BatchNorm2D(4)\nself.layer.eval()", "return self.layer(x)"), "self.layer.eval()", "self.layer.train()", IMAGES, how={"keep_mode": True}),
+    _layer("kernel-size", "MaxPool2d(3, 2)", "MaxPool2D(3, 2)", "(3, 2)", "(2, 2)"),
+    _layer("missing-dropout", "Sequential(nn.Linear(6, 6), nn.Dropout(0.5))", "Sequential(nn.Linear(6, 6), nn.Dropout(0.5))", "nn.Dropout(0.5)", "nn.Identity()", SEQUENCES, training=True),
 )  # fmt: skip
 CODES = (
     _code("exclusive", "return F.avg_pool1d(x, 3, 2, 1)", "return F.avg_pool1d(x, 3, 2, 1, exclusive=False)", ", exclusive=False", ""),
@@ -215,7 +217,6 @@ CODES = (
     _code("upscale-factor", "return F.pixel_shuffle(x, 2)", "return F.pixel_shuffle(x, 2)", "(x, 2)", "(x, 4)", (2, 16, 4, 4)),
     _code("shift-ratio", "n, c, h, w = x.shape\nv = x.reshape(n // 2, 2, c, h, w)\nzero = torch.zeros_like(v[:, :1])\nback, ahead = torch.cat([zero, v[:, :-1]], 1), torch.cat([v[:, 1:], zero], 1)\nreturn torch.cat([back[:, :, : c // 4], ahead[:, :, c // 4 : c // 2], v[:, :, c // 2 :]], 2).reshape(x.shape)", "return F.temporal_shift(x, 2, 0.25)", "0.25", "0.125", (4, 8, 4, 4)),
     _code("value", 'mask = torch.ones(5, 5).tril() == 0\nreturn (x @ x.transpose(1, 2)).masked_fill(mask, float("-inf")).softmax(-1)', 'mask = paddle.ones([5, 5]).tril() == 0\nreturn F.softmax((x @ x.transpose([0, 2, 1])).masked_fill(mask, -float("inf")), -1)', '-float("inf")', "-1.0"),
-    _net("extra-norm", "code", ("self.norm = nn.BatchNorm2d(4)", "n = self.norm\nreturn F.batch_norm(x, n.running_mean, n.running_var, n.weight, n.bias, False)"), ("self.norm = nn.BatchNorm2D(4)", "n = self.norm\nreturn F.batch_norm(x, n._mean, n._variance, n.weight, n.bias, training=False)"), "training=False", "training=True", IMAGES),
 )  # fmt: skip
 WEIGHTED = (
     "self.first = nn.Linear(6, 6)\nself.second = nn.Linear(6, 6)",
@@ -235,7 +236,7 @@ LOSSES = (
     _loss("cut-gradient", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output.detach(), label)\n"),
     _loss("focal-alpha", *FOCALS, "0.25", "0.75"),
     _loss("focal-gamma", *FOCALS, "** 2.0", "** 1.0"),
-    _loss("temperature", "return F.cross_entropy(output / 0.5, label)", "return F.cross_entropy(output / 0.5, label)", " / 0.5", ""),
+    _loss("temperature", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output / 2, label)\n"),
     _loss("margin", "return F.multi_margin_loss(output, label, margin=0.5)", "return F.multi_margin_loss(output, label, margin=0.5)", ", margin=0.5", ""),
     _loss("label-order", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output, label.flip([0]))\n"),
     _loss("label-shift", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output, (label + 1) % 4)\n"),
