@@ -4,7 +4,7 @@
   const outcomes = ["PASS", "FAIL", "ERROR", "SKIP"];
   const form = document.getElementById("filters");
   const shown = document.getElementById("shown");
-  const rows = [...document.querySelectorAll(".matrix tbody tr")];
+  const rows = [...document.querySelectorAll(".nights .matrix tbody tr")];
   const make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
 
   // Each row with its part below, and the text it is found by.
@@ -34,7 +34,7 @@
   form.addEventListener("reset", () => setTimeout(narrow));
   form.hidden = false;
 
-  for (const table of document.querySelectorAll(".matrix")) {
+  for (const table of document.querySelectorAll(".nights .matrix")) {
     const place = table.dataset.manifest;
     const turns = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector("b") !== null);
     const told = make("div", "", { className: "told-cell" });

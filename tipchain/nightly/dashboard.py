@@ -15,6 +15,7 @@ from typing import Any
 
 from tipchain.commits import commits_of_file
 from tipchain.nightly.dashboard_items import (
+    OUTCOME_CLASSES,
     SIGNS,
     cut,
     item_part,
@@ -39,7 +40,6 @@ FIGURES = (6, 2, 0)
 LISTED = 40
 """Items of a kind that stand at the top; the rest is counted."""
 REASON = 200
-KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
 def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
@@ -264,7 +264,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     place, line = one.place, one.line
     turns = [number for number, column in enumerate(line.columns) if column.environment]
     legend = [
-        element("li", element("span", SIGNS[ended], class_=f"sign cell-{KINDS[ended]}", aria_hidden="true"), f" {ended.value}")
+        element("li", element("span", SIGNS[ended], class_=f"sign cell-{OUTCOME_CLASSES[ended]}", aria_hidden="true"), f" {ended.value}")
         for ended in Outcome
     ]  # fmt: skip
     legend.append(element("li", "empty: not planned, or not run yet"))
@@ -274,7 +274,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
         "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
         id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
     )  # fmt: skip
-    if kinds := kinds_part(line):
+    if kinds := kinds_part(line, place):
         yield kinds
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
@@ -346,9 +346,11 @@ def _cell(cell: Cell | None, base: str, *, latest: bool) -> Markup:
     if outcome is not Outcome.PASS:
         words = f"{outcome.value}: {cut(why(cell), 120)}"
         if outcome is Outcome.SKIP or not target:
-            return element("td", sign, class_=f"cell-{KINDS[outcome]}", title=words)
+            return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
-            "td", element("a", sign, href=base + target, title=words), class_=f"cell-{KINDS[outcome]}"
+            "td",
+            element("a", sign, href=base + target, title=words),
+            class_=f"cell-{OUTCOME_CLASSES[outcome]}",
         )
     if latest and target:
         sign = element("a", sign, href=base + target)

@@ -17,6 +17,8 @@ from tipchain.report.html.page import Markup, element, markup, prose
 from tipchain.report.html.parts import outcome
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
+OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
+"""The ends of the names of cells' classes."""
 LISTED = 10
 """Nights that did not pass, of an item, the latest first."""
 TREND_WIDTH, TREND_HEIGHT = 300, 76
