@@ -82,6 +82,9 @@ def test_every_message_is_translated_with_the_same_places():
         assert places(message) == places(told), message
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
+        assert language.EDGES.fullmatch(message)["text"] == message, (
+            "no text is looked up with the marks around it"
+        )
 
 
 def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):

@@ -37,7 +37,7 @@ from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.places import place_of, root_of
 from tipchain.history.store import MIGRATIONS, History, revision_of
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

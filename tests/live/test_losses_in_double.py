@@ -12,7 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
-from tipchain.parity.locate.losses import in_double  # noqa: E402
+from tipchain.parity.locate.runs import in_double  # noqa: E402
 from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

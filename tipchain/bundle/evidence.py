@@ -19,9 +19,9 @@ from tipchain.outcome import Outcome
 from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.envelope import compare_curves
 from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules, TensorFile, details
-from tipchain.parity.stages.truth import NOISE
 from tipchain.parity.two_samples import Answer, grid_step, judge_runs
 from tipchain.stage_table import SOLO
 

@@ -304,7 +304,7 @@ class _Scribe:
 
     def __init__(self, request: Request, out: Path, stream: TextIO | None) -> None:
         from tipchain.environment import installed_versions
-        from tipchain.nightly.fingerprint import origin
+        from tipchain.nightly.machine import origin
         from tipchain.runs import append, run_header
 
         self.request = request

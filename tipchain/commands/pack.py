@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.errors import OutputError
+from tipchain.language import say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
 
@@ -69,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     out = out_folder(args.runs, case, mode)
     states, problems = _check(case, mode, out / LATEST)
     if problems:
-        print(f"{case.id}: nothing was packed", file=sys.stderr)
+        print(say(f"{case.id}: nothing was packed"), file=sys.stderr)
         for problem in problems:
-            print(f"  {problem}", file=sys.stderr)
-        print(f"  hint: tipchain align {args.case} --mode {mode.value} makes them", file=sys.stderr)
+            print(say(f"  {problem}"), file=sys.stderr)
+        print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
         return ExitCode.FAILED
     entries = _entries(case, out, states, args.spelling)
     entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
@@ -82,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise OutputError(f"{archive}: cannot be written: {error.strerror or error}") from error
     for stage, state in states.items():
-        print(f"{state:<15} {stage}")
-    print(f"wrote {archive}: {len(entries)} files")
+        print(say(f"{state:<15} {stage}"))
+    print(say(f"wrote {archive}: {len(entries)} files"))
     return ExitCode.PASSED
 
 

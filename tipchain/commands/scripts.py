@@ -24,6 +24,7 @@ from tipchain.commands.align import (
 )
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
 from tipchain.foreign_text import escaped
+from tipchain.language import say
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.rounding import SAME_DOUBLE
@@ -151,13 +152,13 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
     prune(out)
     failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
     for verdict in failures:
-        print(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}", file=sys.stderr)
+        print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
     if failures:
         return ExitCode.FAILED
     path = out / LATEST / dump_name(stage, side)
     for key, array in load_record(path).arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(f"wrote {path}")
+    print(say(f"wrote {path}"))
     return ExitCode.PASSED
 
 
@@ -204,5 +205,5 @@ def _create_fake_data(args: argparse.Namespace) -> int:
     save_record(path, arrays)
     for key, array in arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(f"wrote {path}")
+    print(say(f"wrote {path}"))
     return ExitCode.PASSED

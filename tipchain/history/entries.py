@@ -24,7 +24,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.shares import TOGETHER_S, Part, disagreement, gather, missing
+from tipchain.nightly.shards import TOGETHER_S, Part, disagreement, gather, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:

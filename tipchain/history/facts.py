@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]

@@ -16,7 +16,7 @@ from tipchain.cores import core_count
 from tipchain.errors import InputError, RecordError
 from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.json_text import parse_as
-from tipchain.nightly import fingerprint, nights, records
+from tipchain.nightly import machine, nights, records
 from tipchain.outcome import worst
 from tipchain.report.json_ import load_report, report_json
 
@@ -73,8 +73,8 @@ def read_source(path: Path, machine: Machine | None = None) -> Source:
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on, of the class that its nights are of."""
-    gpus, _ = fingerprint.gpu_names()
-    facts = {"processor": fingerprint.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
+    gpus, _ = machine.gpu_names()
+    facts = {"processor": machine.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
     return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tipchain.history.facts import EntryFacts, ItemFacts, Machine
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 from tipchain.outcome import Outcome
 
 # The history's tables, as SQLAlchemy knows them.

@@ -37,16 +37,14 @@ from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
 from tipchain.parity.findings import PIECES, Diagnosis, Finding, PieceCheck
 from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.code_at_fault import GROWTH
+from tipchain.parity.locate.between_layers import GROWTH
 from tipchain.parity.locate.differences import rms
-from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator, bytes_of
-from tipchain.parity.locate.matching import hands_on
+from tipchain.parity.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.parity.locate.runs import ARGS, Inputs, Loss, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.structures import put_back
-from tipchain.parity.locate.trace import Call
+from tipchain.parity.locate.trace import Call, put_back
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.pieces.losses import check_loss
 from tipchain.parity.pieces.optimizer_builders import Clips, build_both, build_torch_schedule

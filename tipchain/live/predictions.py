@@ -23,7 +23,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, PieceCheck
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import put_back, take_out
 from tipchain.parity.pieces.data import check_data
 from tipchain.parity.pieces.data_sources import call_with_raw, same_array
 from tipchain.parity.pieces.losses import open_fields

@@ -11,7 +11,7 @@ from tipchain.conversion.given_names import with_ignored
 from tipchain.conversion.layouts import divide
 from tipchain.conversion.matching import Match
 from tipchain.errors import WeightsError
-from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.locate.matching import pair_layers
 from tipchain.parity.preflight.parameters import two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 

@@ -22,8 +22,7 @@ from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
 from tipchain.parity.preparation import Given, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name
-from tipchain.parity.recorder import Job
-from tipchain.parity.recording_process import RecordingProcess, listen
+from tipchain.parity.recorder import Job, RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress
 from tipchain.runs import commit

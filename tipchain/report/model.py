@@ -26,7 +26,7 @@ class RunReport:
         started: local time as ISO 8601.
         seconds: wall time.
         versions: name to version of what the run rests on.
-        where: machine, processor, GPUs, commit by name, as `tipchain.nightly.fingerprint.origin` has them; empty in
+        where: machine, processor, GPUs, commit by name, as `tipchain.nightly.machine.origin` has them; empty in
             reports of earlier tipchains.
         models: what ran: ``reference`` and ``port``, or ``model``, each with what builds it; empty where that is not known.
         results: how the commands ended.

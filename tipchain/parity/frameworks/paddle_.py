@@ -21,10 +21,9 @@ from tipchain.errors import MissingFrameworkError
 from tipchain.imports import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_weights import view_of
-from tipchain.parity.builders import check_batch
+from tipchain.parity.builders import check_batch, make_optimizer, rate_factor
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.randomness import Draws, switched_off
-from tipchain.parity.optimizers import make_optimizer, rate_factor
 
 # What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
 

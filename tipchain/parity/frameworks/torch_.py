@@ -19,11 +19,10 @@ from tipchain.conversion.layouts import only_in_torch
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.imports import kept_import
-from tipchain.parity.builders import check_batch
+from tipchain.parity.builders import check_batch, make_optimizer
 from tipchain.parity.compare import PIECE
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.randomness import Draws, switched_off
-from tipchain.parity.optimizers import make_optimizer
 from tipchain.torch_weights import read_torch_state
 
 # What torch draws at random, taken from a `Draws`: below its functions, where dropout and attention have become operators.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import put_back, take_out
 from tipchain.parity.rounding import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
 
 # Two losses that differ, and what hypotheses about them are held against.

@@ -19,11 +19,9 @@ from tipchain.parity.diagnose.piece import Piece
 from tipchain.parity.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import arrange, distance, rms
-from tipchain.parity.locate.losses import in_double
-from tipchain.parity.locate.runs import as_float
+from tipchain.parity.locate.runs import as_float, in_double
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.locate.trace import Call
+from tipchain.parity.locate.trace import Call, put_back, take_out
 from tipchain.parity.locate.verdicts import Closeness, Measured, classify
 from tipchain.parity.pieces.loss_formulas import Evaluated, Guess, Problem, families
 from tipchain.parity.pieces.loss_hypotheses import factors, functions, reruns, settings, terms

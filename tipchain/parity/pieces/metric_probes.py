@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tipchain.blame import placed
 from tipchain.errors import UsageError
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
+from tipchain.parity.locate.trace import put_back, take_out
 
 # Ways of counting: what usual metrics give for outputs and labels, each with what sets it apart from the others.
 
@@ -249,6 +249,8 @@ TRUE_CLASSES = (0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 2, 1, 2, 3, 3, 2, 1, 0, 3)
 """The classes of the probe's samples: not equally many of each, so that means over classes and over samples differ."""
 MOST_K = 6
 """Top-k accuracies are told apart up to this k."""
+SAME_PERCENT = 1e-3
+"""Percent between two numbers of one way of counting. Other ways are 100/19 percent of a sample apart; a metric may round to three decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,10 +298,10 @@ def recognize(value: float, classes: int) -> str:
     """Return words for the way of counting that gives ``value`` for the probe, or ""."""
     ways = other_ways(classes)
     for words, percent in ways.items():
-        if abs(value - percent) < 1e-3:
+        if abs(value - percent) < SAME_PERCENT:
             return words
     for words, percent in ways.items():
-        if percent and abs(100 * value - percent) < 1e-3:
+        if percent and abs(100 * value - percent) < SAME_PERCENT:
             return f"{words} as a fraction, not in percent"
     return ""
 

@@ -17,9 +17,9 @@ from tipchain.conversion.layouts import Slot, assemble, divide
 from tipchain.conversion.matching import match_models
 from tipchain.conversion.paddle_side import paddle_layers, torch_view
 from tipchain.errors import UsageError, WeightsError
-from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.builders import rate_factor
+from tipchain.parity.locate.matching import pair_layers
 from tipchain.parity.locate.sides import LiveSide, name_alike
-from tipchain.parity.optimizers import rate_factor
 
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 

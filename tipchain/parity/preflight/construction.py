@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.differences import arrange, relative
-from tipchain.parity.locate.layer_pairs import LayerPair
-from tipchain.parity.locate.matching import CallPair
+from tipchain.parity.locate.matching import CallPair, LayerPair
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.preflight.kinds import (
     DROPOUTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from tipchain.conversion.packed import cell_tensors, packed_tensors
+from tipchain.conversion.paddle_side import cell_tensors, packed_tensors
 from tipchain.parity.preflight import kinds_space
 from tipchain.parity.preflight.table import (
     UNTOLD,

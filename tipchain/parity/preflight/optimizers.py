@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tipchain.parity.builders import rate_factor
 from tipchain.parity.findings import Effect, Finding
-from tipchain.parity.locate.layer_pairs import LayerPair
-from tipchain.parity.optimizers import rate_factor
+from tipchain.parity.locate.matching import LayerPair
 from tipchain.parity.preflight.table import plain, same, tidy
 from tipchain.parity.preflight.tensors import Tensors, port_name, port_trained
 
@@ -412,13 +412,13 @@ def _formulas(theirs: Any) -> Iterator[Finding]:
         yield _optimizer_finding(
             "epsilon-in-root", "grad / (sqrt(v) + eps)", "grad / sqrt(v + epsilon)",
             "Paddle's RMSProp adds epsilon below the root, torch's beside it: equal numbers give other updates",
-            "use `tipchain.pairs.paddle_formulas.TorchRMSProp`, or an epsilon that is small beside the squared gradients",
+            "use `tipchain.pairs.paddle_optimizers.TorchRMSProp`, or an epsilon that is small beside the squared gradients",
         )  # fmt: skip
     elif kind.__name__ == "Adamax":
         yield _optimizer_finding(
             "epsilon-in-norm", "max(beta2 u, |grad| + eps)", "max(beta2 u + epsilon, |grad|)",
             "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
-            "use `tipchain.pairs.paddle_formulas.TorchAdamax` where gradients are as small as epsilon", effect="none",
+            "use `tipchain.pairs.paddle_optimizers.TorchAdamax` where gradients are as small as epsilon", effect="none",
         )  # fmt: skip
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot
-from tipchain.conversion.reparametrized import magnitude_dim, paddle_leaf
+from tipchain.conversion.layouts import LayerTensors, Slot, magnitude_dim, paddle_leaf
 from tipchain.paddle_weights import view_of
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.differences import equal
-from tipchain.parity.locate.layer_pairs import LayerPair, Print, print_of
+from tipchain.parity.locate.matching import LayerPair, Print, print_of
 from tipchain.parity.preflight.tensors import (
     TensorPair,
     Tensors,

@@ -9,10 +9,18 @@ from typing import Any
 from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.base import Array
 from tipchain.parity.judge import Verdict
-from tipchain.parity.metrics import as_arrays, count_classes, is_classification, measure
 from tipchain.parity.pieces.metric_probes import ClassifierProbe, make_probe, recognize
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import Bench, Evaluation, Recording, run_evaluation
+from tipchain.parity.stages.bench import (
+    Bench,
+    Evaluation,
+    Recording,
+    as_arrays,
+    count_classes,
+    is_classification,
+    measure,
+    run_evaluation,
+)
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 # Step 3 of the guide, the metric: over the whole evaluation set, and its code alone on equal inputs.

@@ -1,15 +1,21 @@
-"""What the data of a case are known by: a digest of the files that its data set reads."""
+"""What the data and the sources of a case are known by."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+from tipchain.blame import is_users
 from tipchain.errors import DataError
 from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.raw_frames import SPLITS, read_split, split_file
+
+# What the data of a case are known by: a digest of the files that its data set reads.
+
 
 WHERE = (
     "`data: {set: none}` if the data sets need no folder, else --data-path DIR; "
@@ -73,3 +79,21 @@ def _frames(folder: Path) -> Iterator[Path]:
     for split in SPLITS:
         for video in read_split(folder, split):
             yield from (video.frame(number) for number in range(1, video.frames + 1))
+
+
+# The user's own source files that this process has imported, known by their content.
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a small file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def imported_sources(root: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return {
+        os.path.relpath(file, root): file_hash(Path(file))
+        for file in sorted(filter(None, files))
+        if file.endswith(".py") and is_users(file) and Path(file).is_absolute()
+    }
