@@ -58,6 +58,7 @@ def test_a_page_opens_without_complaint_and_asks_for_nothing(page):
         ("mode", "lite_train_lite_infer", [GOOD.id, GOOD.id]),
         ("device", "gpu", [FLAKY.id]),
         ("tag", "heavy", [FLAKY.id, BROKEN.id]),
+        ("kind", "dy2static", [BROKEN.id]),
         ("find", "align vgg", [CASE.id]),
         ("find", "TOP1 is", [FLAKY.id]),  # in a reason
         ("find", "192.0.2.1", [BROKEN.id]),

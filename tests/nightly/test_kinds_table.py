@@ -97,7 +97,7 @@ def test_each_kinds_files_outcomes_and_reasons(checkout):
     assert rows["lite"].reasons == {"adb is not <here>": 1}
     page = render([line])
     assert "Kinds of chains of nights" in page
-    assert "1: adb is not &lt;here&gt;" in page
+    assert "<li>1 of lite: adb is not &lt;here&gt;</li>" in page
     assert "The night covers 3 of 3 parameter files in the checkout: 1 PASS, 1 FAIL, 1 SKIP." in page
 
 

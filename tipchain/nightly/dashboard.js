@@ -17,7 +17,7 @@
   const value = (name) => document.getElementById(name)?.value ?? "";
   const narrow = () => {
     const words = value("find").toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = ["outcome", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
+    const wanted = ["outcome", "kind", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
     const changed = document.getElementById("changed").checked;
     let count = 0;
     for (const row of rows) {

@@ -240,6 +240,7 @@ def _controls(timelines: Sequence[Timeline]) -> Markup:
     rows = [row for line in timelines for row in line.rows]
     choices: Mapping[str, Sequence[str]] = {
         "outcome": [one.value for one in Outcome],
+        "kind": sorted({row.item.chain for row in rows} - {""}),
         "mode": sorted({row.item.mode for row in rows} - {""}),
         "device": sorted({row.item.device for row in rows}),
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
@@ -331,7 +332,8 @@ def _row(one: _Line, number: int, row: Row, numbers: _Numbers) -> Markup:
     name = element("a", one.name(row), href=f"#{one.id(row)}", title=item.id)
     return element(
         "tr", element("th", name, [" ", mark] if mark else None, scope="row"), cells, data_id=item.id,
-        data_item=number, data_outcome=latest.record.outcome.value if latest else None, data_mode=item.mode or None,
+        data_item=number, data_outcome=latest.record.outcome.value if latest else None, data_kind=item.chain or None,
+        data_mode=item.mode or None,
         data_device=item.device, data_tag=" ".join(item.tags) or None, data_changed=row.changed or None,
     )  # fmt: skip
 

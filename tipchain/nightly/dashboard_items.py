@@ -104,7 +104,7 @@ def item_part(
     head = element(
         "summary", state, " ", element("b", short), f" {row.changed}" if row.changed else None, " " if mark else None, mark,
     )  # fmt: skip
-    facts = [item.id, item.source, *item.tags]
+    facts = [item.id, item.source, item.chain, *item.tags]
     told = element("p", " · ".join(filter(None, facts)), class_="note")
     return element(
         "details", head, told, _runs(row, columns), _trends(row, turns, most), id=name, class_="item"

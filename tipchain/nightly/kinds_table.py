@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tipchain.chain.coverage import files_by_kind, is_checkout
-from tipchain.chain.kinds import KINDS
+from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.nightly.dashboard_items import OUTCOME_CLASSES, SIGNS, cut, part_id, why
 from tipchain.nightly.timeline import Cell, Row, Timeline
 from tipchain.outcome import Outcome, worst
@@ -17,7 +17,8 @@ from tipchain.report.html.page import Markup, element, many
 
 REASONS = 3
 """Reasons that a kind's row names; the rest is counted."""
-LONGEST = 120
+LONGEST = 200
+ORDER = tuple(dict.fromkeys((TRAIN_INFER, *KINDS)))
 CHAIN = re.compile(r"(.*?)(?:^|_)(?:train|model|linux|inference|infer|serving|benchmark|lite_arm)(?:_|$)")
 """What stands before these words in a file's name is the chain's; where nothing does, its folder's name is."""
 
@@ -42,7 +43,7 @@ class KindRow:
 
 
 def kind_rows(line: Timeline) -> Sequence[KindRow]:
-    """Return the kinds of chains that the latest night, or its checkout, has, in the order of `KINDS`."""
+    """Return the kinds of chains that the latest night, or its checkout, has, in the order of `ORDER`."""
     ended: dict[tuple[str, str], list[Outcome]] = {}
     skipped: dict[tuple[str, str], str] = {}
     for row in line.rows:
@@ -56,7 +57,7 @@ def kind_rows(line: Timeline) -> Sequence[KindRow]:
     root = Path(line.columns[-1].results.plan.root)
     there = {name: len(files) for name, files in files_by_kind(root).items()} if is_checkout(root) else {}
     found = []
-    for name in KINDS:
+    for name in ORDER:
         files = {key: worst(outcomes) for key, outcomes in ended.items() if key[0] == name}
         if not files and not there.get(name):
             continue
@@ -78,7 +79,7 @@ def kinds_part(line: Timeline, place: int) -> Markup | None:
     rows = kind_rows(line)
     if not any(row.files for row in rows):
         return None
-    parts = [_covered(rows), _scrolled(_table(rows), f"kinds of {line.name}")]
+    parts = [_covered(rows), _scrolled(_table(rows), f"kinds of {line.name}"), _skipped(rows)]
     if sum(bool(row.files) for row in rows) > 1:
         parts.append(_scrolled(_matrix(line, place), f"chains and kinds of {line.name}"))
     return element("section", element("h2", f"Kinds of chains of {line.name}"), parts, class_="kinds")
@@ -102,22 +103,29 @@ def _covered(rows: Sequence[KindRow]) -> Markup:
 
 
 def _table(rows: Sequence[KindRow]) -> Markup:
-    heads = ("kind of chain", "files here", "in the night", *(one.value for one in Outcome), "why skipped")
+    heads = ("kind of chain", "files here", "in the night", *(one.value for one in Outcome))
     body = []
     for row in rows:
         counts = [str(row.ended.get(one, 0) or "") for one in Outcome]
         there = "" if row.there is None else str(row.there)
         cells = [there, str(row.files or ""), *counts]
-        reasons = [
-            element("div", f"{count}: {cut(text, LONGEST)}")
-            for text, count in list(row.reasons.items())[:REASONS]
-        ]
-        left = len(row.reasons) - REASONS
-        reasons += [element("div", f"and {many(left, 'more reason')}")] if left > 0 else []
         name = element("th", row.name, scope="row", title=KINDS[row.name].title)
-        body.append(element("tr", name, [element("td", one) for one in cells], element("td", reasons)))
+        body.append(element("tr", name, [element("td", one) for one in cells]))
     head = element("tr", [element("th", one, scope="col") for one in heads])
     return element("table", element("thead", head), element("tbody", body), class_="list")
+
+
+def _skipped(rows: Sequence[KindRow]) -> Markup | None:
+    """Return why files were skipped, by kind."""
+    told = []
+    for row in rows:
+        reasons = list(row.reasons.items())
+        told += [
+            element("li", f"{count} of {row.name}: {cut(text, LONGEST)}") for text, count in reasons[:REASONS]
+        ]
+        left = len(reasons) - REASONS
+        told += [element("li", f"and {many(left, 'more reason')}")] if left > 0 else []
+    return element("div", element("p", "Skipped:"), element("ul", told, class_="changes")) if told else None
 
 
 def chain_name(source: str) -> str:
@@ -135,7 +143,7 @@ def _matrix(line: Timeline, place: int) -> Markup:
         if row.item.chain and cell is not None:
             kinds = found.setdefault(chain_name(row.item.source), {})
             kinds.setdefault(row.item.chain, []).append((row, cell))
-    names = [name for name in KINDS if any(name in kinds for kinds in found.values())]
+    names = [name for name in ORDER if any(name in kinds for kinds in found.values())]
     body = [
         element(
             "tr",
