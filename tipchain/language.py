@@ -147,7 +147,7 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None:
+        if match is not None and not any(_is_sentence(*one) for one in match.groupdict().items()):
             places = {name: _place(name, value) for name, value in match.groupdict().items()}
             said = PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message])  # type: ignore[misc]
             yield said, sum(left for _, left in places.values())
@@ -162,6 +162,11 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         said = [one for one, _ in read]
         if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
             yield other.join(said), sum(left for _, left in read)
+
+
+def _is_sentence(name: str, text: str) -> bool:
+    """Tell whether what stands in a place of code is a sentence: another message is meant."""
+    return name.startswith("c") and len(SENTENCE.findall(text)) > 2
 
 
 def _place(name: str, text: str) -> tuple[str, int]:
