@@ -263,11 +263,11 @@ def framework_error():
 @pytest.mark.parametrize(
     ("name", "made", "expected"),
     [
-        ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has step()"),
-        ("optimizer", None, "returned None\n  expected: an optimizer, which has step()"),
-        ("dataset", iter(()), "expected: a data set, which has __len__ and __getitem__"),
-        ("metric", "acc", "returned a str\n  expected: a callable (output, label)"),
-        ("loss", 3, "returned a int\n  expected: a callable (output, label) -> scalar"),
+        ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has `step()`"),
+        ("optimizer", None, "returned None\n  expected: an optimizer, which has `step()`"),
+        ("dataset", iter(()), "expected: a data set, which has `__len__` and `__getitem__`"),
+        ("metric", "acc", "returned a str\n  expected: a callable `(output, label)"),
+        ("loss", 3, "returned a int\n  expected: a callable `(output, label) -> scalar`"),
     ],
 )
 def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, expected):

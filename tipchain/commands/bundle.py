@@ -116,7 +116,7 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
         "mode": manifest.mode + (f", seeds + {manifest.reseed}" if manifest.reseed else ""),
         "stages": ", ".join(manifest.stages),
         "float64": ", ".join(truths) or "none",
-        **{f"  no {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
+        **{f"  lacks {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
         "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {manifest.threads} threads",
         "versions": ", ".join(f"{name} {one}" for name, one in manifest.versions.items() if name != "torch"),
         "made": f"{manifest.created} by tipchain {manifest.tipchain}"

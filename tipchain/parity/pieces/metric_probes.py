@@ -360,7 +360,7 @@ class Meter:
         else:
             raise UsageError(
                 f"the {side.name} metric is a {type(metric).__name__}\n"
-                "  expected: a callable (outputs, labels), or an object with update and compute or accumulate"
+                "  expected: a callable `(outputs, labels)`, or an object with `update` and `compute` or `accumulate`"
             )
         orders = (True,) if tensors else (False, True) if kind == "callable" else (True, False)
         return cls(side=side, metric=metric, kind=kind, orders=orders)

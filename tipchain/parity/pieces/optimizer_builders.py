@@ -599,7 +599,7 @@ def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, Slot
         if not any(id(one) in known for one in tensors):
             raise UsageError(
                 f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
-                "with those of a copy, so  lambda parameters: Adam(parameters)  and not  lambda _: Adam(model.parameters())"
+                "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
             )
 
 

@@ -41,7 +41,7 @@ def measure(framework: Framework, metric: Any, batches: Sequence[Batch]) -> dict
     if hasattr(metric, "accumulate"):
         raise UsersError(
             f"{placed(metric)}: a metric with accumulate(), whose values have no names\n"
-            "  expected: a callable (output, label) -> {name: percent}, or an object with update and compute"
+            "  expected: a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`"
         )
     if hasattr(metric, "update") and hasattr(metric, "compute"):
         for output, label in batches:
