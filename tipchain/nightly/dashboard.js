@@ -33,8 +33,9 @@
       row.hidden = row.below.hidden = !hit;
       if (hit) count += 1;
     }
-    const of = rows.length === 1 ? "item" : "items";
-    shown.textContent = count === rows.length ? `${count} ${of}` : `${count} of ${rows.length} ${of}`;
+    const few = rows.length === 1 ? data.words.item : data.words.items;
+    const text = count === rows.length ? few : data.words.some;
+    shown.textContent = text.replace("{n}", count).replace("{n2}", rows.length);
   };
   form.addEventListener("input", narrow);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -84,7 +85,7 @@
     const turns = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector("b") !== null);
     const told = make("div", "", { className: "told-cell" });
     told.setAttribute("aria-live", "polite");
-    told.append(make("p", "Arrow keys go from cell to cell, Enter to its log or report, Escape back.", { className: "note" }));
+    told.append(make("p", data.words.keys, { className: "note" }));
     table.parentElement.after(told);
     table.parentElement.removeAttribute("tabindex");
     let current = null;
@@ -97,14 +98,14 @@
       head.append(make("a", row.name, { href: `#${row.below.id}` }));
       told.replaceChildren(head);
       if (one === null) {
-        told.append(make("p", "not planned, or not run yet"));
+        told.append(make("p", data.words.none));
         return;
       }
       const [outcome, seconds, reason, log, report] = Array.isArray(one) ? one : [0, one, 0, ...data.usual];
       const line = make("p", "");
       line.append(make("span", outcomes[outcome], { className: `outcome ${outcomes[outcome].toLowerCase()}` }));
-      line.append(` ${seconds} s ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
-      for (const [name, path] of [["report", data.texts[report]], ["log", data.texts[log]]]) {
+      line.append(` ${data.words.seconds.replace("{n}", seconds)} ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
+      for (const [name, path] of [[data.words.report, data.texts[report]], [data.words.log, data.texts[log]]]) {
         if (path) line.append(make("a", name, { href: `${night.href}/items/${row.below.id.slice(`i${place}-`.length)}/${path}` }), " ");
       }
       told.append(line);
