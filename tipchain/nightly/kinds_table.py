@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.chain.coverage import files_by_kind, is_checkout
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.nightly.dashboard_items import OUTCOME_CLASSES, SIGNS, cut, part_id, why
-from tipchain.nightly.timeline import Cell, Row, Timeline
+from tipchain.nightly.timeline import Cell, Timeline, TimelineRow
 from tipchain.outcome import Outcome, worst
 from tipchain.report.html.page import Markup, element, many
 
@@ -137,7 +137,7 @@ def chain_name(source: str) -> str:
 
 def _matrix(line: Timeline, place: int) -> Markup:
     """Return how each chain ended in each kind in the latest night."""
-    found: dict[str, dict[str, list[tuple[Row, Cell]]]] = {}
+    found: dict[str, dict[str, list[tuple[TimelineRow, Cell]]]] = {}
     for row in line.rows:
         cell = row.cells[-1]
         if row.item.chain and cell is not None:
@@ -157,7 +157,7 @@ def _matrix(line: Timeline, place: int) -> Markup:
     return element("table", element("thead", head), element("tbody", body), class_="matrix")
 
 
-def _ended(items: Sequence[tuple[Row, Cell]], place: int) -> Markup:
+def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
     """Return the cell of a chain's items of one kind: how the worst ended, and a link to it."""
     if not items:
         return element("td")
