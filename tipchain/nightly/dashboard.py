@@ -28,7 +28,7 @@ from tipchain.nightly.dashboard_items import (
     why,
 )
 from tipchain.nightly.kinds_table import kinds_part
-from tipchain.nightly.timeline import Cell, Column, Row, Timeline
+from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
@@ -90,11 +90,11 @@ class _Line:
         self.rows = sorted(line.rows, key=lambda row: -row.since if row.bad else 1)
         self.names = short_names(row.item for row in line.rows)
 
-    def id(self, row: Row) -> str:
+    def id(self, row: TimelineRow) -> str:
         """Return the id of an item's part."""
         return part_id(self.place, row)
 
-    def name(self, row: Row) -> str:
+    def name(self, row: TimelineRow) -> str:
         """Return what an item is called for short."""
         return self.names[row.item.id]
 
@@ -191,7 +191,7 @@ def _came_to(line: Timeline) -> Markup:
     )  # fmt: skip
 
 
-def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iterator[Markup]:
+def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False) -> Iterator[Markup]:
     """Yield a line for each item: how it ended, what it is called, since when, why, and which commits may have done it."""
     columns = one.line.columns
     for row in rows[:LISTED]:
@@ -213,7 +213,7 @@ def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iter
         yield element("li", f"and {len(rows) - LISTED} more")
 
 
-def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return from which commit to which an item began to fail, and those that changed the file of the line at fault."""
     ran = [columns[at].results for at, cell in enumerate(row.cells) if cell]
     before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
@@ -228,7 +228,7 @@ def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
     return markup(element("div", text, class_="note") for text in told)
 
 
-def _page_of(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _page_of(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return a link to the page that an item left when it failed."""
     at = max((place for place, cell in enumerate(row.cells) if cell), default=None)
     cell = None if at is None else row.cells[at]
@@ -336,7 +336,7 @@ def _title_of(column: Column) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _row(one: _Line, row: Row, numbers: _Numbers) -> Markup:
+def _row(one: _Line, row: TimelineRow, numbers: _Numbers) -> Markup:
     item, columns = row.item, one.line.columns
     numbers.add(one.place, row)
     cells = [_cell(row.cells[at], f"{column.href}/items/{row.slug}/") for at, column in latest_first(columns)]
@@ -406,7 +406,7 @@ class _Numbers:
         self._items: list[list[Any]] = []
         self._usual: list[int] | None = None
 
-    def add(self, place: int, row: Row) -> None:
+    def add(self, place: int, row: TimelineRow) -> None:
         """Take a row; rows come in the order of the page."""
         while len(self._items) <= place:
             self._items.append([])
