@@ -29,7 +29,7 @@ from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
-    from tipchain.bundle.manifest import Manifest
+    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case_types import Case
 
 FOLDER = ("test_tipc", "bundles")
@@ -107,7 +107,7 @@ def _make(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def describe(folder: Path, manifest: Manifest) -> list[str]:
+def describe(folder: Path, manifest: BundleManifest) -> list[str]:
     """Return what a bundle holds, for people."""
     size = sum((folder / name).stat().st_size for name in manifest.files if (folder / name).is_file())
     truths = [stage for stage, reason in manifest.truths.items() if not reason]
