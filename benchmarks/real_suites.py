@@ -288,6 +288,8 @@ class Bench:
 
     def clean(self, model: Model, text: str) -> None:
         """Take away what an earlier run of the original left: it counts old files as its own."""
+        for file in re.findall(r"^--save_file:(.*)$", text, re.MULTILINE):  # an ONNX model
+            (self.start / file.strip()).unlink(missing_ok=True)
         name = re.search(r"^model_name:(.*)$", text, re.MULTILINE)
         if name:
             where = {"root": str(self.start), "model": name[1].strip(), "mode": model.mode}
