@@ -24,9 +24,11 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
 PLACE = re.compile(r"\{(\w+)\}")
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
-"""What parts of a text stand between, in the order in which they are tried."""
+"""What stands between parts of a text."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
+OWN_LETTERS = 10
+"""Letters of its own with which a message may have words in its places that nothing says: a choice."""
 HAN = re.compile("[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
@@ -59,6 +61,11 @@ def language() -> str:
 def say(text: str) -> str:
     """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
     return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
+
+
+def template(message: str) -> str:
+    """Return a message in the reader's language with its places open, for what fills them elsewhere: a page's script."""
+    return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
 def columns(text: str) -> int:
@@ -150,11 +157,14 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         match = _pattern(message).fullmatch(text)
         if match is not None and not _is_another(message, match):
             places = {name: _place(name, value) for name, value in match.groupdict().items()}
+            left = sum(left for _, left in places.values())
+            if left and sum(map(len, own)) < OWN_LETTERS:
+                continue  # so few words fit much that means something else
             parts = PLACE.split(catalogue()[message])
             text_said = parts[0]
             for name, words in zip(parts[1::2], parts[2::2], strict=True):
                 text_said = _beside(_beside(text_said, places[name][0]), words)
-            yield text_said, sum(left for _, left in places.values())
+            yield text_said, left
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:

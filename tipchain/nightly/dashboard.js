@@ -4,7 +4,7 @@
   const outcomes = ["PASS", "FAIL", "ERROR", "SKIP"];
   const form = document.getElementById("filters");
   const shown = document.getElementById("shown");
-  const rows = [...document.querySelectorAll(".matrix tbody tr")];
+  const rows = [...document.querySelectorAll(".nights .matrix tbody tr")];
   const make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
 
   // The runs of a row, the latest first.
@@ -24,7 +24,7 @@
   const value = (name) => document.getElementById(name)?.value ?? "";
   const narrow = () => {
     const words = value("find").toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = ["outcome", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
+    const wanted = ["outcome", "kind", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
     const changed = document.getElementById("changed").checked;
     let count = 0;
     for (const row of rows) {
@@ -33,8 +33,9 @@
       row.hidden = row.below.hidden = !hit;
       if (hit) count += 1;
     }
-    const of = rows.length === 1 ? "item" : "items";
-    shown.textContent = count === rows.length ? `${count} ${of}` : `${count} of ${rows.length} ${of}`;
+    const few = rows.length === 1 ? data.words.item : data.words.items;
+    const text = count === rows.length ? few : data.words.some;
+    shown.textContent = text.replace("{n}", count).replace("{n2}", rows.length);
   };
   form.addEventListener("input", narrow);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -79,12 +80,12 @@
     if (target.row) for (const line of target.querySelectorAll("[data-curve]")) if (!line.lastElementChild) plot(line, target.row);
   }, true);
 
-  for (const table of document.querySelectorAll(".matrix")) {
+  for (const table of document.querySelectorAll(".nights .matrix")) {
     const place = table.dataset.manifest;
     const turns = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector("b") !== null);
     const told = make("div", "", { className: "told-cell" });
     told.setAttribute("aria-live", "polite");
-    told.append(make("p", "Arrow keys go from cell to cell, Enter to its log or report, Escape back.", { className: "note" }));
+    told.append(make("p", data.words.keys, { className: "note" }));
     table.parentElement.after(told);
     table.parentElement.removeAttribute("tabindex");
     let current = null;
@@ -97,14 +98,14 @@
       head.append(make("a", row.name, { href: `#${row.below.id}` }));
       told.replaceChildren(head);
       if (one === null) {
-        told.append(make("p", "not planned, or not run yet"));
+        told.append(make("p", data.words.none));
         return;
       }
       const [outcome, seconds, reason, log, report] = Array.isArray(one) ? one : [0, one, 0, ...data.usual];
       const line = make("p", "");
       line.append(make("span", outcomes[outcome], { className: `outcome ${outcomes[outcome].toLowerCase()}` }));
-      line.append(` ${seconds} s ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
-      for (const [name, path] of [["report", data.texts[report]], ["log", data.texts[log]]]) {
+      line.append(` ${data.words.seconds.replace("{n}", seconds)} ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
+      for (const [name, path] of [[data.words.report, data.texts[report]], [data.words.log, data.texts[log]]]) {
         if (path) line.append(make("a", name, { href: `${night.href}/items/${row.below.id.slice(`i${place}-`.length)}/${path}` }), " ");
       }
       told.append(line);

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.commits import commits_of_file
+from tipchain.foreign_text import clean
+from tipchain.language import template
 from tipchain.nightly.dashboard_items import (
+    OUTCOME_CLASSES,
     SIGNS,
     cut,
     item_part,
@@ -26,7 +29,7 @@ from tipchain.nightly.dashboard_items import (
     why,
 )
 from tipchain.nightly.kinds_table import kinds_part
-from tipchain.nightly.timeline import Cell, Column, Row, Timeline
+from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
@@ -39,9 +42,14 @@ FIGURES = (6, 2, 0)
 LISTED = 40
 """Items of a kind that stand at the top; the rest is counted."""
 REASON = 200
+WORDS = {
+    "item": "{n} item", "items": "{n} items", "some": "{n} of {n2} items", "seconds": "{n} s", "report": "report",
+    "log": "log", "none": "not planned, or not run yet",
+    "keys": "Arrow keys go from cell to cell, Enter to its log or report, Escape back.",
+}  # fmt: skip
+"""What the script says, in English with open places."""
 SECONDS = 100
 """From which on a run's seconds are told in whole ones."""
-KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
 def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
@@ -82,11 +90,11 @@ class _Line:
         self.rows = sorted(line.rows, key=lambda row: -row.since if row.bad else 1)
         self.names = short_names(row.item for row in line.rows)
 
-    def id(self, row: Row) -> str:
+    def id(self, row: TimelineRow) -> str:
         """Return the id of an item's part."""
         return part_id(self.place, row)
 
-    def name(self, row: Row) -> str:
+    def name(self, row: TimelineRow) -> str:
         """Return what an item is called for short."""
         return self.names[row.item.id]
 
@@ -176,14 +184,14 @@ def _came_to(line: Timeline) -> Markup:
     failed = bool(bad or column.wrong)
     head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
     commit = column.results.facts.get("commit", "")
-    state = "" if finished else " so far: the night is not finished"
+    state = "" if finished else ", so far: the night is not finished"
     return element(
         "p", element("strong", head, class_=f"outcome {kind}"), f"{line.name}, {when(column)}",
         f", commit {commit}" if commit else "", f": {word}{state}.",
     )  # fmt: skip
 
 
-def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iterator[Markup]:
+def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False) -> Iterator[Markup]:
     """Yield a line for each item: how it ended, what it is called, since when, why, and which commits may have done it."""
     columns = one.line.columns
     for row in rows[:LISTED]:
@@ -205,7 +213,7 @@ def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iter
         yield element("li", f"and {len(rows) - LISTED} more")
 
 
-def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return from which commit to which an item began to fail, and those that changed the file of the line at fault."""
     ran = [columns[at].results for at, cell in enumerate(row.cells) if cell]
     before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
@@ -220,7 +228,7 @@ def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
     return markup(element("div", text, class_="note") for text in told)
 
 
-def _page_of(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _page_of(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return a link to the page that an item left when it failed."""
     at = max((place for place, cell in enumerate(row.cells) if cell), default=None)
     cell = None if at is None else row.cells[at]
@@ -244,6 +252,7 @@ def _filters(timelines: Sequence[Timeline]) -> Mapping[str, Sequence[str]]:
     rows = [row for line in timelines for row in line.rows]
     found: Mapping[str, Sequence[str]] = {
         "outcome": [one.value for one in Outcome],
+        "kind": sorted({row.item.chain for row in rows} - {""}),
         "mode": sorted({row.item.mode for row in rows} - {""}),
         "device": sorted({row.item.device for row in rows}),
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
@@ -257,7 +266,7 @@ def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:
         element("label", "Find ", element("input", type="search", id="find", autocomplete="off")),
         [
             element("label", f"{name.capitalize()} ", element(
-                "select", element("option", "all", value=""), [element("option", one) for one in values], id=name,
+                "select", element("option", "all", value=""), [element("option", one, value=one) for one in values], id=name,
             ))
             for name, values in filters.items()
         ],
@@ -272,7 +281,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     place, line = one.place, one.line
     turns = [number for number, column in enumerate(line.columns) if column.environment]
     legend = [
-        element("li", element("span", SIGNS[ended], class_=f"sign cell-{KINDS[ended]}", aria_hidden="true"), f" {ended.value}")
+        element("li", element("span", SIGNS[ended], class_=f"sign cell-{OUTCOME_CLASSES[ended]}", aria_hidden="true"), f" {ended.value}")
         for ended in Outcome
     ]  # fmt: skip
     legend.append(element("li", "empty: not planned, or not run yet"))
@@ -282,7 +291,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
         "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
         id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
     )  # fmt: skip
-    if kinds := kinds_part(line):
+    if kinds := kinds_part(line, place):
         yield kinds
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
@@ -328,13 +337,13 @@ def _title_of(column: Column) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _row(one: _Line, row: Row, numbers: _Numbers) -> Markup:
+def _row(one: _Line, row: TimelineRow, numbers: _Numbers) -> Markup:
     item, columns = row.item, one.line.columns
     numbers.add(one.place, row)
     cells = [_cell(row.cells[at], f"{column.href}/items/{row.slug}/") for at, column in latest_first(columns)]
     mark = unsteady(row, columns)
     name = element("a", one.name(row), href=f"#{one.id(row)}")
-    facts = {"mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
+    facts = {"kind": item.chain, "mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
     given = {f"data_{key}": value for key, value in facts.items() if value and key in one.filters}
     head = element("th", name, [" ", mark] if mark else None, scope="row")
     return element("tr", head, cells, data_changed=row.changed or None, **given)
@@ -353,9 +362,11 @@ def _cell(cell: Cell | None, base: str) -> Markup:
     if outcome is not Outcome.PASS:
         words = f"{outcome.value}: {cut(why(cell), 120)}"
         if outcome is Outcome.SKIP or not target:
-            return element("td", sign, class_=f"cell-{KINDS[outcome]}", title=words)
+            return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
-            "td", element("a", sign, href=base + target, title=words), class_=f"cell-{KINDS[outcome]}"
+            "td",
+            element("a", sign, href=base + target, title=words),
+            class_=f"cell-{OUTCOME_CLASSES[outcome]}",
         )
     return Markup(f"<td>{sign}")
 
@@ -398,7 +409,7 @@ class _Numbers:
         self._items: list[list[Any]] = []
         self._usual: list[int] | None = None
 
-    def add(self, place: int, row: Row) -> None:
+    def add(self, place: int, row: TimelineRow) -> None:
         """Take a row; rows come in the order of the page."""
         while len(self._items) <= place:
             self._items.append([])
@@ -410,7 +421,7 @@ class _Numbers:
                 yield None
                 continue
             record, reason = cell.record, self._number(cut(why(cell), 500))
-            left = [self._number(cut(one, 500)) for one in (cell.log, cell.report)]
+            left = [self._number(clean(one)) for one in (cell.log, cell.report)]
             self._usual = self._usual or left
             seconds = round(record.seconds, 1 if record.seconds < SECONDS else None)
             usual = (Outcome.PASS, 0, self._usual)
@@ -428,6 +439,9 @@ class _Numbers:
             [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)]
             for line in timelines
         ]
-        document = {"texts": [*self._texts], "usual": self._usual, "items": self._items, "nights": nights}
+        words = {name: template(message) for name, message in WORDS.items()}
+        document = {
+            "texts": [*self._texts], "usual": self._usual, "items": self._items, "nights": nights, "words": words,
+        }  # fmt: skip
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
         return Markup(text.replace("<", "\\u003c"))

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from tipchain.foreign_text import clean
+from tipchain.language import say
 from tipchain.nightly.items import Item
-from tipchain.nightly.timeline import Cell, Column, Row
+from tipchain.nightly.timeline import Cell, Column, TimelineRow
 from tipchain.outcome import Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.chart import Scale, linear
@@ -17,6 +18,8 @@ from tipchain.report.html.page import Markup, element, markup, prose
 from tipchain.report.html.parts import outcome
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
+OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
+"""The ends of the names of cells' classes."""
 LISTED = 10
 """Nights that did not pass, of an item, the latest first."""
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
@@ -24,8 +27,8 @@ LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
 
 
 def cut(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text, without control characters."""
-    text = clean(text)
+    """Return at most ``length`` characters of a text in the reader's language, without control characters."""
+    text = say(clean(text))
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -44,7 +47,7 @@ def latest_first(columns: Sequence[Column]) -> list[tuple[int, Column]]:
     return list(enumerate(columns))[::-1]
 
 
-def part_id(place: int, row: Row) -> str:
+def part_id(place: int, row: TimelineRow) -> str:
     """Return the id of an item's part, of the manifest at ``place``."""
     return f"i{place}-{row.slug}"
 
@@ -72,7 +75,7 @@ def _short_mode(mode: str) -> str:
     return re.sub(r"_infer$", "", mode).replace("_train_", "/")
 
 
-def unsteady(row: Row, columns: Sequence[Column]) -> Markup | None:
+def unsteady(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return a mark of an item that ended otherwise though neither commit nor environment had changed; None of others."""
     if not row.flips:
         return None
@@ -81,7 +84,7 @@ def unsteady(row: Row, columns: Sequence[Column]) -> Markup | None:
     return element("span", "unsteady", class_="badge", title=told)
 
 
-def item_part(row: Row, columns: Sequence[Column], most: int, name: str, short: str) -> Markup:
+def item_part(row: TimelineRow, columns: Sequence[Column], most: int, name: str, short: str) -> Markup:
     """Return an item, folded.
 
     Args:
@@ -97,12 +100,12 @@ def item_part(row: Row, columns: Sequence[Column], most: int, name: str, short: 
     head = element(
         "summary", state, " ", element("b", short), f" {row.changed}" if row.changed else None, " " if mark else None, mark,
     )  # fmt: skip
-    facts = [item.id, item.source, *item.tags]
+    facts = [item.id, item.source, item.chain, *item.tags]
     told = element("p", " · ".join(filter(None, facts)), class_="note")
     return element("details", head, told, _runs(row, columns), _trends(row, most), id=name, class_="item")
 
 
-def _runs(row: Row, columns: Sequence[Column]) -> Markup:
+def _runs(row: TimelineRow, columns: Sequence[Column]) -> Markup:
     """Return the latest run, and the latest that did not pass."""
     there = [(column, cell) for column, cell in zip(columns, row.cells, strict=True) if cell][::-1]
     bad = [one for one in there[1:] if one[1].record.outcome is not Outcome.PASS]
@@ -123,7 +126,7 @@ def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
     return found
 
 
-def _run(row: Row, column: Column, cell: Cell) -> Markup:
+def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
     record = cell.record
     links = [
         markup(" ", element("a", name, href=f"{column.href}/items/{row.slug}/{path}"))
@@ -136,7 +139,7 @@ def _run(row: Row, column: Column, cell: Cell) -> Markup:
     return element("li", f"{when(column)} ", outcome(record.outcome), f"{took}{machine}", reason, links)
 
 
-def _trends(row: Row, most: int) -> Markup:
+def _trends(row: TimelineRow, most: int) -> Markup:
     """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
     names = _names(row)
     curves = [
@@ -147,12 +150,12 @@ def _trends(row: Row, most: int) -> Markup:
     return markup(element("ul", curves, class_="trends") if curves else None, more)
 
 
-def _names(row: Row) -> list[str]:
+def _names(row: TimelineRow) -> list[str]:
     """Return the names of the figures, those of the latest night first."""
     return list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
 
 
-def _series(row: Row, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+def _series(row: TimelineRow, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
     ran = [cell if cell and cell.record.attempt else None for cell in row.cells]
     yield "seconds", [cell.record.seconds if cell else float("nan") for cell in ran]
     memory = [cell.record.peak_memory_mb if cell else 0.0 for cell in ran]

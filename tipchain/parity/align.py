@@ -20,9 +20,9 @@ from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.preparation import Given, Prepared, prepare
+from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name
-from tipchain.parity.recorder import Job, RecordingProcess, listen
+from tipchain.parity.recorder import RecordingJob, RecordingProcess, listen
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress
 from tipchain.runs import commit
@@ -33,7 +33,7 @@ DUMPS = {"torch": "--reference", "paddle": "--port"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AlignRequest:
     """One alignment run.
 
     Attributes:
@@ -59,7 +59,7 @@ class Request:
     timeout_s: float | None = None
     threads: int = 0
     rules: Rules | None = None
-    given: Given | None = None
+    given: GivenInputs | None = None
     truth: bool = False
     notes: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ Listener = Callable[[StageJudgement], None]
 
 
 def align(
-    request: Request, listener: Listener = lambda _: None, progress: Progress | None = None
+    request: AlignRequest, listener: Listener = lambda _: None, progress: Progress | None = None
 ) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
@@ -135,7 +135,7 @@ def _unprepared(stage: str, reason: str) -> StageJudgement:
 
 
 def _judge(
-    request: Request, stage: str, recorders: Sequence[RecordingProcess], rules: Rules
+    request: AlignRequest, stage: str, recorders: Sequence[RecordingProcess], rules: Rules
 ) -> StageJudgement:
     """Judge one stage that both sides have ended."""
     failures = [
@@ -196,13 +196,13 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
                 raise UsageError(f"{DUMPS[side]}: {wrong}")
 
 
-def _start(request: Request, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:
+def _start(request: AlignRequest, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:
     """Start a recorder for each side that has no dump."""
     case = request.case
     sides, revision = request.recorded_sides, commit(request.case.root)
     return [
         RecordingProcess(
-            Job(
+            RecordingJob(
                 side=side,
                 case=str(case.path.resolve()),
                 reseed=case.reseed,
@@ -232,13 +232,13 @@ def default_threads(sides: int) -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
 
 
-def _is_left_out(request: Request, stage: str, side: str) -> bool:
+def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
     """Tell whether torch is not asked: the port is held against itself, or against a published number."""
     published = stage == "train" and request.case.train.benchmark is not None
     return side == "torch" and (stage in SOLO or published)
 
 
-def _save_benchmark(request: Request) -> None:
+def _save_benchmark(request: AlignRequest) -> None:
     """Write the published numbers as the benchmark's dump."""
     benchmark = request.case.train.benchmark
     if benchmark is None or "train" not in request.stages or "torch" in request.dumps:

@@ -323,7 +323,7 @@ class OfTensors:
 
 
 @dataclass(slots=True, kw_only=True)
-class Meter:
+class MetricMeter:
     """One side's metric.
 
     A callable is given arrays, and its framework's tensors if it does not take them; an object tensors first.
@@ -342,7 +342,7 @@ class Meter:
     orders: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, side: LiveSide, metric: Any) -> Meter:
+    def of(cls, side: LiveSide, metric: Any) -> MetricMeter:
         """Return the meter of a metric.
 
         Raises:
