@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
+from graphlib import TopologicalSorter
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -25,29 +29,81 @@ def imports_of(path: Path) -> set[str]:
     return found
 
 
+CONTRIBUTING = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROOMS = {
+    name: (
+        set(re.findall(r"`(\w+)`", imports)),
+        imports.strip() == "all",
+        re.findall(r"`(tests/\w+)`", tests),
+    )
+    for name, imports, tests in re.findall(
+        r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|$", CONTRIBUTING, re.MULTILINE
+    )
+}
+
+
+def test_the_house_has_every_room_and_its_tests():
+    assert set(ROOMS) == {path.parent.name for path in PACKAGE.glob("*/*.py")}
+    assert [
+        path for *_, paths in ROOMS.values() for path in paths if not (PACKAGE.parent / path).is_dir()
+    ] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_the_house_lets_it(room):
+    allowed, everything, _ = ROOMS[room]
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        rooms = {name.split(".")[1] for name in imports_of(path) if name.startswith("tipchain.")} & set(ROOMS)
+        assert everything or rooms <= allowed | {room}, (
+            f"{path.relative_to(PACKAGE)} imports {rooms - allowed}"
+        )
+
+
 @pytest.mark.parametrize(
-    ("part", "forbidden"),
-    [
-        ("chain", ("parity", "reprod_log", "report", "commands", "cli", "prepare", "bundle", "history")),
-        (
-            "parity",
-            ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "bundle", "history"),
-        ),
-        ("bundle", ("chain", "report", "commands", "cli", "prepare", "reprod_log", "live", "nightly")),
-        ("live", ("chain", "commands", "cli", "prepare", "reprod_log", "nightly", "history")),
-        ("reprod_log", ("chain", "report", "commands", "cli", "prepare")),
-        ("report", ("commands", "cli", "prepare", "reprod_log", "nightly", "history")),
-        ("nightly", ("commands", "cli", "live", "prepare", "reprod_log", "history")),
-        ("history", ("commands", "cli", "live", "prepare", "reprod_log", "bundle")),
-        ("conversion", ("chain", "parity", "report", "commands", "cli", "prepare", "reprod_log")),
-    ],
+    "journey", re.findall(r"^- (.*? to .*?): (.*(?:\n  .*)*)", CONTRIBUTING, re.MULTILINE), ids=itemgetter(0)
 )
-def test_parts_import_one_way(part, forbidden):
-    for path in sorted((PACKAGE / part).rglob("*.py")):
-        for name in imports_of(path):
-            for other in forbidden:
-                inside = name == f"tipchain.{other}" or name.startswith(f"tipchain.{other}.")
-                assert not inside, f"{path.relative_to(PACKAGE)} imports {name}"
+def test_a_journey_goes_one_way(journey):
+    """Each module is imported by one that stands before it."""
+    steps = [f"tipchain.{one.replace('/', '.')}" for one in re.findall(r"`([\w/]+)`", journey[1])]
+    assert len(steps) >= 5
+    reached = set()
+    for step in steps:
+        path = PACKAGE.parent / f"{step.replace('.', '/')}.py"
+        file = path if path.is_file() else path.with_suffix("") / "__init__.py"
+        assert file.is_file(), step
+        assert not reached or step in reached, f"{step} is called by none before it"
+        for name in imports_of(file):
+            reached.add(name)
+
+
+def test_no_circle_of_imports():
+    files = {path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
+             for path in PACKAGE.rglob("*.py")}  # fmt: skip
+    needs = {}
+    for name, path in files.items():
+        top = [
+            node
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.module
+        ]
+        found = {f"{node.module}.{alias.name}" for node in top for alias in node.names} | {
+            node.module for node in top
+        }
+        needs[name] = {one for one in found if one in files} - {name}
+    order = TopologicalSorter(
+        {name: {one for one in each if not name.startswith(f"{one}.")} for name, each in needs.items()}
+    )
+    order.prepare()
+
+
+def test_a_class_name_stands_for_one_thing():
+    names = Counter(
+        node.name
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_small_modules_import_no_part():
