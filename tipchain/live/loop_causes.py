@@ -299,16 +299,6 @@ def _clipping(limit: float) -> Callable[[_Watched, int], bool]:
     return before
 
 
-def _at_norm(norms: Sequence[float]) -> Callable[[_Watched, int], bool]:
-    def before(watched: _Watched, number: int) -> bool:
-        norm = watched.norm()
-        if number < len(norms) and norm:
-            watched.multiply(norms[number] / norm)
-        return True
-
-    return before
-
-
 def _at_rate(rates: Sequence[float]) -> Callable[[_Watched, int], bool]:
     def before(watched: _Watched, number: int) -> bool:
         optimizer = watched.loop.optimizer
