@@ -51,6 +51,7 @@ OF_CHAIN = {
         "2.6.2": ("paddle2onnx==1.3.1", "onnx<1.17", "onnxruntime<1.21"),
         "3.3.1": ("paddle2onnx==2.1.0", "onnxruntime"),
     },
+    "ptq_infer_python": {"2.6.2": ("paddleslim==2.6.0",)},
 }
 SHIM = """\
 import json, os, signal, subprocess, sys, time
