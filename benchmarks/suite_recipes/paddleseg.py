@@ -191,22 +191,6 @@ def _quantized() -> Model:
     )
 
 
-def _both_graphs() -> Model:
-    """Return a model that is trained in dynamic mode and as a static graph."""
-    train = f"tools/train.py --config {DATA}/tiny_deeplabv3p_resnet50.yml --device cpu --save_interval 500 --seed 100"
-    return Model(
-        name="deeplabv3p_resnet50",
-        file="test_tipc/configs/deeplabv3p_resnet50/train_dy2static_python.txt",
-        settings=(
-            "python=python",
-            f"norm_train={train} --log_iters=1 --num_workers 0",
-            "--iters=lite_train_lite_infer=5",
-        ),
-        chain="dy2static",
-        versions=("2.6.2",),
-    )
-
-
 RECIPE = Recipe(
     suite="paddleseg",
     repository="PaddlePaddle/PaddleSeg",
@@ -233,6 +217,18 @@ RECIPE = Recipe(
         _speed("fastscnn", "dynamic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("fastscnn", "dynamicTostatic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("stdc_stdc1", "dynamic_bs2_fp32_DP_N1C1", "1;skip_iters:1;repeats:4"),
+        Model(
+            name="deeplabv3p_resnet50",
+            file="test_tipc/configs/deeplabv3p_resnet50/train_dy2static_python.txt",
+            settings=(
+                "python=python",
+                (
+                    f"norm_train=tools/train.py --config {DATA}/tiny_deeplabv3p_resnet50.yml --device cpu"
+                    " --save_interval 500 --seed 100 --log_iters=1"
+                ),
+            ),
+            chain="dy2static",
+        ),
         _onnx(
             "pphumanseg_lite",
             "pp_humanseg_lite_export_398x224",
@@ -244,7 +240,6 @@ RECIPE = Recipe(
             "test_tipc/configs/fcn_hrnetw18_small/fcn_hrnetw18_small_v1_humanseg_192x192_mini_supervisely.yml",
         ),
         _quantized(),
-        _both_graphs(),
     ),
     packages={
         "2.6.2": (*PACKAGES, *OLDER),
