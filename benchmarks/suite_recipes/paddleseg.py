@@ -27,6 +27,10 @@ OLDER = ("scikit-image<0.25", "scikit-learn<1.6", "scipy<1.14")
 """Later builds of these end the interpreter by a signal when they are imported after paddlepaddle 2.6.2."""
 NO_WEIGHTS = "model: {pretrained: null}\n"
 CONFIGS = {
+    "deeplabv3p_resnet50": (
+        "deeplabv3p_resnet50/deeplabv3p_resnet50_humanseg_512x512_mini_supervisely.yml",
+        "model: {backbone: {pretrained: null}}\n",
+    ),
     "fastscnn": ("fastscnn/fastscnn_cityscapes.yml", NO_WEIGHTS),
     "lpsnet": ("lpsnet/lpsnet_m_cityscapes_1536x1024_200k.yml", NO_WEIGHTS),
     "pphumanseg_lite": ("pphumanseg_lite/pphumanseg_lite_mini_supervisely.yml", NO_WEIGHTS),
@@ -182,6 +186,18 @@ RECIPE = Recipe(
         _speed("fastscnn", "dynamic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("fastscnn", "dynamicTostatic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("stdc_stdc1", "dynamic_bs2_fp32_DP_N1C1", "1;skip_iters:1;repeats:4"),
+        Model(
+            name="deeplabv3p_resnet50",
+            file="test_tipc/configs/deeplabv3p_resnet50/train_dy2static_python.txt",
+            settings=(
+                "python=python",
+                (
+                    f"norm_train=tools/train.py --config {DATA}/tiny_deeplabv3p_resnet50.yml --device cpu"
+                    " --save_interval 500 --seed 100 --log_iters=1"
+                ),
+            ),
+            chain="dy2static",
+        ),
         _onnx(
             "pphumanseg_lite",
             "pp_humanseg_lite_export_398x224",
