@@ -22,6 +22,7 @@ from tipchain.parity.locate.differences import (
     plain,
     relative,
     rms,
+    slight_distance,
     squeezed_as,
 )
 from tipchain.parity.locate.matching import CallPair, print_of
@@ -268,7 +269,10 @@ class SharedParameters:
         if other is None:
             return None
         other = squeezed_as(other, one.shape)
-        return distance(one, other) if one.shape == other.shape else inf
+        if one.shape != other.shape:
+            return inf
+        slight = slight_distance(one, other)
+        return distance(one, other) if slight is None else slight
 
     def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
         """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""
@@ -315,7 +319,7 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
     """
     fed, slow, fast = replays.fed, replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
-    moved = None if double else replays.moved
+    moved = None if double or slow64 is not None else replays.moved
     for link in fed.inputs:
         truth = fed.gradient(link.ours)
         own = None if slow is None else slow.inputs[link.ours]
@@ -363,7 +367,7 @@ def parameter_gradients(
     """
     slow, fast = replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
-    moved = None if double else replays.moved
+    moved = None if double or slow64 is not None else replays.moved
     if truths is None and known is None:
         again = replays.reference64
         truths = None if again is None else again.parameters
