@@ -183,7 +183,7 @@ def test_faults_of_the_ports_transforms_are_named(sides, port, monkeypatch):
 @pytest.mark.parametrize(
     ("built", "words"),
     [
-        (lambda load: [load], r"expected: \(load, \[\(name, transform\), ...\]\)"),
+        (lambda load: [load], r"expected: `\(load, \[\(name, transform\), ...\]\)`"),
         (lambda load: (load, []), "gave the steps"),
         (lambda load: (load, ["resize"]), "gave the steps"),
         (lambda load: (load, [("raw", np.asarray)]), "different names without '/'"),
