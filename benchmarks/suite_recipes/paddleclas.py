@@ -121,7 +121,7 @@ RECIPE = Recipe(
         speed("PPLCNet_x1_0", "PPLCNet", "dynamic_bs2_fp32_DP_N1C1"),
         speed("PPLCNet_x1_0", "PPLCNet", "dynamicTostatic_bs2_fp32_DP_N1C1"),
         onnx("PPLCNet_x0_25", "PPLCNet"),
-        onnx("MobileNetV3_large_x1_0", "MobileNetV3"),
+        onnx("PPLCNet_x1_0", "PPLCNet"),
         Model(
             name="MobileNetV3_large_x1_0",
             file="test_tipc/configs/MobileNetV3/MobileNetV3_large_x1_0_train_dy2static_python.txt",
