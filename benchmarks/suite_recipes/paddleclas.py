@@ -94,6 +94,7 @@ def onnx(name: str, family: str) -> Model:
         file=f"test_tipc/configs/{family}/{name}_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
         settings=("python=python",),
         mode="paddle2onnx_infer",
+        versions=("3.3.1",),  # the export is that of one version
         chain="paddle2onnx",
         makes=((f"{folder}/inference.pdiparams", f"{exported(name, family)}={folder}"),),
     )
