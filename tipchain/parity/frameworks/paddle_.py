@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paddle import nn
 
 from tipchain.conversion.layouts import TensorSlot, assemble, divide, stack
 from tipchain.conversion.paddle_side import torch_view
@@ -185,28 +184,24 @@ _REPLACED: dict[str, Callable[..., Any]] = {
 # Paddle's parameters under an optimizer, with gradients from outside.
 
 
-class PaddleSampleLayers(nn.Layer):  # type: ignore[misc]
-    """One layer of every kind that optimizers' rules tell apart; it is never run."""
+def build_layers() -> Any:
+    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
+    from paddle import nn
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2D(3, 4, 3)
-        self.bn = nn.BatchNorm2D(4)
-        self.embedding = nn.Embedding(7, 5)
-        self.norm = nn.LayerNorm(5)
-        self.linear = nn.Linear(5, 6)
-        self.head = nn.Linear(6, 3)
-
-
-def build_layers() -> nn.Layer:
-    """Return the small model."""
-    return PaddleSampleLayers()
+    layers = nn.Layer()
+    layers.conv = nn.Conv2D(3, 4, 3)
+    layers.bn = nn.BatchNorm2D(4)
+    layers.embedding = nn.Embedding(7, 5)
+    layers.norm = nn.LayerNorm(5)
+    layers.linear = nn.Linear(5, 6)
+    layers.head = nn.Linear(6, 3)
+    return layers
 
 
 class PaddleUpdates:
     """The parameters of a Paddle layer."""
 
-    def __init__(self, framework: Any, model: nn.Layer, optimizer: Any, names: Mapping[str, str]) -> None:
+    def __init__(self, framework: Any, model: Any, optimizer: Any, names: Mapping[str, str]) -> None:
         self.framework, self.optimizer = framework, optimizer
         self.slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
         self.rate = float(optimizer.get_lr())
@@ -241,14 +236,14 @@ class PaddleUpdates:
 
 
 def open_updates(
-    framework: Any, model: nn.Layer, optimizer: Builder, rate: float, args: Mapping[str, Any],
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> PaddleUpdates:  # fmt: skip
     """Build the optimizer over ``model``."""
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
 
-def parameter_rates(trainer: Any, model: nn.Layer, names: Mapping[str, str]) -> dict[str, float]:
+def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:
     """Return the rate of every parameter: the optimizer's times the parameter's factor."""
     rate = float(trainer.optimizer.get_lr())
     return {

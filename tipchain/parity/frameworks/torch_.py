@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from tipchain.conversion.layouts import only_in_torch
 from tipchain.devices import Device
@@ -177,28 +175,24 @@ FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
 # torch's parameters under an optimizer, with gradients from outside.
 
 
-class TorchSampleLayers(nn.Module):  # type: ignore[misc]
-    """One layer of every kind that optimizers' rules tell apart; it is never run."""
+def build_layers() -> Any:
+    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
+    from torch import nn
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3)
-        self.bn = nn.BatchNorm2d(4)
-        self.embedding = nn.Embedding(7, 5)
-        self.norm = nn.LayerNorm(5)
-        self.linear = nn.Linear(5, 6)
-        self.head = nn.Linear(6, 3)
-
-
-def build_layers() -> nn.Module:
-    """Return the small model."""
-    return TorchSampleLayers()
+    layers = nn.Module()
+    layers.conv = nn.Conv2d(3, 4, 3)
+    layers.bn = nn.BatchNorm2d(4)
+    layers.embedding = nn.Embedding(7, 5)
+    layers.norm = nn.LayerNorm(5)
+    layers.linear = nn.Linear(5, 6)
+    layers.head = nn.Linear(6, 3)
+    return layers
 
 
 class TorchUpdates:
     """The parameters of a torch module."""
 
-    def __init__(self, framework: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, framework: Any, model: Any, optimizer: Any) -> None:
         self.framework, self.optimizer = framework, optimizer
         self.parameters = dict(model.named_parameters())
         self.rates = [float(group["lr"]) for group in optimizer.param_groups]
@@ -209,7 +203,7 @@ class TorchUpdates:
 
     def assign(self, values: Mapping[str, Array]) -> None:
         """Give every parameter its value."""
-        with torch.no_grad():
+        with self.framework.torch.no_grad():
             for name, one in self.parameters.items():
                 one.copy_(self.framework.tensor(values[name]))
 
@@ -233,7 +227,7 @@ class TorchUpdates:
 
 
 def open_updates(
-    framework: Any, model: nn.Module, optimizer: Builder, rate: float, args: Mapping[str, Any],
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any],
     names: Mapping[str, str],
 ) -> TorchUpdates:  # fmt: skip
     """Build the optimizer over ``model``; what the port does not have gets no gradients."""
@@ -242,7 +236,7 @@ def open_updates(
     return made
 
 
-def parameter_rates(trainer: Any, model: nn.Module, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
+def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
     """Return the rate of every parameter: its group's."""
     groups = trainer.optimizer.param_groups
     rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
@@ -336,6 +330,8 @@ def perturb(model: Any, ulps: float, number: int) -> None:
         ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
         number: which of the perturbations; every odd one is the mirror image of the one before.
     """
+    import torch
+
     generator = np.random.default_rng(number // 2)
     distance = -ulps if number % 2 else ulps
     with torch.no_grad():
@@ -466,9 +462,7 @@ class TorchFramework:
 
     def widened(self, value: Any) -> Any:
         """Return a module or a tensor of floats in float64."""
-        floats = isinstance(value, self.torch.nn.Module) or (
-            self.is_tensor(value) and value.is_floating_point()
-        )
+        floats = isinstance(value, self.torch.Any) or (self.is_tensor(value) and value.is_floating_point())
         return value.double() if floats else value
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
