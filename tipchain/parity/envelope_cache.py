@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Number of the cached files' format."""
+ENVELOPES = DATA_FOLDER / "envelopes"
 KEPT = 8
 """Files that one case keeps: modes, seeds and machines take turns."""
 
@@ -56,7 +57,7 @@ class EnvelopeCache:
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return cls(folder=case.root / DATA_FOLDER / "envelopes" / case.id, key=key)
+        return cls(folder=case.root / ENVELOPES / case.id, key=key)
 
     @property
     def path(self) -> Path:

@@ -24,11 +24,12 @@ from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.parity.case import Case, load_case
+from tipchain.parity.envelope_cache import ENVELOPES
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.names import dump_name, tensors_name
 from tipchain.parity.record import load_record, save_record
-from tipchain.parity.sources import imported_sources
+from tipchain.parity.sources import Reading, imported_sources
 from tipchain.parity.stages import Bench, Recording, record
 from tipchain.parity.stages.truth import record_truth
 from tipchain.runs import replacing_path
@@ -63,6 +64,7 @@ class Job:
         folder: where dumps go.
         needs: what was prepared, by stage.
         truth: record torch in float64.
+        since: when the run began, seconds since the epoch, to tell of each stage what files it rests on; 0 for no.
     """
 
     side: str
@@ -79,6 +81,7 @@ class Job:
     seeds: int = 1
     commit: str
     truth: bool = False
+    since: float = 0.0
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -97,7 +100,10 @@ Emit = Callable[[Mapping[str, Any]], None]
 
 def run_job(job: Job, emit: Emit) -> None:
     """Record every stage of ``job``; ``emit`` hears of each one."""
+    known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
+    apart = Path(job.folder), case.root / ENVELOPES
+    reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
         framework = load_framework(job.side, wide=job.truth)
@@ -109,13 +115,9 @@ def run_job(job: Job, emit: Emit) -> None:
     benches: dict[str, Bench] = {}
     for stage in job.stages:
         emit({"event": "begin", "stage": stage})
-        emit(
-            {
-                "event": "end",
-                "stage": stage,
-                **_record_stage(job, case, framework, benches, stage, description),
-            }
-        )
+        ended = _record_stage(job, case, framework, benches, stage, description)
+        marks = reading.marks() if reading and ended["ok"] else None
+        emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
 def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:

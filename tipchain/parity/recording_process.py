@@ -19,11 +19,12 @@ from tipchain.parity.recorder import Job
 
 
 class RecordingProcess:
-    """A recording process: its events, and how each stage ended (None: well; else the message)."""
+    """A recording process: its events, how each stage ended (None: well; else the message), and what it rests on."""
 
     def __init__(self, job: Job, stages: Sequence[str], timeout_s: float | None) -> None:
         self.side, self.job = job.side, job
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
+        self.marks: dict[str, Mapping[str, str] | None] = {}
         self.current = ""
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
@@ -62,6 +63,7 @@ class RecordingProcess:
                 self.current = event["stage"]
             case "end":
                 self.ended[event["stage"]] = None if event["ok"] else event["message"]
+                self.marks[event["stage"]] = event.get("marks")
                 self.current = ""
 
     def _close(self) -> None:
