@@ -46,7 +46,7 @@ def use_tool(tool: str, reference: str, port: str, log: str):
     if tool == "read":
         import numpy as np
 
-        from tipchain.parity.record import load_record
+        from tipchain.parity.dumps import load_record
 
         def read() -> None:
             for path in (reference, port):
@@ -56,8 +56,8 @@ def use_tool(tool: str, reference: str, port: str, log: str):
         return read
     if tool == "tipchain":
         from tipchain.parity.difflog import write_diff_log
+        from tipchain.parity.dumps import load_record
         from tipchain.parity.judge import compare as judge_all
-        from tipchain.parity.record import load_record
         from tipchain.parity.tolerance import Tolerance
 
         def diff() -> None:

@@ -10,11 +10,10 @@ from tiny_project import TinyProject
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, load_case
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Judged, Rules
+from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.preparation import prepare
-from tipchain.parity.record import Record, load_record
-from tipchain.parity.stages import Bench, record
+from tipchain.parity.stages import Bench, judge_dumps, record
+from tipchain.parity.stages.judging import Dumps, Judged, Rules
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.nightly.items import Item
-from tipchain.nightly.plan_json import item_json
+from tipchain.nightly.nights import item_json
 from tipchain.nightly.records import (
     ENDED,
     FINISHED,

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Rules
 
 
 def judge_recordings(stage: str, reference, port, rules: Rules | None = None):

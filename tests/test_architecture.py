@@ -59,8 +59,8 @@ def test_small_modules_import_no_part():
                 assert not name.startswith(f"tipchain.{part}"), f"{path.name} imports {name}"
 
 
-def loaded_after(code: str) -> list[str]:
-    program = f"import sys\n{code}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+def loaded_after(code: str, modules: tuple[str, ...] = HEAVY) -> list[str]:
+    program = f"import sys\n{code}\nprint(*[name for name in {modules!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].split()
 
@@ -76,6 +76,28 @@ def loaded_after(code: str) -> list[str]:
 )
 def test_starting_up_loads_nothing_heavy(code):
     assert loaded_after(code) == []
+
+
+def test_a_plan_loads_only_what_planning_needs():
+    params = PACKAGE.parent / "test_tipc/configs/alexnet/train_infer_python.txt"
+    code = f"from tipchain.cli import main; main(['plan', {str(params)!r}, 'lite_train_lite_infer'])"
+    slow = (
+        "importlib.metadata",
+        "importlib.resources",
+        "email",
+        "hashlib",
+        "difflib",
+        "json",
+        "subprocess",
+        "traceback",
+    )
+    others = (
+        "tipchain.blame",
+        "tipchain.parity.builders",
+        "tipchain.chain.artifacts",
+        "tipchain.chain.kinds.base",
+    )
+    assert loaded_after(code, (*HEAVY, *slow, *others)) == ["yaml"]
 
 
 def test_every_command_explains_itself_without_a_framework():

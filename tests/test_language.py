@@ -36,13 +36,7 @@ assert spec is not None
 assert spec.loader is not None
 untranslated = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(untranslated)
-OPEN = (
-    "blame.py", "bundle", "chain", "cli.py", "commands", "devices.py", "environment.py", "errors.py",
-    "guard.py", "history", "images.py", "__init__.py", "json_text.py", "modes.py", "nightly", "outcome.py",
-    "paddle_export.py", "paddle_tools", "paddle_weights.py", "parity", "pickle_stream.py", "prepare",
-    "progress.py", "quantities.py", "raw_frames.py", "report", "reprod_log", "runs.py", "scalars.py",
-    "torch_weights.py", "yaml_lines.py",
-)  # fmt: skip
+OPEN = ("history/text.py", "parity", "report/")
 """Rooms whose messages are not all translated yet: a path below the package, or the beginning of one."""
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -88,6 +82,9 @@ def test_every_message_is_translated_with_the_same_places():
         assert places(message) == places(told), message
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
+        assert language.EDGES.fullmatch(message)["text"] == message, (
+            "no text is looked up with the marks around it"
+        )
 
 
 def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):

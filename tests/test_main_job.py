@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.parity.names import log_name
+from tipchain.parity.publish import log_name
 from tipchain.stage_table import STAGES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -153,6 +153,10 @@ def test_the_doctor_names_the_extra_that_brings_a_package():
     )
     for package, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
         assert package.lower() in {Requirement(one).name.lower() for one in brought[extra]}, package
+    named = {extra.removeprefix("tipchain").strip("[]") for extra in (PACKAGES | OPTIONAL_PACKAGES).values()}
+    assert named - {""} | {"cpu"} == set(extras()), (
+        "`cpu` brings the frameworks, which have lines of their own"
+    )
 
 
 def test_the_changelog_begins_with_this_version():

@@ -15,11 +15,10 @@ with warnings.catch_warnings():
 
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
+from tipchain.parity.dumps import Record
 from tipchain.parity.frameworks import load_framework
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.record import Record
-from tipchain.parity.stages import Bench, record
+from tipchain.parity.stages import Bench, judge_dumps, record
+from tipchain.parity.stages.judging import Dumps, Rules
 
 PAIRS = """\
 id: pairs

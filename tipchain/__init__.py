@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from tipchain.live.align import align
     from tipchain.live.report import AlignmentReport
     from tipchain.live.weights import copy_weights
+    from tipchain.parity.dumps import load_record, save_record
     from tipchain.parity.judge import compare
-    from tipchain.parity.record import load_record, save_record
     from tipchain.parity.tolerance import Tolerance
 
 __version__ = "1.0.0"
+OLD_SPELLINGS_END = "2.0"
+"""The version that no longer takes the old spellings of commands, options and fields."""
 __all__ = [
     "AlignmentReport",
     "Tolerance",
@@ -34,8 +36,8 @@ _HOMES = {
     "copy_weights": "tipchain.live.weights",
     "Tolerance": "tipchain.parity.tolerance",
     "compare": "tipchain.parity.judge",
-    "load_record": "tipchain.parity.record",
-    "save_record": "tipchain.parity.record",
+    "load_record": "tipchain.parity.dumps",
+    "save_record": "tipchain.parity.dumps",
 }
 
 

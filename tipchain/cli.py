@@ -6,11 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from tipchain import __version__
+from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.guard import guarded
+from tipchain.language import LANGUAGES, columns, padded, say, speaking
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -59,6 +61,9 @@ COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, te
 FORMER = {"diagnose": "locate"}
 """What commands were called in the version before this one."""
 
+LEADING = {"--lang": 1, "--color": 1, "-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
+"""Options that may stand before the command too, with how many words follow each."""
+
 
 class CommandModule(Protocol):
     """What a module in ``tipchain.commands`` offers."""
@@ -82,24 +87,59 @@ def _overview() -> str:
     lines = [
         line
         for group, commands in GROUPS.items()
-        for line in (f"{group}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items()), "")
-    ]
+        for line in (
+            say(f"{group}:"), *(f"  {padded(name, width)}  {say(text)}" for name, text in commands.items()), ""
+        )
+    ]  # fmt: skip
+    head, *codes = (
+        say(one)
+        for one in (
+            "Exit codes:",
+            "0 all passed, 1 a check or command failed, 2 wrong use or unreadable input,",
+            "3 a bug of tipchain, 4 nothing was checked, 130 interrupted.",
+        )
+    )
     return "\n".join(
         [
-            "usage: tipchain [--version] COMMAND ...",
+            say(
+                f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."
+            ),
             "",
-            "Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?",
+            say("Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"),
             "",
             *lines,
-            "tipchain COMMAND --help says more about one of them.",
-            "Exit codes: 0 all passed, 1 a check or command failed, 2 wrong use or unreadable input,",
-            "            3 a bug of tipchain, 4 nothing was checked, 130 interrupted.",
+            say("tipchain COMMAND --help says more about one of them."),
+            f"{head} {codes[0]}",
+            f"{' ' * columns(head)} {codes[1]}",
         ]
     )
 
 
+def _options_behind(argv: Sequence[str]) -> list[str]:
+    """Return a command line with the options that stand before the command behind it, where its parser reads them."""
+    at = 0
+    while at < len(argv) and argv[at].partition("=")[0] in LEADING:
+        at += 1 if "=" in argv[at] else 1 + LEADING[argv[at]]
+    leading, rest = argv[:at], argv[at:]
+    end = list(rest).index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *leading, *rest[end:]] if rest else []
+
+
+def _language(argv: Sequence[str]) -> str | None:
+    """Return the language that a command line asks for: usage errors and help are in it, too."""
+    asked = None
+    for word, after in pairwise([*argv, ""]):
+        if word == "--":
+            break
+        name, _, value = word.partition("=")
+        if name == "--lang":
+            asked = value or after
+    return asked if asked in LANGUAGES else None
+
+
 def dispatch(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are raised."""
+    argv = _options_behind(argv)
     if not argv:
         # In a script whose variable is empty nothing was checked, and that must not look like success.
         print(_overview(), file=sys.stderr)
@@ -112,7 +152,8 @@ def dispatch(argv: Sequence[str]) -> int:
         print(f"tipchain {__version__}")
         return ExitCode.PASSED
     if name in FORMER:
-        print(f"note: {name} is now {FORMER[name]}; the old name goes with the next version", file=sys.stderr)
+        text = f"note: {name} is now {FORMER[name]}; the old name ends with version {OLD_SPELLINGS_END}"
+        print(say(text), file=sys.stderr)
         name = FORMER[name]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS)
@@ -121,12 +162,11 @@ def dispatch(argv: Sequence[str]) -> int:
             + (f", {hint}" if hint else "")
             + f"\n  expected one of: {', '.join(COMMANDS)}"
         )
-    from tipchain.language import speaking
     from tipchain.report.terminal import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)
-    with coloring(args.color), speaking(args.lang):
+    with coloring(args.color):
         return module.run(args)
 
 
@@ -148,4 +188,6 @@ def _sentence(text: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``tipchain`` and ``python -m tipchain``."""
-    return guarded(dispatch, sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
+    with speaking(_language(words)):
+        return guarded(dispatch, words)

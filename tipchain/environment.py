@@ -39,9 +39,13 @@ OPTIONAL_PACKAGES = {
     "SQLAlchemy": "tipchain",
     "alembic": "tipchain",
     "psycopg": "tipchain[postgres]",
+    "scipy": "tipchain[stats]",
+    "tensorboardX": "tipchain[tensorboard]",
+    "visualdl": "tipchain[visualdl]",
     "ray": "tipchain[ray]",
+    "pathspec": "tipchain[ray]",
 }
-"""What a part needs: the inference stage skips its ONNX half without its own; the history, a team's, a cluster."""
+"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, curves, a cluster."""
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
 """What needs the frameworks, and what needs the packages and data of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"

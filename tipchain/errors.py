@@ -22,7 +22,6 @@ A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from functools import lru_cache
 from os import PathLike
@@ -145,5 +144,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
 @lru_cache(maxsize=4096)
 def _closest(word: str, choices: tuple[str, ...]) -> str | None:
     """Return the closest choice; remembered, for many files ask the same and difflib is slow."""
+    import difflib
+
     close = difflib.get_close_matches(word, choices, n=1)
     return close[0] if close else None

@@ -6,13 +6,13 @@ import errno
 import io
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from tipchain.errors import TipchainError
 from tipchain.foreign_text import escaped_lines
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
@@ -21,48 +21,54 @@ NAME_LETTERS = 80
 """How much is shown of a name that is too long for any disk."""
 
 
-def guarded(function: Callable[..., int], *args: object) -> int:
-    """Call ``function(*args)`` and turn what it raises into an exit code and one message."""
+def guarded(function: Callable[..., int], *args: object, said: Callable[[str], str] = say) -> int:
+    """Call ``function(*args)`` and turn what it raises into an exit code and one message.
+
+    Args:
+        function: what is called.
+        args: what it is given.
+        said: puts the message into a language; `str` leaves it in English, for a process that reads it.
+    """
     _open_missing()
     _escape_foreign_letters()
     try:
         return _call(function, *args)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print(said("interrupted"), file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return ExitCode.FAILED
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whose it is decides what is said)
-        return _say(error)
+        return _tell(error, said)
 
 
-def _say(error: Exception | SystemExit) -> int:
+def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     """Print what was raised, and return the exit code: wrong use, a full disk, the user's own code, or a bug of ours."""
     from tipchain.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
-        print(f"error: {escaped_lines(str(error))}", file=sys.stderr)
+        print(said(f"error: {escaped_lines(str(error))}"), file=sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
-        print(
-            f"error: {escaped_lines(str(error.filename or 'the output'))}: {error.strerror}", file=sys.stderr
-        )
+        name = escaped_lines(str(error.filename or "the output"))
+        print(said(f"error: {name}: {error.strerror}"), file=sys.stderr)
         _drop_output()
         return ExitCode.FAILED
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        print(
-            f"error: {escaped_lines(str(error.filename)[:NAME_LETTERS])}…: {error.strerror}", file=sys.stderr
-        )
+        name = escaped_lines(str(error.filename)[:NAME_LETTERS])
+        print(said(f"error: {name}…: {error.strerror}"), file=sys.stderr)
         return ExitCode.USAGE
     told = tell(error)
     if told is not None:
-        print(f"error: {escaped_lines(told)}", file=sys.stderr)
+        print(said(f"error: {escaped_lines(told)}"), file=sys.stderr)
         return ExitCode.FAILED
     if isinstance(error, SystemExit):  # argparse's, after its help
         raise error
+    import traceback
+
     traceback.print_exception(error)
-    print("this is a bug of tipchain; please report it with the lines above", file=sys.stderr)
+    print(said("this is a bug of tipchain; please report it with the lines above"), file=sys.stderr)
     return ExitCode.BUG
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from unicodedata import east_asian_width
 
 VARIABLE = "TIPCHAIN_LANG"
@@ -28,7 +27,8 @@ MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What parts of a text stand between, in the order in which they are tried."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
-EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ;:.]*)", re.DOTALL)
+SENTENCE = re.compile(r"(?<![\w/.-])[a-z]+ (?=[a-z]+(?![\w/.-]))")
+EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def read_catalogue(text: str) -> dict[str, str]:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((files("tipchain") / "locale" / "zh.po").read_text(encoding="utf-8"))
+    return read_catalogue((Path(__file__).parent / "locale" / "zh.po").read_text(encoding="utf-8"))
 
 
 @cache
@@ -102,51 +102,55 @@ def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
 @cache
 def _pattern(message: str) -> re.Pattern[str]:
     parts = PLACE.split(message)
-    return re.compile(
-        "".join(
-            f"(?P<{part}>{_kind(part)})" if place % 2 else re.escape(part) for place, part in enumerate(parts)
-        ),
-        re.DOTALL,
+    pattern = "".join(
+        f"(?P<{part}>{_kind(part, parts[place + 1])})" if place % 2 else re.escape(part)
+        for place, part in enumerate(parts)
     )
+    return re.compile(pattern, re.DOTALL)
 
 
-def _kind(name: str) -> str:
+def _kind(name: str, after: str = "") -> str:
+    """Return the pattern of what a place holds, in front of what stands after it."""
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
-    return (
-        r"(?:\[[^]`]*\]|[^`[])*?" if name.startswith("c") else ".+?"
-    )  # a list in code is not cut at its commas
+    if not name.startswith("c"):
+        return ".+?"
+    # A list in code is not cut at its commas; of a text that ends with a mark, the message begins elsewhere.
+    return r"(?:\[[^]`]*\]|[^`[])*?" + ("" if after.startswith("`") else "(?<![:;,])")
+
+
+def _said(text: str) -> str:
+    return _read(text)[0]
 
 
 @lru_cache(maxsize=16384)
-def _said(text: str) -> str:
+def _read(text: str) -> tuple[str, int]:
+    """Return a text in Chinese, and how many words of it are left in English."""
     edges = EDGES.fullmatch(text)
     assert edges is not None  # every part of it may be empty
     inner = edges["text"]
-    whole = catalogue().get(inner)
-    found = whole if whole is not None else min(_readings(inner), key=_left_over, default=None)
-    if found is None:
-        return text
-    before, after = edges["before"], edges["after"].replace(".", "。")
+    whole = catalogue().get(inner) or catalogue().get(inner[:1].lower() + inner[1:])
+    found, left = (whole, 0) if whole else min(_readings(inner), key=lambda one: one[1], default=("", 0))
+    if inner and not found:
+        return text, len(ENGLISH_WORD.findall(CODE.sub("", text)))
+    before, after = edges["before"], re.sub(r"(?<!\.)\.(?!\.)", "。", edges["after"])
+    after = re.sub("[:;,]$", lambda one: MARKS[f"{one[0]} "], after)
     for mark, other in MARKS.items():
         before, after = before.replace(mark, other), after.replace(mark, other)
-    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}"
+    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}", left
 
 
-def _left_over(said: str) -> int:
-    """Return how many words of a text were left in English."""
-    return len(ENGLISH_WORD.findall(CODE.sub("", said)))
-
-
-def _readings(text: str) -> Iterator[str]:
+def _readings(text: str) -> Iterator[tuple[str, int]]:
     """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
     for message, own in _patterns():
         # Its own words, looked for first, spare most messages' patterns.
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None:
-            yield PLACE.sub(lambda one, match=match: _place(one[1], match[one[1]]), catalogue()[message])  # type: ignore[misc]
+        if match is not None and not any(_is_sentence(*one) for one in match.groupdict().items()):
+            places = {name: _place(name, value) for name, value in match.groupdict().items()}
+            said = PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message])  # type: ignore[misc]
+            yield said, sum(left for _, left in places.values())
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:
@@ -154,13 +158,22 @@ def _readings(text: str) -> Iterator[str]:
         if mark != ", ":
             # What follows a mark may be a message that has the same mark.
             parts = [parts[0], mark.join(parts[1:])]
-        said = [_said(one) for one in parts]
+        read = [_read(one) for one in parts]
+        said = [one for one, _ in read]
         if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
-            yield other.join(said)
+            yield other.join(said), sum(left for _, left in read)
 
 
-def _place(name: str, text: str) -> str:
-    return text if _kind(name) != ".+?" else _said(text)
+def _is_sentence(name: str, text: str) -> bool:
+    """Tell whether what stands in a place of code is a sentence: another message is meant."""
+    return name.startswith("c") and len(SENTENCE.findall(text)) > 2
+
+
+def _place(name: str, text: str) -> tuple[str, int]:
+    """Return what stands in a place, and how many words of it are left; names in code may be a list, but no sentence."""
+    if _kind(name) == ".+?":
+        return _read(text)
+    return text, len(SENTENCE.findall(text))
 
 
 def _is_said(text: str, said: str) -> bool:
@@ -188,6 +201,11 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
+def aligned(text: str, width: int) -> str:
+    """Return a text behind blanks that fill it up to so many columns."""
+    return " " * (width - columns(text)) + text
+
+
 def cut(text: str, width: int) -> str:
     """Return a text in at most so many columns; what is left out is marked."""
     if columns(text) <= width:
@@ -204,19 +222,43 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
     A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
     """
     if columns(text) == len(text):
+        import textwrap
+
         return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-    rows = [""]
-    for word in re.findall(r"\s+|[^\s\u2e80-\uffef]+[，。；：、）]*|[\u2e80-\uffef][，。；：、）]*", text):
-        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
-            rows.append("")
-        if rows[-1] or word.strip():
-            rows[-1] += word
-        while columns(rows[-1].rstrip()) > width:  # a word that no line holds
-            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
-            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
-    rows = [one.rstrip() for one in rows]
+    rows = _broken(text, width)
     return (
         rows
         if len(rows) <= lines
         else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
     )
+
+
+def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
+    if columns(text) == len(text):
+        import textwrap
+
+        return textwrap.wrap(
+            text,
+            width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [first]
+    rows = _broken(text, width - max(len(first), len(rest)), words=False)
+    return [f"{rest if at else first}{row}" for at, row in enumerate(rows)]
+
+
+def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
+    """Return a Chinese text in lines of so many columns; with ``words``, those that no line holds are broken too."""
+    rows = [""]
+    for word in re.findall(r"\s+|（*(?:[^\s\u2e80-\uffef]+|[\u2e80-\uffef])[，。；：、）]*", text):
+        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
+            rows.append("")
+        if rows[-1] or word.strip():
+            rows[-1] += word
+        while words and columns(rows[-1].rstrip()) > width:  # a word that no line holds
+            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
+            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
+    return [one.rstrip() for one in rows]

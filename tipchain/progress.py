@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 from tipchain.foreign_text import clean
+from tipchain.language import say
 
 REDRAW_S = 0.2
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"
@@ -196,7 +197,7 @@ class Pace:
             return
         counted = f" {done + 1} of {of}" if of else ""
         yet = f", about {left:.0f} s yet" if left >= 1 else ""
-        self.progress(f"{now - self._start:.0f} s: {step}{counted}{yet}")
+        self.progress(say(f"{now - self._start:.0f} s: {step}{counted}{yet}"))
 
 
 # Where it is shown.
@@ -234,7 +235,7 @@ class Screen:
         room = max(size.lines - 2, 1)
         shown = [cut(line, size.columns - 1) for line in lines[:room]]
         if len(lines) > room:
-            shown[-1] = f"... and {len(lines) - room + 1} more"
+            shown[-1] = say(f"... and {len(lines) - room + 1} more")
         erasure = self._erasure()
         self.drawn = shown
         self._write(erasure + "\n".join(shown))
@@ -309,7 +310,7 @@ class Progress:
             elif not (of and text in self._said):  # of two sides the slower one may come to it later
                 self._said.add(text)
                 with suppress(OSError, ValueError):
-                    self.screen.print(text)
+                    self.screen.print(say(text))
 
     def say(self, doing: str, left_s: float | None = None) -> None:
         """Say what is done in the stage, on a terminal only, and how long the whole takes yet if that is known."""
@@ -338,7 +339,7 @@ class Progress:
         text = f"{elapsed(self.clock() - self._begin):>5}  {self._stage}"
         text += f": {self._doing}" if self._doing else ""
         left = self.left() if self._until is None else self._until - self.clock()
-        return clean(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
+        return clean(say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text))
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -30,6 +28,26 @@ KEPT_RUNS = 2
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
 RUN_LOCK = ".lock"
 """Held by the process of a run, in the run's folder."""
+
+
+def find_root(path: Path) -> Path:
+    """Return where imports and paths start for a file.
+
+    It is what ``--root`` says, else the nearest folder above with a pyproject.toml or a test_tipc, else its own.
+    """
+    given = os.environ.get(ROOT_VARIABLE)
+    if given:
+        return Path(given).resolve()
+    start = path.resolve().parent
+    for folder in (start, *start.parents):
+        if (folder / "pyproject.toml").is_file() or (folder / "test_tipc").is_dir():
+            return folder
+    return start
+
+
+def root_of_callables() -> Path:
+    """Return where the imports of callables start that a command line names: what ``--root`` says, else here."""
+    return Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
 
 
 def new_run(out: Path) -> Path:
@@ -98,7 +116,7 @@ def append(path: Path, text: str) -> None:
 
 def _beside(name: str) -> str:
     """Return a name that no other file has, with the same end."""
-    return f".{secrets.token_hex(4)}.{name}"
+    return f".{os.urandom(4).hex()}.{name}"
 
 
 @contextmanager
@@ -191,6 +209,8 @@ def _encoded(text: str) -> bytes:
 
 def commit(folder: Path) -> str:
     """Return the short git commit of ``folder``, with ``-dirty`` for local changes; "" outside git."""
+    import subprocess
+
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), "describe", "--always", "--dirty"],

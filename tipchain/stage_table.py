@@ -20,7 +20,6 @@ class StageInfo:
         solo: whether the port is held against itself (another engine, more processes): Paddle's process records
             both dumps, and torch is not run.
         trains: whether it makes sense only in modes that train.
-        judge: the module of ``tipchain.parity.judging`` that judges it.
         tensors: whether large captures stand in safetensors files beside the dumps.
     """
 
@@ -30,50 +29,36 @@ class StageInfo:
     reference: str = "torch"
     solo: bool = False
     trains: bool = True
-    judge: str = "plain"
     tensors: bool = False
 
 
 INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
         "forward": StageInfo(builders=("model",), uses=("fake", "weights"), prefix="forward", trains=False),
-        "data": StageInfo(
-            builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False, judge="data"
-        ),
+        "data": StageInfo(builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False),
         "metric": StageInfo(
             builders=("model", "dataset", "metric"),
             uses=("eval_data", "weights", "settings"),
             prefix="metric",
             trains=False,
-            judge="metric",
         ),
-        "loss": StageInfo(
-            builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss", judge="loss"
-        ),
-        "optimizer": StageInfo(
-            builders=("optimizer",), uses=("settings",), prefix="optimizer", judge="optimizer"
-        ),
-        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr", judge="lr"),
-        "regularization": StageInfo(
-            builders=("optimizer",), uses=("settings",), prefix="regularization", judge="regularization"
-        ),
+        "loss": StageInfo(builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss"),
+        "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
+        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
+        "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),
         "backward": StageInfo(
             builders=("model", "loss", "optimizer"),
             uses=("fake", "weights", "settings"),
             prefix="bp_align",
-            judge="backward",
             tensors=True,
         ),
-        "train_data": StageInfo(
-            builders=("dataset",), uses=("train_data", "settings"), prefix="train_data", judge="train_data"
-        ),
-        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init", judge="init"),
+        "train_data": StageInfo(builders=("dataset",), uses=("train_data", "settings"), prefix="train_data"),
+        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init"),
         "train": StageInfo(
             builders=("model", "loss", "optimizer", "dataset", "metric"),
             uses=("train_data", "eval_data", "weights", "settings"),
             prefix="train_align",
             reference="benchmark",
-            judge="train",
             tensors=True,
         ),
         "inference": StageInfo(
@@ -83,7 +68,6 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             reference="training",
             solo=True,
             trains=False,
-            judge="inference",
         ),
         "distributed": StageInfo(
             builders=("model", "loss", "optimizer"),
@@ -91,7 +75,6 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             prefix="distributed",
             reference="single",
             solo=True,
-            judge="distributed",
             tensors=True,
         ),
     }

@@ -14,8 +14,8 @@ ROOMS = ("parity", "live", "conversion")
 TITLES = {
     "parity": "Alignment of cases", "parity/locate": "Which layer differs", "parity/diagnose": "Causes in layers",
     "parity/pieces": "Data, losses, metrics, optimizers and schedules", "parity/preflight": "Construction",
-    "parity/judging": "Judging dumps", "parity/stages": "Recording", "parity/frameworks": "Frameworks",
-    "parity/data_parallel": "Several processes", "live": "Live models, training and prediction",
+    "parity/stages": "Stages: recording and judging", "parity/frameworks": "Frameworks",
+    "live": "Live models, training and prediction",
     "conversion": "Conversion of weights",
 }  # fmt: skip
 INTRODUCTION = """# Numbers that decide

@@ -66,6 +66,14 @@ modes: {lite_train_lite_infer: {}}
 known_deviations: [{subject: forward/logits, reason: why}]
 overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}, weights: {}}}
 """
+CASE_MORE = (
+    ("NAME: {shape: [1, 3]}\n  label", "NAME: {shapes: [[1, 3]]}\n  label"),
+    ("distributed: {}", "distributed: {batch_size: 2}"),
+    ("train_data: {}", "train_data: {batch_size: 2}"),
+    ("lr: {}", "lr: {learning_rate: 0.1}"),
+    ("overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}", "overrides: {forward: {model_args: {}, outputs: [logits], inputs: {NAME: {shapes: [[1, 3]]}}"),
+)  # fmt: skip
+"""What a second document says besides or otherwise: keys that are asked for only where they are given, and have no default."""
 MANIFEST = """\
 defaults: {}
 data: {FOLDER: {path: x}}
@@ -73,6 +81,10 @@ chains: [{params: x, modes: lite_train_lite_infer}]
 cases: [{case: x, modes: lite_train_lite_infer}]
 commands: [{id: x, argv: [x]}]
 """
+MANIFEST_MORE = (
+    ("case: x,", "case: x, stages: [forward],"),
+    ("argv: [x]", "argv: [x], modes: lite_train_lite_infer"),
+)
 PLACES = {
     "case": {
         "sides.torch": "sides.SIDE",
@@ -124,11 +136,19 @@ def _recorded() -> Iterator[list[tuple[tuple[str, ...], str, str, Any]]]:
         Reader.value, Reader.choice = value, choice  # type: ignore[method-assign]
 
 
-def keys_of(kind: str, read: Callable[[], object]) -> list[Key]:
-    """Return the keys that ``read`` asks a kind of file for, each once, in the order in which it asks."""
-    with _recorded() as asked:
-        read()
+def keys_of(kind: str, *reads: Callable[[], object]) -> list[Key]:
+    """Return the keys that ``reads`` ask a kind of file for, each once; what only a later one asks for has no default."""
     found: dict[tuple[str, str], Key] = {}
+    for number, read in enumerate(reads):
+        with _recorded() as asked:
+            read()
+        _add_keys(kind, [(*one[:3], one[3] if number == 0 else None) for one in asked], found)
+    return list(found.values())
+
+
+def _add_keys(
+    kind: str, asked: Sequence[tuple[tuple[str, ...], str, str, Any]], found: dict[tuple[str, str], Key]
+) -> None:
     for path, name, expected, default in asked:
         place = re.sub(r"\.\d+\b", "[]", ".".join(path))
         for old, new in PLACES.get(kind, {}).items():
@@ -136,7 +156,6 @@ def keys_of(kind: str, read: Callable[[], object]) -> list[Key]:
         if (place, name) in found or _is_name(name, place):
             continue
         found[place, name] = Key(path=place, name=name, expected=expected, default=_default(default))
-    return list(found.values())
 
 
 def _is_name(name: str, place: str) -> bool:
@@ -177,23 +196,30 @@ def attributes_of(owner: type) -> dict[str, str]:
     return {key: value.replace("``", "`") for key, value in found.items()}
 
 
-def _read_case() -> None:
+def _changed(text: str, more: Sequence[tuple[str, str]]) -> str:
+    for old, new in more:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def _read_case(text: str = CASE) -> None:
     from tipchain.parity.case import load_case
     from tipchain.parity.case_types import BUILDERS
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "case.yaml")
         builders = ", ".join(f"{name}: 'my.net:{name}'" for name in BUILDERS)
-        file.write_text(CASE.replace("SIDE", builders))
+        file.write_text(text.replace("SIDE", builders))
         load_case(file)
 
 
-def _read_manifest() -> None:
+def _read_manifest(text: str = MANIFEST) -> None:
     from tipchain.nightly.manifest import load_manifest
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "night.yaml")
-        file.write_text(MANIFEST)
+        file.write_text(text)
         load_manifest(file)
 
 
@@ -205,29 +231,18 @@ def _read_profiles() -> None:
 
 
 def _case_owners() -> dict[str, type]:
-    from tipchain.parity import case_types, settings  # noqa: F401
+    from tipchain.parity import case_types, settings
     from tipchain.parity.case_types import Case
-    from tipchain.parity.settings import (
-        backward,
-        distributed,
-        inference,
-        init,
-        loss,
-        lr,
-        train,
-        train_data,
-        updates,
-    )
     from tipchain.parity.tolerance import Tolerance
 
     weights, inputs = case_types.WeightsSpec, case_types.InputSpec
     return {
         "": Case, "sides.SIDE": case_types.Side, "weights": weights, "inputs.NAME": inputs,
         "overrides.STAGE": case_types.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
-        "backward": backward.BackwardSettings, "train": train.TrainSettings, "train.envelope": train.EnvelopeSettings,
-        "data": case_types.DataSettings, "loss": loss.LossSettings, "init": init.InitSettings,
-        "inference": inference.InferenceSettings, "distributed": distributed.DistributedSettings,
-        "train_data": train_data.TrainDataSettings, "updates": updates.UpdatesSettings, "lr": lr.LrSettings,
+        "backward": settings.BackwardSettings, "train": settings.TrainSettings, "train.envelope": settings.EnvelopeSettings,
+        "data": case_types.DataSettings, "loss": settings.LossSettings, "init": settings.InitSettings,
+        "inference": settings.InferenceSettings, "distributed": settings.DistributedSettings,
+        "train_data": settings.TrainDataSettings, "updates": settings.UpdatesSettings, "lr": settings.LrSettings,
         "tolerances.STAGE.KEY": Tolerance, "modes.MODE": case_types.ModeSettings,
         "known_deviations[]": case_types.KnownDeviation,
     }  # fmt: skip
@@ -266,34 +281,53 @@ def _joined(*owners: type) -> str:
 ALSO_CALLED = {
     "timeout": "timeout_s", "memory": "memory_mb", "params": "files", "case": "files", "optimizer": "optimizer_args",
     "scheduler": "scheduler_args", "train_data": "training_data", "suite": "name", "recognise": "marks", "values": "rest",
-    "chains": "entries", "cases": "entries", "commands": "entries", "training": "modes", "cpu": "rules", "gpu": "rules",
-    "shapes": "shapes",
+    "chains": "entries", "cases": "entries", "commands": "entries", "cpu": "rules", "gpu": "rules",
 }  # fmt: skip
 """The attribute that holds a key, where the two are called differently."""
 
 
 ALONE = {
-    "train.envelope.reason": "why `factor` is above the usual one",
-    "defaults": "what every entry may say and none has to",
-    "train.before": "commands in front of each training",
+    "backward.training": "whether the models are in train mode; `modes` can name both modes.",
+    "train.envelope.reason": "the reason of a `factor` above the default.",
+    "defaults": "values of the keys below for all entries.",
+    "train.before": "commands in front of each training.",
 }
 """What keys mean that no attribute holds by itself."""
 
 
+KINDS: Mapping[str, tuple[Sequence[Callable[[], object]], Callable[[], Mapping[str, type]]]] = {
+    "case": ((_read_case, lambda: _read_case(_changed(CASE, CASE_MORE))), _case_owners),
+    "manifest": (
+        (_read_manifest, lambda: _read_manifest(_changed(MANIFEST, MANIFEST_MORE))),
+        _manifest_owners,
+    ),
+    "profile": ((_read_profiles,), _profile_owners),
+}
+"""How the keys of each kind of file are found, and the dataclasses that describe them."""
+NOT_KEYS = {
+    "": ("path", "file", "digest", "sha256", "variant", "reseed", "before"),
+    "inputs.NAME": ("name",), "overrides.STAGE.inputs.NAME": ("name",), "data.FOLDER": ("name",), "trainers.KIND": ("kind",),
+}  # fmt: skip
+"""Attributes that no key of the same mapping gives, by mapping."""
+
+
 def undescribed(kind: str) -> list[str]:
-    """Return the keys of a kind of file that no docstring tells of."""
-    return [f"{key.path}.{key.name}" for key, text in _described(kind) if not text]
+    """Return the keys of a kind of file without a docstring, and the attributes without a key."""
+    described = _described(kind)
+    found = [f"{key.path}.{key.name}" for key, text in described if not text]
+    for place, owner in KINDS[kind][1]().items():
+        keys = {key.name for key, _ in described if key.path == place}
+        held = keys | {ALSO_CALLED[key] for key in keys if key in ALSO_CALLED} | set(NOT_KEYS.get(place, ()))
+        if not place.endswith("[]") or kind != "manifest":  # its three lists share one dataclass
+            found += [f"{place}.{name}" for name in attributes_of(owner) if name not in held]
+    return found
 
 
 def _described(kind: str) -> list[tuple[Key, str]]:
-    read, owners = {
-        "case": (_read_case, _case_owners),
-        "manifest": (_read_manifest, _manifest_owners),
-        "profile": (_read_profiles, _profile_owners),
-    }[kind]
+    reads, owners = KINDS[kind]
     told = {place: attributes_of(owner) for place, owner in owners().items()}
     found = []
-    for key in keys_of(kind, read):
+    for key in keys_of(kind, *reads):
         texts = told.get(key.path)
         if texts is not None:
             also = f"{key.path}.{key.name}".lstrip(".")
@@ -388,13 +422,11 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.parity.pieces import loss_settings, metric_causes, optimizer_words, schedule_causes
+    from tipchain.parity.pieces import loss_hypotheses, metrics, optimizers, schedules
     from tipchain.parity.preflight import kinds
 
     found = {
-        code
-        for module in (loss_settings, metric_causes, optimizer_words, schedule_causes)
-        for code in module.CODES.values()
+        code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()
     }
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
@@ -447,7 +479,7 @@ def _diff(sign: str, text: str) -> list[str]:
 def files_page() -> str:
     """Return the page of exit codes, outcomes, files and default tolerances."""
     from tipchain import outcome
-    from tipchain.parity.defaults import DEFAULTS
+    from tipchain.parity.tolerance import DEFAULTS
     from tipchain.stage_table import INFO
 
     lines = [
@@ -535,7 +567,17 @@ def python_page() -> str:
             *_signature(f"tipchain.{name}", owner),
             *_sections(inspect.getdoc(owner) or ""),
         ]
-        for called, member in vars(owner).items() if inspect.isclass(owner) else ():
+        bases = (
+            [one for one in owner.__mro__ if one.__module__.startswith("tipchain")]
+            if inspect.isclass(owner)
+            else []
+        )
+        for base in bases[1:]:
+            text = inspect.cleandoc(base.__doc__ or "")
+            lines += _sections(text[text.index("Attributes:") :]) if "Attributes:" in text else []
+        for called, member in {
+            name: one for base in reversed(bases) for name, one in vars(base).items()
+        }.items():
             function = member.fget if isinstance(member, property) else member
             if called.startswith("_") or not inspect.isfunction(function):
                 continue
@@ -564,7 +606,8 @@ def _signature(name: str, owner: Any) -> list[str]:
             if one.kind is one.KEYWORD_ONLY:
                 parameters.insert(number, "*")
                 break
-        text = "\n".join([f"{name}(", *(f"    {one}," for one in parameters), ")"])
+        end = "" if inspect.isclass(owner) else text.rpartition(") -> ")[2]
+        text = "\n".join([f"{name}(", *(f"    {one}," for one in parameters), f") -> {end}" if end else ")"])
     return ["```python-signature", text, "```", ""]
 
 
@@ -582,12 +625,14 @@ def _annotation(found: Any) -> Any:
 def _sections(text: str) -> list[str]:
     """Return a docstring in Google's style as Markdown: its sections are lists."""
     lines: list[str] = []
-    inside = False
+    inside = prose = False
     for line in text.replace("``", "`").splitlines():
         head = re.fullmatch(r"(Args|Attributes|Returns|Yields|Raises|Example|Examples):", line)
         if head:
-            inside = head[1] not in ("Example", "Examples")
+            inside, prose = head[1] not in ("Example", "Examples"), head[1] in ("Returns", "Yields")
             lines += [f"**{head[1]}**", ""]
+        elif inside and prose and line.startswith("    "):
+            lines.append(line.strip())
         elif inside and line.startswith("    ") and not line.startswith("     "):
             name = re.match(r"    ([\w*., ]+): (.*)", line)
             lines.append(f"- `{name[1]}`: {_cell(name[2])}" if name else f"- {_cell(line)}")
@@ -605,7 +650,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
         "reference/manifest.md": yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
-        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands: [suites](suites.md)."),
+        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
         "reference/python.md": python_page(),
         "reference/diagnoses.md": diagnoses_page(),
         "reference/files.md": files_page(),

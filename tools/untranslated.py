@@ -23,17 +23,25 @@ UNREAD_CALLS = re.compile(
 """Calls whose texts nobody reads as a message: what code looks for, what a log holds, queries, impossible states."""
 UNREAD_KEYWORDS = ("class_", "style", "metavar", "prog", "env", "argv", "pattern", "usage", "choices", "dest")
 WORD = re.compile(r"[\"'(\[]*[A-Za-z][a-z]*(['-][a-z]+)*[.,:;?!\"')\]…]*")
-NO_MESSAGE = re.compile(
-    r"(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|WHERE|ORDER BY) .*|.*\\[dwsb][+*].*|\s*[=?][a-z]+_.*|if 1:.*"
-    r"|.*-src ['a-z].*|(base-uri|form-action|light) .*|.*\x1b.*|(ERROR|INFO|DEBUG):.*"
-    r"|tipchain (align|run|locate) \{.*|[#$] .*|(local|case|compopt|complete|set|for word in) .*[$_-].*|(norm_train|eval|inference|[a-z]+_export):-?[a-z].*|Traceback \(most.*|tipchain [a-z]+ [A-Z.…]*.*--.*|acc accuracy|dice mdice|lr learning_rate|embedded null byte|Found 'dict' .*",
-    re.DOTALL,
+NO_MESSAGE = tuple(
+    re.compile(one, re.DOTALL)
+    for one in (
+        r"(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|WHERE|ORDER BY) .*",  # queries
+        r".*\\[dwsb][+*].*",  # patterns
+        r"[=?][a-z]+_.*|device mkldnn .*|acc accuracy|dice mdice|lr learning_rate|\[.*\]",  # layouts, keys of logs
+        r".*-src ['a-z].*|(base-uri|form-action|light) .*",  # rules of pages
+        r"[#$] .*|if 1:.*|import .*|(local|case|compopt|complete|set|for word in) .*[$_-].*",  # programs
+        r"(norm_train|eval|inference|[a-z]+_export):-?[a-z].*",  # parameter files
+        r"tipchain (align|run|locate) \{.*|tipchain [a-z]+ [A-Z.…]*.*--.*|pip install [^ ]+",  # calls
+        r".*\x1b.*|(ERROR|INFO|DEBUG):.*|\[Eval\].*|file: .*|total number .*|mean \{n\}.*|-{5,}.*|diff check .*",  # logs
+        r"Traceback \(most.*|embedded null byte|Found 'dict' .*|(numpy|torch|collections) [A-Za-z]+",  # others' texts
+    )
 )
 """What is no message though it has words: queries, patterns, layouts, code, calls, what programs write."""
 ENGLISH = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]{2,}[,;:]? +(?:[a-z]+ +)?[a-z]{2,}(?![\w/.-])")
 """Two English words or more, one after the other."""
 CALL = re.compile(
-    r"`[^`]*`|(tipchain|ray|bash|pip)( [a-z][a-z.-]*){1,2}|torch module|\(model, optimizer[^)]*\)|--\S+"
+    r"`[^`]*`|(tipchain|ray|bash|pip)( [a-z][a-z.-]*){1,2}|torch module|Ray worker|loss scaling|state dict|batch sizes?|mode list|entry point|DP_N1C1|\(model, optimizer[^)]*\)|--\S+"
 )
 """What stays as it is: code, and what is typed."""
 FILLINGS = ("1", "1 %", "1%")
@@ -46,22 +54,18 @@ def messages(path: Path) -> list[str]:
     unread = {id(one) for node in ast.walk(tree) for one in _unread(node)}
     found: dict[str, None] = {}
     for text in _texts(tree, unread):
-        for line in text.split("\n"):
+        for line in map(str.strip, text.split("\n")):
             if _is_message(line):
-                found.setdefault(line.strip(" ;,.:"))
+                found.setdefault(line.strip(";,.:").replace("%(default)s", "{cdefault}"))
     return list(found)
 
 
 def _is_message(text: str) -> bool:
     """Tell whether at least half of a text is words, two or more, and not all of them as short as names of variables."""
     parts = re.sub(r"`[^`]*`|[^\s{]*\{\w+\}\S*", " ", text).split()
-    words = sum(WORD.fullmatch(one) is not None for one in parts)
-    return (
-        words > 1
-        and 2 * words >= len(parts)
-        and bool(re.search("[a-z]{3}", text))
-        and not NO_MESSAGE.fullmatch(text)
-    )
+    words = [one for one in parts if WORD.fullmatch(one)]
+    counts = len(words) > 1 and 2 * len(words) >= len(parts) and max(map(len, words)) > 2
+    return counts and not any(one.fullmatch(text) for one in NO_MESSAGE)
 
 
 def _texts(node: ast.AST, unread: set[int]) -> Iterator[str]:

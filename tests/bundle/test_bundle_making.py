@@ -17,12 +17,12 @@ from tipchain.errors import OutputError
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.names import dump_name
 from tipchain.parity.preparation import Prepared
-from tipchain.parity.record import load_record, save_record
+from tipchain.parity.publish import dump_name
+from tipchain.parity.recorder import NOISE
 from tipchain.parity.stage_judge import StageJudgement
-from tipchain.parity.stages.truth import NOISE
 
 
 def test_it_is_portable_and_complete(made):

@@ -10,11 +10,10 @@ import pytest
 
 from tipchain.bundle.evidence import Evidence, Side, compare_bundles
 from tipchain.bundle.manifest import BundledWeights, CaseIdentity, Manifest
-from tipchain.parity.judging.base import Rules
-from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.record import save_record
-from tipchain.parity.recorder import save_tensors
-from tipchain.parity.stages.truth import NOISE, TRUTH_STAGES
+from tipchain.parity.dumps import save_record
+from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.recorder import NOISE, TRUTH_STAGES, save_tensors
+from tipchain.parity.stages.judging import Rules
 
 RULES = Rules(own={})
 RNG = np.random.default_rng(0)

@@ -143,6 +143,22 @@ def test_what_is_no_figure(line):
     assert figures("train", [line]) == {}
 
 
+def test_comparisons():
+    quantized = [
+        "relative_error: 0.03",
+        "disagreement: 0.04",
+        "unquantized_miou: 0.93",
+        "miou: 0.92",
+        "metric_drop: 0.01",
+    ]
+    assert figures("compare", quantized) == {
+        "relative_error": 0.03, "disagreement": 0.04, "miou": 0.92, "metric_drop": 0.01,
+    }  # fmt: skip
+    assert figures("compare", ["difference_ratio: 0.5 (step 3; of what rounding explains)"]) == {
+        "difference_ratio": 0.5
+    }
+
+
 def test_other_steps_have_no_figures():
     assert figures("export", ["loss: 1"]) == figures("align", ["top1: 1"]) == {}
 

@@ -130,3 +130,24 @@ def test_a_run_reached_through_a_link_is_inside_itself(tmp_path):
     make(tmp_path, "disk/runs/1/w.pdparams")
     (tmp_path / "run").symlink_to("disk/runs/1")
     assert settled(tmp_path, "run/*.pdparams", "run/*.pdparams")[1] == "-o=w=run/w.pdparams"
+
+
+def test_a_program_outside_of_the_run_is_the_newer_one_by_whatever_name(tmp_path):
+    make(tmp_path, "models/m.pdmodel", age=50)
+    files = ("models/m.pdmodel", "models/m.json")
+
+    def words():
+        finds = tuple(
+            Find(text=text, files=files, anywhere=True) for text in ("./models/m.pdmodel", "m.pdmodel")
+        )
+        argv = ("x", "--model=./models/m.pdmodel", "--model_filename=m.pdmodel")
+        return settle(
+            Command(id="a", step="convert", argv=argv, finds=finds), tmp_path, tmp_path / "run"
+        ).argv[1:]
+
+    assert words() == ("--model=./models/m.pdmodel", "--model_filename=m.pdmodel")
+    make(tmp_path, "models/m.json")
+    assert words() == ("--model=./models/m.json", "--model_filename=m.json")
+    for file in files:
+        (tmp_path / file).unlink()
+    assert words() == ("--model=./models/m.pdmodel", "--model_filename=m.pdmodel")

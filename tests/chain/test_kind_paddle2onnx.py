@@ -10,7 +10,7 @@ from test_kinds import CLAS
 
 from tipchain.chain.kinds.paddle2onnx import COMPARE
 from tipchain.chain.load import load_plan
-from tipchain.chain.plan import Options
+from tipchain.chain.plan import Options, command_json, parse_command
 from tipchain.errors import ParamsError
 
 DETECTION = """===========================paddle2onnx_params===========================
@@ -115,7 +115,8 @@ def test_detection_refuses_models_that_it_cannot_export(value, message, tmp_path
         )
 
 
-compare = runpy.run_path(str(COMPARE))["compare"]
+COMPARISON = runpy.run_path(str(COMPARE))
+compare = COMPARISON["compare"]
 EXPECTED = np.linspace(-1, 1, 100, dtype=np.float32)
 NEARBY = [EXPECTED + np.float32(1e-6)]
 
@@ -152,3 +153,52 @@ def test_an_output_that_no_input_changes_proves_nothing():
     said, good, _ = compare(EXPECTED, EXPECTED, NEARBY, EXPECTED + np.float32(5e-6))
     assert not good
     assert "another input changes it by no more" in said
+
+
+def test_rows_of_a_detector_are_compared_in_any_order_and_by_columns():
+    rows = np.array(
+        [[1, 0.9, 10, 20, 100, 200], [1, 0.9, 11, 20, 90, 210], [3, 0.2, 5, 5, 50, 60]], np.float32
+    )
+    nearby, elsewhere = [rows[[1, 0, 2]] + np.float32(1e-7)], rows + 1
+    assert compare(rows, rows[[2, 0, 1]], nearby, elsewhere)[1]
+    off = rows[[2, 0, 1]].copy()
+    off[0, 1] += np.float32(1e-4)  # less than the boxes may be off, more than the scores
+    said, good, ratio = compare(rows, off, nearby, elsewhere)
+    assert not good
+    assert ratio > 1
+    assert said.startswith("column 1: ")
+
+
+def test_whole_numbers_that_no_input_changes_prove_nothing(monkeypatch, capsys, tmp_path):
+    for name in ("m.json", "m.pdiparams", "m.onnx"):
+        (tmp_path / name).write_text("")
+    main = COMPARISON["main"]
+    for constant, code in ((True, 1), (False, 0)):
+
+        def run(inputs, constant=constant):
+            return [np.zeros((2, 2), np.int64) if constant else (inputs["x"] > 0).astype(np.int64)]
+
+        monkeypatch.setitem(main.__globals__, "open_paddle", lambda *_, run=run: (["x"], run))
+        monkeypatch.setitem(
+            main.__globals__, "open_onnx", lambda _, run=run: ({"x": ([1, 300], "tensor(float)")}, run)
+        )
+        words = [
+            f"--{one}={tmp_path}/m.{end}"
+            for one, end in (("model", "json"), ("params", "pdiparams"), ("onnx", "onnx"))
+        ]
+        monkeypatch.setattr("sys.argv", ["compare_onnx.py", *words])
+        assert main() == code
+        assert ("change no output" in capsys.readouterr().out) is constant
+
+
+def test_the_program_is_the_file_that_is_there(tmp_path):
+    plan = planned(tmp_path, DETECTION, suite="paddledetection", options={"device": "cpu"})
+    finds = {one.step: one.finds for one in plan.commands}
+    files = tuple(f"./output_inference/picodet/model{end}" for end in (".pdmodel", ".json"))
+    assert [one.text for one in finds["convert"]] == ["model.pdmodel"]
+    assert [one.text for one in finds["compare"]] == ["./output_inference/picodet/model.pdmodel"]
+    assert finds["convert"][0].files == finds["compare"][0].files == files
+    assert parse_command(command_json(plan.commands[1])) == plan.commands[1]
+    assert words(plan, "export")[-2:] == ["use_gpu=False", "--output_dir=./output_inference"]
+    assert {"program-file", "cpu-words"} <= {one.code for one in plan.findings}
+    assert "use_gpu=False" not in words(planned(tmp_path, DETECTION, suite="paddledetection"), "export")

@@ -286,7 +286,7 @@ def test_lines_are_explained_with_what_the_plans_make_of_them(tmp_path):
     lines = {line.number: line for line in linted.lines}
     assert lines[7].role == "epoch"
     assert lines[7].use == (
-        "training gets `--epochs=1` in lite_train_lite_infer, lite_train_whole_infer, "
+        "training gets `--epochs=1` in lite_train_lite_infer|lite_train_whole_infer, "
         "`--epochs=9` in whole_train_whole_infer"
     )
     assert (

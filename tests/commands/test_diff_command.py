@@ -5,8 +5,8 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.outcome import Outcome
-from tipchain.parity.record import save_record
-from tipchain.parity.verdict_json import parse_verdicts, render_verdicts
+from tipchain.parity.dumps import save_record
+from tipchain.parity.judge import parse_verdicts, render_verdicts
 
 
 @pytest.fixture

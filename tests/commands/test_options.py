@@ -77,7 +77,7 @@ def test_no_limit_is_possible_where_it_is_offered():
 def test_a_former_spelling_works_with_a_note(old, tmp_path, capsys):
     assert main(["judge", str(tmp_path), old, "nonsense"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"note: {old} is now --only; the old spelling goes with the next version\n")
+    assert told.startswith(f"note: {old} is now --only; the old spelling ends with version 2.0\n")
     assert "nonsense" in told.split("\n", 1)[1]
     assert old not in capsys.readouterr().out
 

@@ -16,7 +16,7 @@ from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
 from tipchain.chain.hardware import Gpus
 from tipchain.cli import main
-from tipchain.nightly.fingerprint import origin
+from tipchain.nightly.machine import origin
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
@@ -47,6 +47,7 @@ def test_a_good_run(capsys):
     assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "1\n"
     infer = OUT / "python_infer_cpu_usemkldnn_True_threads_2_precision_fp32_batchsize_4.log"
     assert infer.read_text() == "class 1, score 0.9\n"
+    assert json.loads((run / "report.json").read_text())["chain"] == "train_infer_python"
     where = json.loads((run / "report.json").read_text())["where"]
     assert where == json.loads(json.dumps(origin(Path.cwd())))
     assert where["machine"] == socket.gethostname()

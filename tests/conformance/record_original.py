@@ -130,8 +130,12 @@ class Original:
             return "other"
         if "func_paddle2onnx" in line:
             return "infer" if program.startswith("python") else "convert"
-        if "func_inference" in line:
+        if re.search(r"func_\w*inference", line):
             return "infer"
+        if script.name == "test_ptq_inference_python.sh":
+            return "quantize"
+        if "diff_cmd" in line:
+            return "compare"
         if "export_cmd" in line or re.search(r"eval \$command", line):
             return "export"
         return "eval" if "eval_cmd" in line else "train" if "cmd" in line else "other"
@@ -168,7 +172,7 @@ def planned(
     return commands
 
 
-def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]]) -> str:
+def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]], argument: str | None = None) -> str:
     """Return recorded lists as lines of JSON: blocks of commands, each under the modes that have it at that place.
 
     A mode's list is all blocks that name it, one after the other; ``{MODE}`` stands for its name.
@@ -186,7 +190,8 @@ def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]]) -> str
             ]
             following += [] if what == "equal" else [(line, [mode]) for line in lines[first:last]]
         merged = following
-    parts = [json.dumps({"driver": driver, "modes": list(lists)})]
+    word = {"argument": argument} if argument else {}
+    parts = [json.dumps({"driver": driver, "modes": list(lists)} | word)]
     for modes, block in groupby(merged, key=lambda pair: pair[1]):
         parts += [json.dumps({"modes": modes}), *(line for line, _ in block)]
     return "\n".join(parts) + "\n"
@@ -260,7 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
         for params in files:
             lists = {mode: original.record(params, mode, *more) for mode in modes}
             if options.write:
-                text = render(f"{commit_of(start)} {options.driver}", lists)
+                text = render(f"{commit_of(start)} {options.driver}", lists, options.argument)
                 params.with_suffix(".jsonl").write_text(text, encoding="utf-8")
             for mode, expected in lists.items():
                 total += 1

@@ -62,6 +62,18 @@ def test_show(project, capsys):
     assert shown["items"][0]["commands"][0]["figures"] == {"loss": 0.5}
 
 
+def test_the_kind_of_chain_is_shown_and_exported(project, capsys):
+    History(place_of(project)).add(night(3), [item("quantized", chain="ptq_infer_python")])
+    assert "  kind of chain: ptq_infer_python\n" in out(capsys, "show", "latest", "quantized")
+    rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "--table", "items", "--format", "csv"))))
+    assert [one["chain"] for one in rows if one["item"] in ("quantized", "a")] == [
+        "",
+        "",
+        "",
+        "ptq_infer_python",
+    ]
+
+
 def test_compare(project, capsys):
     text = out(capsys, "compare", "latest~1..latest")
     assert "  PASS -> FAIL  a: x is off" in text

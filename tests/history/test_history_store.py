@@ -27,6 +27,8 @@ from history_samples import (
     report,
     trained,
 )
+from night_samples import NightSample
+from night_samples import item as planned
 
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import schema
@@ -35,7 +37,7 @@ from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.places import place_of, root_of
 from tipchain.history.store import MIGRATIONS, History, revision_of
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -274,6 +276,38 @@ def test_a_night_from_before_shares_were_told_is_none(tmp_path):
     assert (old.part, old.shares, old.missing) == (None, (), "")
     assert [one.part for one in new.shares] == [PART]
     assert (place.file.parent / "old.sqlite.0001.backup").is_file()
+
+
+def test_items_know_their_kind_of_chain_those_from_before_do_not(tmp_path):
+    place = place_of(tmp_path, str(tmp_path / "old.sqlite"))
+    History(place, head="0003")
+    with closing(sqlite3.connect(place.file)) as connection:
+        connection.execute("INSERT INTO machines VALUES (1, 'host', '')")
+        connection.execute("INSERT INTO environments VALUES (1, '{}')")
+        connection.execute("INSERT INTO texts VALUES (1, 'a')")
+        values = "'k', 'night', 'old', 'suite', 1.0, 'then', 1.0, 1, '', '', 1, 1, ''"
+        connection.execute(f"INSERT INTO entries VALUES (1, {values})")
+        values = "1, 1, 1, 0, 1, 0, 0, '', 1.0, 1.0, '', '', '', 1, 1, 0"
+        connection.execute(f"INSERT INTO item_runs VALUES (1, {values})")
+        connection.commit()
+    history = History(place)
+    history.add(night(1), [item("a", chain="dy2static")])
+    with history.reading() as connection:
+        chains = [
+            items_of(connection, find_entry(connection, name))["a"].chain for name in ("old", "suite-001")
+        ]
+    assert chains == ["", "dy2static"]
+
+
+def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps({**report(), "chain": "paddle2onnx"}))
+    assert [one.chain for one in read_source(file).items()] == ["paddle2onnx"]
+    ran = [planned("vgg"), planned("phone", chain="lite")]
+    sample = NightSample(tmp_path / "suite", 0, ran, root=tmp_path)
+    for one in ran:
+        sample.end(one)
+    assert [one.chain for one in read_source(sample.folder).items()] == ["", "lite"]
 
 
 def test_an_older_database_is_migrated_after_a_copy(history, later, tmp_path):

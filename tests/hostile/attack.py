@@ -92,7 +92,7 @@ def function(module: str, name: str) -> Callable[[Path], int]:
 
 def dumps(folder: Path) -> Target:
     """Dumps of reprod_log's format, and plain arrays."""
-    from tipchain.parity.record import save_record
+    from tipchain.parity.dumps import save_record
 
     generator = np.random.default_rng(0)
     arrays = {

@@ -153,7 +153,7 @@ def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys)
 def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
     assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
     shown = capsys.readouterr()
-    assert shown.err.startswith("note: diagnose is now locate; the old name goes with the next version\n")
+    assert shown.err.startswith("note: diagnose is now locate; the old name ends with version 2.0\n")
     assert shown.out == ""
 
 

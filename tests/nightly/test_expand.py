@@ -13,7 +13,7 @@ from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs
 from tipchain.nightly.manifest import Common, DataFolder, Entry, Manifest
-from tipchain.nightly.plan_json import parse_plan, plan_json
+from tipchain.nightly.nights import parse_plan, plan_json
 from tipchain.outcome import Outcome
 
 LITE, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER

@@ -9,7 +9,7 @@ from tipchain.nightly.dashboard import render
 from tipchain.nightly.expand import expand
 from tipchain.nightly.kinds_table import kind_rows
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.plan_json import item_json, parse_item
+from tipchain.nightly.nights import item_json, parse_item
 from tipchain.nightly.project import DiskProject
 from tipchain.nightly.results import find_nights
 from tipchain.nightly.timeline import read_timelines

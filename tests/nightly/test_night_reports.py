@@ -23,6 +23,7 @@ from tipchain.report.github import SUMMARY_LIMIT, markdown, write_summary
 
 GOOD, BAD, LOST = item("alexnet"), item("mvf", device="gpu"), item("resnet")
 CASE = item("vgg", kind="align", source="configs/vgg.yaml")
+KIND = item("hrnet", chain="ptq_infer_python")
 SMOKE = item("smoke", kind="command", mode="", source="")
 REASON = "train[x] failed: exit 3 | `a` <b>"
 
@@ -67,6 +68,13 @@ def test_nights_are_found_below_a_folder_of_manifests_of_nights_and_as_such(tmp_
     assert find_nights(tmp_path / "all" / "a") == find_nights(one) == [one]
     with pytest.raises(UsageError, match="is no folder of nights"):
         find_nights(tmp_path / "none")
+
+
+def test_junit_calls_a_chain_by_its_kind(tmp_path):
+    sample = NightSample(tmp_path / "suite", 0, [KIND], root=tmp_path)
+    sample.end(KIND)
+    (case,) = ET.fromstring(night_junit(read_results(sample.folder))).iter("testcase")
+    assert case.get("classname") == "suite.ptq_infer_python.hrnet"
 
 
 def test_junit(night):

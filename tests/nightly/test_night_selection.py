@@ -9,7 +9,7 @@ from night_samples import item
 
 from tipchain.errors import UsageError
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.selection import Shard, parse_shard, select, share
+from tipchain.nightly.shards import Shard, parse_shard, select, share
 from tipchain.outcome import Outcome
 
 PLAN = NightPlan(

@@ -11,7 +11,7 @@ import pytest
 from stage_records import judge_recordings, load_both, make_bench, outcomes, reasons
 
 from tipchain.errors import UsageError
-from tipchain.parity.settings.init import InitSettings
+from tipchain.parity.settings import InitSettings
 from tipchain.parity.stages.init import record
 
 pytestmark = pytest.mark.frameworks

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 from safetensors.numpy import save_file
 
-from tipchain.parity import recording_process
-from tipchain.parity.judging.tensor_file import TensorFile
+from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
+from tipchain.parity.stages.judging import TensorFile
 
 
 class CountingFramework:
@@ -73,6 +73,6 @@ def test_asking_for_a_tensor_does_not_load_it(tmp_path, monkeypatch):
 def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):
     job = SimpleNamespace(threads=1)
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
-    assert recording_process._environment(job)["MALLOC_MMAP_MAX_"] == "0"
+    assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "0"
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
-    assert recording_process._environment(job)["MALLOC_MMAP_MAX_"] == "65536"
+    assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "65536"

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 from tipchain.errors import CaseError
-from tipchain.parity.builders import candidates, check_builders, find_root, resolve
+from tipchain.parity.builders import candidates, check_builders, resolve
 from tipchain.parity.case import load_case
-from tipchain.runs import ROOT_VARIABLE
+from tipchain.runs import ROOT_VARIABLE, find_root
 
 CASE = """\
 id: x

@@ -10,7 +10,8 @@ import pytest
 from tipchain.blame import UsersError, tell
 from tipchain.errors import CaseError
 from tipchain.modes import Mode
-from tipchain.parity.case import find_root, load_case, resolve
+from tipchain.parity.case import load_case, resolve
+from tipchain.runs import find_root
 from tipchain.stage_table import STAGES
 
 GOOD = """\

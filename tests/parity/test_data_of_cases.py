@@ -7,9 +7,9 @@ from video_samples import write_ucf
 
 from tipchain.errors import DataError
 from tipchain.modes import Mode
-from tipchain.parity import data_digest as digests
+from tipchain.parity import digests
 from tipchain.parity.case_data import case_folders
-from tipchain.parity.data_digest import data_digest
+from tipchain.parity.digests import data_digest
 
 
 def test_videos_are_known_by_their_lists_and_frames(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from in_process import failed
 
 from tipchain.errors import UsageError
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Rules
 
 NAMES = [f"val/{number // 2}/{number}.png" for number in range(20)]
 RANDOM = np.random.default_rng(11)

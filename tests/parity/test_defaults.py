@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.parity.defaults import DEFAULTS, is_looser, tolerance_for
-from tipchain.parity.tolerance import Tolerance
+from tipchain.parity.tolerance import DEFAULTS, Tolerance, is_looser, tolerance_for
 from tipchain.stage_table import STAGES
 
 

@@ -19,11 +19,11 @@ from safetensors.numpy import save_file
 
 from tipchain.errors import CaseError, UsageError
 from tipchain.parity.case import load_case
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Judged, Rules
-from tipchain.parity.names import tensors_name
-from tipchain.parity.record import Record
-from tipchain.parity.settings.distributed import DistributedSettings
+from tipchain.parity.dumps import Record
+from tipchain.parity.publish import tensors_name
+from tipchain.parity.settings import DistributedSettings
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Judged, Rules
 
 TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
 FAULTS = """
@@ -133,7 +133,7 @@ def test_two_processes_do_what_one_does(side, tmp_path):
 @pytest.mark.nightly
 @pytest.mark.frameworks
 def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
-    from tipchain.parity.data_parallel.group import GroupError
+    from tipchain.parity.data_parallel import GroupError
     from tipchain.parity.stages import record
 
     bench = bench_of(
@@ -147,7 +147,7 @@ def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_processes_that_take_too_long_are_ended(side, tmp_path):
-    from tipchain.parity.data_parallel.group import GroupError
+    from tipchain.parity.data_parallel import GroupError
     from tipchain.parity.stages import record
 
     with pytest.raises(
@@ -166,9 +166,7 @@ def test_batch_statistics_of_shares_are_refused(side, tmp_path):
 
 
 def test_a_process_ends_with_the_one_that_started_it(tmp_path):
-    code = (
-        "from tipchain.parity.data_parallel.lifeline import end_with_parent as e; e(); print(1, flush=True)\n"
-    )
+    code = "from tipchain.parity.launch import end_with_parent as e; e(); print(1, flush=True)\n"
     child = [sys.executable, "-c", f"import time\n{code}time.sleep(60)"]
     starter = f"import subprocess, time; p = subprocess.Popen({child!r}, start_new_session=True); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)
@@ -232,7 +230,7 @@ def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
 
 
 def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
-    from tipchain.parity.data_parallel.group import GroupError, WorkerGroup
+    from tipchain.parity.data_parallel import GroupError, WorkerGroup
 
     group = object.__new__(WorkerGroup)
     group.folder, group.processes, group.timeout_s, group.logs = tmp_path, 2, 1.0, tmp_path
@@ -309,7 +307,7 @@ def test_the_global_batch_is_never_smaller_than_the_fake_inputs():
 
 def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
     from tipchain.parity.fake_inputs import make_inputs
-    from tipchain.parity.stages.batches import fake_batch
+    from tipchain.parity.stages.bench import fake_batch
 
     case = load_case(TINY)
     for name, array in make_inputs(case).items():
@@ -319,7 +317,7 @@ def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
 
 @pytest.mark.parametrize(("given", "kept"), [("", None), ("1", "1"), (None, None)])
 def test_an_empty_setting_of_devices_is_kept_from_the_launcher(monkeypatch, given, kept):
-    from tipchain.parity.data_parallel.group import _environment
+    from tipchain.parity.data_parallel import _environment
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:

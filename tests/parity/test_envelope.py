@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tipchain.parity.envelope import FLOOR_ULPS, bounds, compare_curves, envelope
-from tipchain.parity.envelope_cache import KEPT, EnvelopeCache
+from tipchain.parity.envelope import FLOOR_ULPS, KEPT, EnvelopeCache, bounds, compare_curves, envelope
 
 REFERENCE = np.array([2.0, 1.9, 1.8, 1.7])
 RUNS = REFERENCE + np.array([[0, 1e-6, -4e-6, 2e-6], [1e-7, -2e-6, 1e-6, 3e-6]])

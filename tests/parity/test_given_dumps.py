@@ -8,9 +8,8 @@ import pytest
 from tipchain.errors import RecordError, UsageError
 from tipchain.outcome import Outcome
 from tipchain.parity.align import check_dumps
-from tipchain.parity.names import dump_name
-from tipchain.parity.publish import adopt_dumps
-from tipchain.parity.record import save_record
+from tipchain.parity.dumps import save_record
+from tipchain.parity.publish import adopt_dumps, dump_name
 from tipchain.parity.stage_judge import Rules, judge_stage
 
 ARRAYS = {"acc_top1": np.array([80.0])}

@@ -13,10 +13,10 @@ import pytest
 from tipchain.errors import CaseError
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Judged, Rules
-from tipchain.parity.record import Record
-from tipchain.parity.settings.inference import InferenceSettings
+from tipchain.parity.dumps import Record
+from tipchain.parity.settings import InferenceSettings
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Judged, Rules
 
 pytestmark = pytest.mark.frameworks
 TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"

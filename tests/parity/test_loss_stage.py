@@ -14,12 +14,12 @@ from tipchain.errors import CaseError
 from tipchain.outcome import Outcome
 from tipchain.parity import stages
 from tipchain.parity.case import load_case
+from tipchain.parity.dumps import Record
 from tipchain.parity.fake_inputs import make_loss_label
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.judging.loss_causes import explain_loss
-from tipchain.parity.record import Record
-from tipchain.parity.settings.loss import LossSettings
+from tipchain.parity.settings import LossSettings
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Rules
+from tipchain.parity.stages.loss import explain_loss
 from tipchain.parity.tolerance import Tolerance
 
 

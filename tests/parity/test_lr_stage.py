@@ -10,7 +10,7 @@ from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_c
 
 from tipchain.errors import CaseError
 from tipchain.outcome import Outcome
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
 
 pytestmark = pytest.mark.frameworks
 

@@ -10,11 +10,11 @@ import pytest
 from in_process import failed
 
 from tipchain.blame import UsersError
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.metric_probe import SIZES, make_probe, other_ways, recognize
-from tipchain.parity.metrics import count_classes, measure
-from tipchain.parity.record import Record
+from tipchain.parity.dumps import Record
+from tipchain.parity.pieces.metric_probes import BATCH_SIZES, make_probe, other_ways, recognize
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.bench import count_classes, measure
+from tipchain.parity.stages.judging import Dumps, Rules
 
 NUMPY = SimpleNamespace(
     name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate
@@ -170,8 +170,8 @@ def test_what_is_no_classifier_is_remarked():
 @pytest.mark.parametrize("classes", [2, 3, 5, 10, 1000])
 def test_the_probe_tells_ways_of_counting_apart(classes):
     probe = make_probe(classes)
-    assert [len(label) for _, label in probe.batches()] == list(SIZES)
-    assert SIZES[-1] < SIZES[0], "the last batch is smaller"
+    assert [len(label) for _, label in probe.batches()] == list(BATCH_SIZES)
+    assert BATCH_SIZES[-1] < BATCH_SIZES[0], "the last batch is smaller"
     assert all(len(np.unique(row)) == classes for row in probe.logits), "no ties"
     assert any(len(np.unique(row)) < classes for row in probe.tied) or classes <= 5
     assert classes == 2 or not (probe.label == classes - 1).any(), "one class has no sample"

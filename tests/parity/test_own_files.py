@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tipchain.parity.sources import file_hash, imported_sources
+from tipchain.parity.digests import file_hash, imported_sources
 
 
 def test_imported_files_are_known_by_their_content(tmp_path, monkeypatch):

@@ -8,11 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
-from tipchain.parity.frameworks import torch_perturbation  # noqa: E402
+from tipchain.parity.frameworks import torch_  # noqa: E402
 from tipchain.parity.frameworks.paddle_ import PaddleFramework  # noqa: E402
 from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
-from tipchain.parity.frameworks.torch_ import TorchFramework  # noqa: E402
-from tipchain.parity.frameworks.torch_perturbation import perturb  # noqa: E402
+from tipchain.parity.frameworks.torch_ import TorchFramework, perturb  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SIDES = TorchFramework(), PaddleFramework()
@@ -177,7 +176,7 @@ def test_a_perturbation_moves_everything_by_the_same_distance_and_has_a_mirror_i
 
 
 def test_a_perturbation_reaches_every_piece_in_every_layout_and_precision(monkeypatch):
-    monkeypatch.setattr(torch_perturbation, "PIECE", 64)
+    monkeypatch.setattr(torch_, "PIECE", 64)
     for layout in (torch.contiguous_format, torch.channels_last):
         layer = torch.nn.Conv2d(6, 5, 3, bias=False).double().to(memory_format=layout)
         before = layer.weight.detach().numpy().copy()

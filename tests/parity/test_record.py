@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 from tipchain.errors import RecordError
-from tipchain.parity.dump_reader import load_tree, read_npz
-from tipchain.parity.record import load_record, save_record
+from tipchain.parity.dumps import load_record, load_tree, read_npz, save_record
 
 ARRAYS = {
     "float32": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -17,19 +17,19 @@ from tiny_project import make_tiny_project
 from tipchain.outcome import Outcome
 from tipchain.parity import reference_cache
 from tipchain.parity.case import load_case
+from tipchain.parity.digests import MARKED_BYTES
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.names import dump_name
-from tipchain.parity.record import load_record, save_record
+from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import Job, Needs
 from tipchain.parity.reference_cache import ReferenceCache
-from tipchain.parity.sources import HASHED_BYTES
 from tipchain.parity.stage_judge import StageJudgement
 
 ROOT = Path(__file__).resolve().parents[2]
 READING = """
 import json, sys
 from pathlib import Path
-from tipchain.parity.sources import Reading
+from tipchain.parity.digests import Reading
 reading = Reading(since=float(sys.argv[1]), known={str(Path("known.bin").absolute())}, apart=[Path("run").absolute()])
 import model
 for name in ("config.json", "known.bin", "run/written.npy", "large.bin", "absent.json"):
@@ -50,7 +50,7 @@ def project(tmp_path):
         (tmp_path / name).write_text("")
     (tmp_path / "model.py").write_text("import helper\n")
     with (tmp_path / "large.bin").open("wb") as file:
-        file.truncate(HASHED_BYTES + 1)
+        file.truncate(MARKED_BYTES + 1)
     return tmp_path
 
 
@@ -68,7 +68,7 @@ def test_what_is_imported_or_opened_is_known_by_its_content(project):
     own = {path: one for path, one in found.items() if not path.startswith("..")}
     assert set(own) == {".", "model.py", "helper.py", "config.json", "large.bin", "absent.json"}
     assert own["absent.json"] == "content FileNotFoundError"
-    assert own["large.bin"].startswith(f"content {HASHED_BYTES + 1} ")
+    assert own["large.bin"].startswith(f"content {MARKED_BYTES + 1} ")
     assert any("site-packages" in path and one.startswith("time ") for path, one in found.items())
 
 
@@ -88,7 +88,7 @@ def test_what_is_imported_or_opened_is_known_by_its_content(project):
     ],
 )
 def test_a_change_of_what_was_read_shows_and_of_nothing_else(project, change, marked):
-    from tipchain.parity.sources import mark
+    from tipchain.parity.digests import mark
 
     before = {str(project / path): one for path, one in marks(project).items()}
     change(project)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.judging.sample_causes import explain_sample
+from tipchain.parity.stages.data import explain_sample
 
 RANDOM = np.random.default_rng(3)
 PIXELS = RANDOM.uniform(0, 255, (3, 20, 24)).astype(np.float32)

@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import KnownDeviation
-from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.record import save_record
+from tipchain.parity.dumps import save_record
+from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stage_judge import Rules, judge_stage
 from tipchain.parity.tolerance import Tolerance
 

@@ -12,8 +12,7 @@ import pytest
 from stage_records import judge_recordings, load_both, make_bench, outcomes, reasons
 from tiny_project import make_tiny_project
 
-from tipchain.parity.settings.init import InitSettings
-from tipchain.parity.settings.train_data import TrainDataSettings
+from tipchain.parity.settings import InitSettings, TrainDataSettings
 from tipchain.parity.stages import init, train_data
 
 pytestmark = pytest.mark.frameworks

@@ -7,9 +7,8 @@ import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
 
 from tipchain.errors import CaseError, UsageError
-from tipchain.parity.pixel_statistics import describe_image
-from tipchain.parity.settings.train_data import TrainDataSettings
-from tipchain.parity.stages.train_data import number_samples, record
+from tipchain.parity.settings import TrainDataSettings
+from tipchain.parity.stages.train_data import describe_image, number_samples, record
 
 LENGTH = 22
 PIXELS = (

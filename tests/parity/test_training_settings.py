@@ -7,8 +7,7 @@ import pytest
 from tipchain.cli import main
 from tipchain.errors import CaseError
 from tipchain.parity.case import load_case
-from tipchain.parity.settings.backward import BackwardSettings
-from tipchain.parity.settings.train import EnvelopeSettings
+from tipchain.parity.settings import BackwardSettings, EnvelopeSettings
 
 SIDE = '{model: "m:build", loss: "m:loss", optimizer: "m:opt", dataset: "m:data", metric: "m:metric"}'
 CASE = f"""\

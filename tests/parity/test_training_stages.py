@@ -11,13 +11,11 @@ from in_process import BothSides, failed
 from safetensors.numpy import save_file
 
 from tipchain.outcome import Outcome
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules
-from tipchain.parity.names import tensors_name
-from tipchain.parity.record import Record
-from tipchain.parity.settings.backward import BackwardSettings
-from tipchain.parity.settings.train import TrainSettings
-from tipchain.parity.stages import record
+from tipchain.parity.dumps import Record
+from tipchain.parity.publish import tensors_name
+from tipchain.parity.settings import BackwardSettings, TrainSettings
+from tipchain.parity.stages import judge_dumps, record
+from tipchain.parity.stages.judging import Dumps, Rules
 from tipchain.torch_weights import read_torch_state
 
 pytestmark = [

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tipchain.parity.stages import training
+from tipchain.parity.stages import train
 
 
 class Framework:
@@ -62,14 +62,14 @@ def bench():
 
 def test_every_epoch_has_an_order_of_its_own_and_the_last_may_be_cut(bench):
     dataset = list(range(7))
-    batches = list(training.shuffled_batches(bench, dataset, (5,), 8))
-    assert training.steps_per_epoch(bench, dataset) == 3
+    batches = list(train.shuffled_batches(bench, dataset, (5,), 8))
+    assert train.steps_per_epoch(bench, dataset) == 3
     assert bench.framework.asked == ["load 3", "load 3", "load 2"], "no more is loaded than is trained on"
     epochs = [[number for batch in batches[start : start + 3] for number in batch] for start in (0, 3)]
     assert [sorted(epoch) for epoch in epochs] == [dataset, dataset]
     assert epochs[0] != epochs[1]
-    assert batches == list(training.shuffled_batches(bench, dataset, (5,), 8))
-    assert batches != list(training.shuffled_batches(bench, dataset, (5, 1), 8))
+    assert batches == list(train.shuffled_batches(bench, dataset, (5,), 8))
+    assert batches != list(train.shuffled_batches(bench, dataset, (5, 1), 8))
 
 
 def test_a_data_set_that_changes_with_the_epoch_is_told(bench):
@@ -77,14 +77,14 @@ def test_a_data_set_that_changes_with_the_epoch_is_told(bench):
         def set_epoch(self, epoch):
             bench.framework.asked.append(f"epoch {epoch}")
 
-    list(training.shuffled_batches(bench, Jittered(range(6)), (0,), 4))
+    list(train.shuffled_batches(bench, Jittered(range(6)), (0,), 4))
     assert bench.framework.asked == ["epoch 0", "load 2", "epoch 1", "load 2"]
 
 
 @pytest.mark.parametrize(("per", "schedules"), [("epoch", [4]), ("iteration", [1, 3, 5, 7])])
 def test_the_schedule_is_stepped_as_the_case_says(bench, per, schedules):
     bench.case.train.schedule_per = per
-    losses = list(training.train(bench, lambda image: image, [(3.0, 1.0)] * 4, per_epoch=4))
+    losses = list(train.train(bench, lambda image: image, [(3.0, 1.0)] * 4, per_epoch=4))
     assert losses == [2.0] * 4
     found = [number for number, word in enumerate(bench.framework.asked) if word == "schedule"]
     assert found == schedules
@@ -95,6 +95,6 @@ def test_the_trained_model_is_evaluated_with_statistics_of_one_definition(bench,
         bench.framework.asked.append("evaluate")
         return {}, {}
 
-    monkeypatch.setattr(training, "evaluate", evaluate)
-    training.evaluate_trained(bench, None)
+    monkeypatch.setattr(train, "evaluate", evaluate)
+    train.evaluate_trained(bench, None)
     assert bench.framework.asked == ["training False", "shared statistics", "evaluate", "own statistics"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.two_sample import (
+from tipchain.parity.two_samples import (
     adjust,
     compare_distribution,
     compare_mean,

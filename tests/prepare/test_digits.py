@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tipchain.prepare.digits import choose, encode_png, load_scans, split_whole
+from tipchain.prepare.sets import choose_images, encode_png, load_scans, split_whole
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def test_the_whole_data_is_every_digit_once_and_stratified(digits):
 
 def test_the_lite_data_is_balanced(digits):
     _, labels = digits
-    images = choose("lite", labels)
+    images = choose_images("lite", labels)
     for split in ("train", "val"):
         chosen = [image for image in images if image.path.startswith(split)]
         assert Counter(image.label for image in chosen) == dict.fromkeys(range(10), 2)
@@ -32,13 +32,13 @@ def test_the_lite_data_is_balanced(digits):
 
 def test_lite_training_images_are_never_evaluated_on_in_any_mode(digits):
     _, labels = digits
-    lite, whole = choose("lite", labels), choose("whole", labels)
+    lite, whole = choose_images("lite", labels), choose_images("whole", labels)
     assert {image.path for image in lite} <= {image.path for image in whole}
 
 
 def test_paths_and_labels_agree_with_the_scans(digits):
     _, labels = digits
-    for image in choose("whole", labels):
+    for image in choose_images("whole", labels):
         split, folder, name = image.path.split("/")
         assert split in ("train", "val")
         assert int(folder) == image.label == labels[image.number]
@@ -47,7 +47,7 @@ def test_paths_and_labels_agree_with_the_scans(digits):
 
 def test_the_choice_is_the_same_on_every_machine(digits):
     _, labels = digits
-    images = choose("lite", labels)
+    images = choose_images("lite", labels)
     assert [image.number for image in images[:6]] == [831, 1745, 726, 1688, 860, 1499]
 
 

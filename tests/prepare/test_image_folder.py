@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.errors import DataError
-from tipchain.prepare.own_data import check_image_folder
+from tipchain.prepare.data import check_image_folder
 
 
 @pytest.fixture

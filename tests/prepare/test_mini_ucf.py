@@ -16,9 +16,8 @@ from PIL import Image
 
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import data_folder
-from tipchain.prepare import motions
-from tipchain.prepare.archive import archive_of, checksum_of, pack, read_archive
-from tipchain.prepare.data import check_data, prepare_data
+from tipchain.prepare import sets
+from tipchain.prepare.data import archive_of, check_data, checksum_of, pack, prepare_data, read_archive
 
 CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
 
@@ -27,8 +26,8 @@ CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
 def _few():
     """Two groups with a video of each class instead of five: making the lite videos takes a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(motions, "GROUPS", {**motions.GROUPS, "lite": {"val": (1,), "train": (8,)}})
-        patch.setattr(motions, "CLIPS", {**motions.CLIPS, "lite": {"val": 1, "train": 1}})
+        patch.setattr(sets, "GROUPS", {**sets.GROUPS, "lite": {"val": (1,), "train": (8,)}})
+        patch.setattr(sets, "CLIPS", {**sets.CLIPS, "lite": {"val": 1, "train": 1}})
         yield
 
 
@@ -49,13 +48,13 @@ def root(made, tmp_path):
 @pytest.fixture
 def making(monkeypatch):
     """Count how often the videos are made."""
-    calls, real = [], motions.make_files
+    calls, real = [], sets.make_files
 
     def counted(*arguments):
         calls.append(arguments[0])
         return real(*arguments)
 
-    monkeypatch.setattr(motions, "make_files", counted)
+    monkeypatch.setattr(sets, "make_files", counted)
     return calls
 
 
@@ -100,16 +99,16 @@ def test_every_class_starts_from_the_same_picture_and_ends_elsewhere(made):
         firsts = {(frames / name / f"v_{name}_{group}/img_00001.jpg").read_bytes() for name in CLASSES}
         middles = {(frames / name / f"v_{name}_{group}/img_00008.jpg").read_bytes() for name in CLASSES}
         assert (len(firsts), len(middles)) == (1, 6)
-    assert motions.start_of(8, 1, 1797) != motions.start_of(8, 2, 1797), "the videos of a group differ"
+    assert sets.start_of(8, 1, 1797) != sets.start_of(8, 2, 1797), "the videos of a group differ"
 
 
 @pytest.mark.parametrize("kind", ["lite", "whole"])
 def test_no_group_and_no_scan_is_in_both_splits(kind):
-    clips = motions.choose(kind)
+    clips = sets.choose_clips(kind)
     assert len({clip.name for clip in clips}) == len(clips)
     groups = {split: {clip.group for clip in clips if clip.split == split} for split in ("train", "val")}
     scans = {
-        split: {motions.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()
+        split: {sets.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()
     }
     assert not groups["train"] & groups["val"]
     assert not scans["train"] & scans["val"]
@@ -117,7 +116,7 @@ def test_no_group_and_no_scan_is_in_both_splits(kind):
 
 
 def test_the_whole_data_are_split_as_ucf_101_and_hold_the_lite_ones():
-    whole, lite = motions.choose("whole"), motions.choose("lite")
+    whole, lite = sets.choose_clips("whole"), sets.choose_clips("lite")
     assert {clip.group for clip in whole if clip.split == "val"} == set(range(1, 8))
     assert {clip.group for clip in whole if clip.split == "train"} == set(range(8, 26))
     assert [sum(clip.split == split for clip in whole) for split in ("train", "val")] == [432, 168]
@@ -125,9 +124,9 @@ def test_the_whole_data_are_split_as_ucf_101_and_hold_the_lite_ones():
 
 
 def test_motions_go_where_their_names_say():
-    start = motions.start_of(3, 1, 1797)
+    start = sets.start_of(3, 1, 1797)
     signs = {"Down": (0, 1), "Left": (-1, 0), "Right": (1, 0), "Up": (0, -1)}
-    for name, offset in motions.MOTIONS.items():
+    for name, offset in sets.MOTIONS.items():
         assert offset(start, 0.0) == (0.0, 0.0)
         if name in signs:
             assert tuple(np.sign(offset(start, 0.3))) == signs[name]
@@ -141,12 +140,12 @@ def test_motions_go_where_their_names_say():
 
 
 def test_a_digit_that_leaves_the_picture_comes_in_again():
-    start, digit = motions.start_of(1, 1, 1797), np.ones((24, 24), np.float32)
+    start, digit = sets.start_of(1, 1, 1797), np.ones((24, 24), np.float32)
     black = np.zeros((64, 64, 3), np.uint8)
-    whole = np.asarray(motions.draw_frame(black, digit, start, (10, 20)))
+    whole = np.asarray(sets.draw_frame(black, digit, start, (10, 20)))
     assert (whole[20:44, 10:34] == start.colour).all()
     assert whole.any(axis=2).sum() == 24 * 24
-    wrapped = np.asarray(motions.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
+    wrapped = np.asarray(sets.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
     np.testing.assert_array_equal(wrapped, np.roll(whole, (30, 40), axis=(0, 1)))
 
 

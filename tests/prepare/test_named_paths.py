@@ -6,7 +6,7 @@ import pytest
 
 from tipchain.chain.plan import Artifact, Command, Plan
 from tipchain.modes import Mode
-from tipchain.prepare.named_paths import NamedPath, named_paths
+from tipchain.prepare.suite import NamedPath, named_paths
 
 OUT = "./test_tipc/output/net/whole_infer"
 

@@ -7,7 +7,7 @@ from video_samples import write_ucf
 
 from tipchain.cli import main
 from tipchain.errors import DataError
-from tipchain.prepare.own_data import check_own_data
+from tipchain.prepare.data import check_own_data
 
 CASE = """\
 id: demo

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tipchain.prepare.script_log import find_troubles, unfinished_downloads
+from tipchain.prepare.running import find_troubles, unfinished_downloads
 
 
 @pytest.mark.parametrize(

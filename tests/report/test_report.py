@@ -88,6 +88,15 @@ def test_where_it_ran_survives_the_round_trip_and_may_be_unknown():
     assert "where" not in json.loads(dump_report(report()))
 
 
+def test_the_kind_of_chain_survives_the_round_trip_and_stands_in_junit():
+    own = report(result(), chain="dy2static")
+    assert parse_report(json.loads(dump_report(own))).chain == "dy2static"
+    suites = [ET.fromstring(junit_xml(one).split("\n", 1)[1]) for one in (own, report(result()))]
+    found = [{one.get("name"): one.get("value") for one in suite.iter("property")} for suite in suites]
+    assert found == [{"chain": "dy2static", "python": "3"}, {"python": "3"}]
+    assert "chain" not in json.loads(dump_report(report()))
+
+
 def test_nan_survives_the_round_trip_as_valid_json():
     verdict = replace(VERDICT, diff=diff(mean_abs=math.nan))
     text = dump_report(report(verdicts=(verdict,)))

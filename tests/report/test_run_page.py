@@ -42,6 +42,11 @@ def test_the_page_begins_with_what_ran_why_it_failed_and_the_line_as_it_should_b
     assert places == sorted(places)
 
 
+def test_the_page_of_a_chain_says_of_which_kind_it_is():
+    assert "kind of chain dy2static" in text_of(replace(chain(), chain="dy2static"), "verdict")
+    assert "kind of chain" not in text_of(misaligned(), "verdict")
+
+
 def test_stages_tell_how_close_they_are_or_what_they_follow_from():
     told = text_of(misaligned(), "stages")
     assert "FAIL forward 1 of 1 check did not pass because of cause 1 :" in told

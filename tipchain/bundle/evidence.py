@@ -16,14 +16,13 @@ import numpy.typing as npt
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, Manifest
 from tipchain.json_text import read_json
 from tipchain.outcome import Outcome
+from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.envelope import compare_curves
-from tipchain.parity.equivalence import Answer, grid_step, judge_runs
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import Dumps, Rules, details
-from tipchain.parity.judging.tensor_file import TensorFile
-from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.record import Record, load_record
-from tipchain.parity.stages.truth import NOISE
+from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.recorder import NOISE
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import Dumps, Rules, TensorFile, details
+from tipchain.parity.two_samples import Answer, grid_step, judge_runs
 from tipchain.stage_table import SOLO
 
 # Arrays of two references held against each other.

@@ -38,12 +38,10 @@ from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.align import Request, align, default_threads
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.names import dump_name, tensors_name
+from tipchain.parity.dumps import load_record, meta_path, save_record
 from tipchain.parity.preparation import Given, Prepared, prepare
-from tipchain.parity.publish import stage_files
-from tipchain.parity.record import load_record, meta_path, save_record
-from tipchain.parity.recorder import sha256_of
-from tipchain.parity.stages.truth import TRUTH_STAGES
+from tipchain.parity.publish import dump_name, stage_files, tensors_name
+from tipchain.parity.recorder import TRUTH_STAGES, sha256_of
 from tipchain.runs import atomic_write, commit
 from tipchain.stage_table import SOLO
 from tipchain.torch_weights import SAFETENSORS, read_torch_state

@@ -28,7 +28,7 @@ from tipchain.runs import append, atomic_write
 #       inputs/             the fake inputs, by the case's variant
 #       weights/            torch's weights, and the same converted for the port, by the case's variant
 #
-# Nothing in it is run when it is read: JSON, dumps (`tipchain.parity.dump_reader`), safetensors, and Paddle weight files
+# Nothing in it is run when it is read: JSON, dumps (`tipchain.parity.dumps`), safetensors, and Paddle weight files
 # (`tipchain.paddle_weights`).
 
 FORMAT = 1

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tipchain.chain.slots import Slots
@@ -20,6 +21,11 @@ class _Values(dict[str, str]):
 
     def __missing__(self, role: str) -> str:
         return ""
+
+
+@lru_cache(maxsize=4096)
+def _template_words(text: str) -> Words:
+    return tuple(shlex.split(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +53,15 @@ class Filler:
         found = self._fact(name, facts)
         if found is None:
             return condition.operation in ("not", "lacks")
-        if condition.operation == "matches":
-            return any(re.fullmatch(value, found) for value in values)
-        inside = any(value in found for value in values)
-        return {
-            "is": found in values,
-            "not": found not in values,
-            "has": inside,
-            "lacks": not inside,
-        }[condition.operation]
+        match condition.operation:
+            case "is":
+                return found in values
+            case "not":
+                return found not in values
+            case "matches":
+                return any(re.fullmatch(value, found) for value in values)
+            case operation:
+                return any(value in found for value in values) == (operation == "has")
 
     def _fact(self, name: str, facts: Facts) -> str | None:
         what, _, role = name.partition(" ")
@@ -84,7 +90,7 @@ class Filler:
         """Return the words of an argument list; ``roles`` are those that the engine makes."""
         found: list[str] = []
         for item in items:
-            if self.holds(item.when, facts):
+            if not item.when or self.holds(item.when, facts):
                 found += self._item(item, facts, roles)
         return tuple(found)
 
@@ -95,7 +101,7 @@ class Filler:
             slot = self.slots.get(item.role)
             return flag(slot, pipes=self.pipes, fixes=self.fixes) if slot else ()
         if item.text:
-            return tuple(found for word in shlex.split(item.text) for found in self._text(word, facts))
+            return tuple(found for word in _template_words(item.text) for found in self._text(word, facts))
         if item.key:
             slot = self.slots.get(item.key)
             return split_words(slot.key, slot) if slot and slot.key not in ("", "null") else ()

@@ -32,6 +32,15 @@ def _is_plain(value: str, slot: Slot) -> bool:
         return False
 
 
+def _has_blanks(other: Slot, cut: Slot, *, program: bool) -> bool:
+    """Return whether blanks around the original's value ``other``, ours ``cut``, make a difference to it."""
+    if cut.absent:
+        return other.value != cut.value
+    if program:  # a shell splits these; to it no other blank is one
+        return other.value.strip(" \t") != cut.value.strip(" \t")
+    return plain_list(other.value) != cut.values
+
+
 def build_spec(
     file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False, text: str | None = None,
     fixes: frozenset[str] = ALL,
@@ -110,7 +119,7 @@ class SpecReader(TrainingReader, InferenceReader):
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""
-        axes = self.suite.named_axes
+        axes, programs = self.suite.named_axes, self.suite.programs
         for role, cut in cut_slots(self.slots, self.suite).items():
             slot, other = self.slots[role], original.get(role)
             self._compare_words(slot, axes)
@@ -119,7 +128,7 @@ class SpecReader(TrainingReader, InferenceReader):
             if other.line != slot.line:
                 message = f"the original reads line {other.line} here: it counts lines"
                 self.tell("sections", slot, message, "info")
-            elif other.key != cut.key or self._has_blanks(other, cut):
+            elif other.key != cut.key or _has_blanks(other, cut, program=role in programs):
                 self.tell("sections", slot, "the original takes blanks for part of a name", "info")
             if cut.key != slot.key:
                 self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
@@ -131,14 +140,6 @@ class SpecReader(TrainingReader, InferenceReader):
             used = other.key in self.slots["trainer"].values if role in trainers else not other.absent
             if role not in self.slots and used and role not in self.suite.unread:
                 self.tell("sections", other, "is no line of the layout; the original reads it as one", "info")
-
-    def _has_blanks(self, other: Slot, cut: Slot) -> bool:
-        """Return whether blanks around the original's value ``other``, ours ``cut``, make a difference to it."""
-        if cut.absent:
-            return other.value != cut.value
-        if cut.role in self.suite.programs:  # a shell splits these; to it no other blank is one
-            return other.value.strip(" \t") != cut.value.strip(" \t")
-        return plain_list(other.value) != cut.values
 
     def _compare_words(self, slot: Slot, axes: frozenset[str]) -> None:
         """Tell where the original's shell would make other words of a value."""

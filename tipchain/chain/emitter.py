@@ -46,6 +46,7 @@ class Emitter:
         self.findings = list(spec.findings)
         self.timeout = default_timeout(spec.mode) if options.timeout_s is None else options.timeout_s
         self._place()
+        self.facts: Facts = self._facts()
         # What the original's shell has exported at this point.
         self.exported: str | None = None
         # The device that the leg's last inference was on, as the file has it.
@@ -75,7 +76,7 @@ class Emitter:
         if self.suite.out.startswith("{root}") and not self.run.startswith("/"):
             self.base = f"{options.root}/{self.run}"
 
-    def facts(self) -> dict[str, str]:
+    def _facts(self) -> Facts:
         """Return what every template may refer to."""
         spec = self.spec
         facts = {

@@ -42,7 +42,7 @@ JUDGES = ("align", "compare")
 """Steps whose exit code 1 says that something is wrong; any other, that it could not be found out."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): ")
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): |.*\[ERROR\]\s")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
@@ -280,9 +280,10 @@ def _is_open(tail: tuple[str, ...]) -> bool:
 def _said(command: Command, tail: tuple[str, ...]) -> str:
     """Return the line of ``tail`` that tells most: an alignment's verdict, an exception, else the last line."""
     if command.step != "align":
-        # Paddle's exceptions go on in lines of their own, the hint last.
-        raised = (line for line in reversed(tail) if _EXCEPTION.match(line))
-        return next(raised, tail[-1]) if tail[-1].startswith(" ") else tail[-1]
+        # Paddle's exceptions go on in lines of their own, the hint last, and then a full stop where a program adds one.
+        lines = [line for line in tail if re.search(r"\w", line)] or tail
+        raised = (line for line in reversed(lines) if _EXCEPTION.match(line))
+        return next(raised, lines[-1]) if lines[-1].startswith(" ") else lines[-1]
     verdict = [number for number, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))]
     if not verdict:
         return tail[-1]

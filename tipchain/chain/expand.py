@@ -32,7 +32,6 @@ class _Expander(Training, Untrained):
             self.exported = self.options.gpu_id
             for index, model in enumerate(spec.models):
                 self.whole(index, model)
-        facts = self.facts()
         return Plan(
             params=params,
             mode=spec.mode,
@@ -46,7 +45,7 @@ class _Expander(Training, Untrained):
             notes=tuple(dict.fromkeys(str(one) for one in self.findings if one.severity != "info")),
             findings=tuple(dict.fromkeys(self.findings)),
             results_log=self.suite.results_log,
-            results_head=self.filler.fill(self.suite.results_head, facts),
+            results_head=self.filler.fill(self.suite.results_head, self.facts),
             redirected=self.suite.redirected,
             data=self.options.data,
         )

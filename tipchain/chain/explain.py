@@ -186,7 +186,7 @@ def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
 
 def _listed(found: Mapping[str, Sequence[str]], modes: Sequence[str]) -> str:
     shown = [
-        f"`{_short(text)}`" + ("" if len(own) == len(modes) else f" in {', '.join(own)}")
+        f"`{_short(text)}`" + ("" if len(own) == len(modes) else f" in {'|'.join(own)}")
         for text, own in list(found.items())[:MOST_VALUES]
     ]
     more = len(found) - MOST_VALUES

@@ -32,6 +32,9 @@ name                 in the log (upper and lower case alike; ``x(...)`` is ``x``
 ``gpu_rss_mb``
 ``gpu_util``         ``gpu_util``, percent
 ``difference_ratio`` the same, of what rounding explains: above 1 a comparison fails
+``disagreement``,    the same, of a quantized model against the unquantized one, whose own metric does not count
+``relative_error``,
+``metric_drop``
 ``batch_size``       ``batch_size`` (inference only)
 ``data_num``         ``data_num``, ``img_num``, ``total number of samples`` (inference only)
 ===================  =====================================================================================
@@ -105,7 +108,14 @@ _INFERENCE = _table(
     data_num="data_num img_num",
     ips="ips",
 )
-_COMPARISON = _table(difference_ratio="difference_ratio")
+_COMPARISON = _table(
+    difference_ratio="difference_ratio",
+    disagreement="disagreement",
+    relative_error="relative_error",
+    metric_drop="metric_drop",
+    top1="top1",
+    miou="miou",
+)
 _OF_STEP: Mapping[str, Mapping[str, str]] = {
     "train": _METRICS | _SPEED | _TRAINING,
     "eval": _METRICS | _SPEED,

@@ -2,7 +2,7 @@
 
 Suites name such files by a pattern, by the last epoch's number, or by what is there; nobody knows before the
 training has run. Only the run's own folder is searched: a file of another run, or a link out of the folder, must
-not be taken for what this run trained.
+not be taken for what this run trained. A model that the suite keeps elsewhere is looked for where the file says.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tipchain.chain.artifacts import matches, names, plain
-from tipchain.chain.plan import Command, Find
-
-SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", ".yaml", ".yml", ".txt")
-"""Endings that a text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
+from tipchain.chain.plan import SUFFIXES, Command, Find
 
 
 class UnsettledError(LookupError):
@@ -32,7 +29,7 @@ def settle(command: Command, root: Path, run: Path) -> Command:
         run: the run's folder; absolute.
 
     Raises:
-        UnsettledError: nothing matches, or what matches lies outside the run's folder.
+        UnsettledError: nothing matches, or what matches lies outside the run's folder, and may not.
     """
     if not command.finds:
         return command
@@ -45,6 +42,12 @@ def settle(command: Command, root: Path, run: Path) -> Command:
 
 
 def _settled_text(find: Find, root: Path, run: Path, cwd: str) -> str:
+    if find.anywhere:
+        there = [path for one in find.files for path in matches(one, root) if (root / path).exists()]
+        if not there:
+            return find.text
+        path = max(there, key=lambda one: (root / one).stat().st_mtime_ns)
+        return _like(find.text, path, root, cwd) if "/" in find.text else Path(path).name
     for pattern in find.files:
         found = [path for path in matches(pattern, root) if (root / path).exists()]
         if not found:

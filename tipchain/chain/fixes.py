@@ -33,6 +33,7 @@ FIXES: Mapping[str, str] = {
     "cpu-words": "on the CPU a program that would look for a GPU is told so",
     "no-installs": "a conversion fetches and installs no packages while it runs",
     "onnx-flags": "an argument that paddle2onnx has no more is left out",
+    "program-file": "an exported program is the file that is there: Paddle 3 writes .json where Paddle 2 wrote .pdmodel",
     "devices": "CUDA_VISIBLE_DEVICES is set for every command of a leg and for no other; hosts are parsed",
     "no-sleep": "there are no fixed pauses between steps",
     "timeouts": "there is no hidden limit of 5 minutes; --timeout sets one",

@@ -260,14 +260,22 @@ def _planned(
     """Return the plan of each mode that can be made, and what was found on the way."""
     original = legacy_slots(text, file.path, suite)
     alignment, refused = _alignment(file)
+    compared = _compared(slots, original, suite)
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[Finding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
-        plan, findings = _mode_plan(slots, original, suite, mode, alignment)
+        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared)
         found[mode] += findings
         if plan is not None:
             plans[mode] = plan
     return plans, found
+
+
+def _compared(slots: Slots, original: Slots, suite: Suite) -> list[Finding]:
+    """Return what the original driver would read otherwise, in whatever mode."""
+    reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
+    reader.compare(original)
+    return reader.findings
 
 
 def _alignment(file: ParamFile) -> tuple[Alignment | None, list[Finding]]:
@@ -278,13 +286,18 @@ def _alignment(file: ParamFile) -> tuple[Alignment | None, list[Finding]]:
 
 
 def _mode_plan(
-    slots: Slots, original: Slots, suite: Suite, mode: Mode, alignment: Alignment | None
+    slots: Slots,
+    original: Slots,
+    suite: Suite,
+    mode: Mode,
+    alignment: Alignment | None,
+    compared: list[Finding],
 ) -> tuple[Plan | None, list[Finding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[Finding] = []
     for _ in range(2 * len(slots)):
         reader = SpecReader(slots, suite, mode, collect=True)
-        reader.compare(original)
+        reader.findings += compared
         try:
             spec = reader.spec(alignment)
             plan = expand(spec, next(iter(slots.values())).file, Options(root=str(Path.cwd())))
@@ -294,6 +307,7 @@ def _mode_plan(
             slots, before = _without(slots, error), slots
             if slots == before:
                 return None, found
+            compared = _compared(slots, original, suite)
         else:
             return plan, [*found, *plan.findings]
     return None, found

@@ -11,7 +11,6 @@ from tipchain.chain.detect import checkout, detect_suite
 from tipchain.chain.expand import expand
 from tipchain.chain.fixes import ALL
 from tipchain.chain.kinds import Told, tell_kind
-from tipchain.chain.kinds.base import Request, planner
 from tipchain.chain.layout import read_slots
 from tipchain.chain.params import ParamFile, parse_params, read_text
 from tipchain.chain.plan import Options, Plan, with_notes
@@ -59,6 +58,8 @@ def load_plan(
     told = tell_kind(file, mode, chain)
     mode = told.mode(mode, str(path))
     if told.kind.module:
+        from tipchain.chain.kinds.base import Request, planner
+
         return with_notes(
             planner(told.kind).plan(
                 Request(

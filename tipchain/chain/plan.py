@@ -45,10 +45,17 @@ class Find:
         text: what stands in the words of the plan.
         files: glob patterns like those of `Artifact`; the first with a match gives the text, its newest match
             where there are several.
+        anywhere: whether the file may lie outside of the run's folder. The newest match of all patterns counts then,
+            its name alone where the text is a name alone, and the text stays as it is where nothing is there.
     """
 
     text: str
     files: tuple[str, ...]
+    anywhere: bool = False
+
+
+SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", ".yaml", ".yml", ".txt")
+"""Endings that a `Find`'s text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +230,10 @@ def command_json(command: Command) -> dict[str, object]:
             {"what": one.what, "files": list(one.files), "in_log": one.in_log, "line": one.line}
             for one in command.leaves
         ],
-        "finds": [{"text": one.text, "files": list(one.files)} for one in command.finds],
+        "finds": [
+            {"text": one.text, "files": list(one.files)} | ({"anywhere": True} if one.anywhere else {})
+            for one in command.finds
+        ],
         "links": [list(pair) for pair in command.links],
         "speed": {"warm_up": command.speed.warm_up, "unit": command.speed.unit} if command.speed else {},
     }
@@ -254,7 +264,10 @@ def parse_command(data: Mapping[str, Any]) -> Command:
             Artifact(what=one["what"], files=tuple(one["files"]), in_log=one["in_log"], line=one["line"])
             for one in data.get("leaves", ())
         ),
-        finds=tuple(Find(text=one["text"], files=tuple(one["files"])) for one in data.get("finds", ())),
+        finds=tuple(
+            Find(text=one["text"], files=tuple(one["files"]), anywhere=one.get("anywhere", False))
+            for one in data.get("finds", ())
+        ),
         links=tuple((name, target) for name, target in data.get("links", ())),
         speed=Speed(warm_up=int(data["speed"]["warm_up"]), unit=str(data["speed"]["unit"]))
         if data.get("speed")

@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,8 @@ from tipchain.chain.templates import Place
 from tipchain.errors import ProfileError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from tipchain.yaml_lines import Reader
 
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
@@ -56,6 +57,8 @@ def _shipped() -> Mapping[str, Path]:
 @cache
 def _profiles() -> Mapping[str, Path]:
     """Return the files of all suites that have a name: the shipped ones, and those of installed packages."""
+    from importlib.metadata import entry_points
+
     found = dict(_shipped())
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         if point.name in found:

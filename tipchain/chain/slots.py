@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Protocol
 
 from tipchain.chain.kinds import owner
@@ -102,6 +101,12 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     return slots
 
 
+def _is_mistyped(section: str) -> bool:
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
+
+
 def _to_static_slot(file: ParamFile) -> Iterable[tuple[str, Slot]]:
     params = file.section(TO_STATIC_SECTION)
     return [("to_static", _slot(file, "to_static", params[0]))] if params else []
@@ -135,7 +140,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
         if found == ALIGNMENT_SECTION:
             read.add(found)
-        elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
+        elif _is_mistyped(found):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
 

@@ -34,7 +34,7 @@ class SlotRule:
 
     def allows(self, key: str) -> bool:
         """Return whether ``key`` may stand there."""
-        return not self.keys or any(fnmatchcase(key, pattern) for pattern in self.keys)
+        return not self.keys or key in self.keys or any(fnmatchcase(key, one) for one in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,9 @@ class TrainerRule:
 
     Attributes:
         kind: ``norm``, ``pact``, ``fpgm``, …
-        key: role of the slot whose key is the trainer's name.
-        command: roles of the slots whose values make the program.
-        export: role of the slot that has its export.
+        key: the role whose key is the trainer's name. ``to_static`` means the section ``to_static_train_benchmark_params``.
+        command: the roles whose values make up the program.
+        export: the role of the export.
     """
 
     kind: str
@@ -104,17 +104,17 @@ class Devices:
     """How the original hands devices on.
 
     Attributes:
-        parameter: the device argument: ``each`` (n-th value for the n-th gpu_list entry), ``whole`` (the slot as it
-            stands), ``value`` (the slot, ``False`` on the CPU) or ``none``.
-        hosts_from: a text of at least this many characters is taken for hosts.
-        at_once: an entry of one character is exported at the start of its leg.
-        before_training: ``keep`` or ``unset`` CUDA_VISIBLE_DEVICES.
-        before_eval: exported before evaluation, not only before inference.
-        hosts_export: exported for hosts too.
-        export_all: all GPUs of an entry are exported, not the first.
-        unset_after: ``inference`` or ``iteration``.
-        launches_one_host: whether several GPUs of one host are trained on at all.
-        overwritten: an inference leaves its last device as the device argument of the leg's further trainings.
+        parameter: the device argument of a training. ``each``: the n-th value of ``use_gpu`` for the n-th entry of
+            gpu_list. ``whole``: the line as it is. ``value``: the line, or ``False`` on the CPU. ``none``: no argument.
+        hosts_from: the original takes an entry of at least this many characters for host names.
+        at_once: whether the original exports CUDA_VISIBLE_DEVICES at the start of a leg, for an entry of one character.
+        before_training: whether the original then keeps or unsets CUDA_VISIBLE_DEVICES for the training.
+        before_eval: whether the original exports it before the evaluation, and not only before the inference.
+        hosts_export: whether the original exports it for an entry with hosts, too.
+        export_all: whether the original exports all GPUs of an entry, and not only the first.
+        unset_after: after which part of a leg the original unsets it.
+        launches_one_host: whether the original trains on several GPUs of one host at all.
+        overwritten: whether an inference overwrites the device argument of the later trainings of its leg.
     """
 
     parameter: str = "each"
@@ -135,10 +135,11 @@ class Step:
 
     Attributes:
         arguments: the words after the program.
-        log: the file that the original redirects to, the first that holds; none for the terminal.
-        usual: the name under which the log is known where the original does not redirect.
-        wrapper: words that the original starts it with (``timeout 5m``); shown, never run.
-        when: it is run if all of these hold.
+        log: the file that the original redirects the output to. The first template counts whose conditions hold. Without
+            one the output goes to the terminal.
+        usual: the usual name of the log, if the original does not redirect.
+        wrapper: words in front of the command, such as ``timeout 5m``. They are shown and never run.
+        when: the command runs if all of these conditions hold.
     """
 
     arguments: tuple[Item, ...]
@@ -154,8 +155,8 @@ class Before:
 
     Attributes:
         words: the command.
-        cwd: the folder that it runs in.
-        when: it is run if all of these hold.
+        cwd: the folder in which the command runs.
+        when: the command runs if all of these conditions hold.
     """
 
     words: str
@@ -168,11 +169,11 @@ class InferRule:
     """Inference on one kind of device.
 
     Attributes:
-        axes: roles of the product, the outermost first.
-        fixed_axes: the same where the original's lost settings are given (``inference-flags``).
-        skip: points that cannot be, each a set of conditions that all hold.
+        axes: the roles whose values are combined, the outermost loop first.
+        fixed_axes: the same in the default mode, if the original drops a role (``inference-flags``).
+        skip: combinations that are left out: each is a mapping of conditions that all hold.
         arguments: the words after the program.
-        log: name of the log.
+        log: the name of the log.
     """
 
     axes: tuple[str, ...]
@@ -187,16 +188,16 @@ class Infer:
     """Inference.
 
     Attributes:
-        cwd: the folder to run in.
-        folder: template of the folder that holds the exported model.
-        model: template of what the model's argument says.
-        data: role of the data after training; "" for none.
-        data_else: role of the data that the default mode passes where ``data`` is none or null; only for programs that
-            take it.
+        cwd: the folder in which the inference runs.
+        folder: the folder of the exported model.
+        model: the value of the model's argument.
+        data: the role of the data after a training; "" for none.
+        data_else: the role of the data in the default mode, if ``data`` is "" or its line is null. Only for programs that
+            were seen to take it.
         raw: roles that the original writes even if they are null.
-        rules: inference on the CPU and on a GPU.
-        result_file: pattern of a file that it must write, of the first choice that holds; none where it prints its
-            result. Relative to the folder that the plan is made in.
+        rules: the inference on the CPU and on a GPU.
+        result_file: a pattern of the file that the inference must write, for programs that print no result. It is relative
+            to the folder in which the plan was made. Without it, a line must match ``result_line``.
     """
 
     cwd: str
@@ -214,18 +215,19 @@ class Whole:
     """The modes without training.
 
     Attributes:
-        style: ``models`` (the list of models, each with its export), ``kinds`` (a list of trainers' names, each with
-            that trainer's export) or ``quantize`` (one program that quantizes).
-        kinds: export slot by name, for ``kinds``.
-        klquant_kinds: those of klquant_whole_infer.
-        command: role of the program, for ``quantize``.
-        folder: template of the folder that is exported to; "" for the model's own.
-        infer_folder: template of the folder to infer in; "" for the same.
-        gpus: what log names have for the GPU.
-        unset: fix without which the original exports with variables that it never sets; "" for none.
-        cwd: where the original is when it infers, the first that holds; none for inference's own folder.
-        export: arguments of the export.
-        log: log of the export.
+        style: ``models``: ``infer_model`` lists weights or folders, each with its ``infer_export``. ``kinds``: it lists names of
+            trainers, each with that trainer's export. ``quantize``: one program quantizes.
+        kinds: the role of the export, by name of the trainer; for ``kinds``.
+        klquant_kinds: the names in klquant_whole_infer.
+        command: the role of the program; for ``quantize``.
+        folder: the folder to export to; "" for the model's own.
+        infer_folder: the folder to infer in; "" for the same one.
+        gpus: the text for the GPU in names of logs.
+        unset: the fix without which the original exports with variables that it never sets; "" for none.
+        cwd: the folder in which the original infers. The first template counts whose conditions hold. Without one it is that
+            of ``infer``.
+        export: the arguments of the export.
+        log: the log of the export.
     """
 
     style: str
@@ -246,10 +248,10 @@ class Marks:
     """By what a suite's files and checkouts are recognised.
 
     Attributes:
-        folders: folders of the checkout.
-        headers: sections of the file.
-        keys: keys of the file.
-        values: first words of programs in the file.
+        folders: folders of the checkout; each counts 4.
+        headers: sections of the file; each counts 1.
+        keys: keys of the file; each counts 1.
+        values: first words of programs in the file; each counts 1.
     """
 
     folders: tuple[str, ...] = ()
@@ -282,44 +284,49 @@ class Suite:
     Templates are filled in by ``str.format``; ``docs/reference/suites.md`` lists their variables.
 
     Attributes:
-        name: what users type.
-        title: whose driver it is.
+        name: the suite's name on the command line.
+        title: the project that has this driver.
         file: the profile's file.
-        marks: by what it is recognised.
-        layout: the lines.
-        reads: physical lines that the original reads, None for all.
-        rest: whether a value is all after the first ``:`` in the original too.
-        pipes: whether a ``|`` in a command becomes a blank in the original.
+        marks: the marks by which the suite is recognised; never inherited.
+        layout: the lines of a file, in the words of the page on suites.
+        reads: the number of lines that the original reads.
+        rest: ``rest``: in the original, too, a value is everything after the first colon. ``cut``: the original cuts it at
+            the second colon.
+        pipes: the original's treatment of an unquoted ``|`` in a command: it becomes a blank, or it is a real pipe and refused.
         mode_lists: roles whose values are lists of ``mode=value``.
-        fixed_epoch: the number of epochs that the original always trains, "" if it takes the file's.
+        fixed_epoch: the number of epochs that the original always trains, whatever the file says.
         unread: roles that the original never reads.
-        devices: how devices are handed on.
-        launcher: words between the interpreter and a program for several processes.
-        out: the original's output folder.
-        trainers: ways to train, in the order in which names are looked up.
-        amp_trainer: trainer that means AMP, where AMP is no axis.
-        unknown_trainer: ``norm`` or ``skip``.
-        finetune: what pact and fpgm start from: ``norm`` (what that trainer left), ``none`` or ``slot``.
-        save: name of the folder that a training writes.
-        vars: further variables.
-        weights: what training leaves.
-        weights_else: patterns of names below the folder, the first that is there counts: after ``weights`` where
-            ``weights_there`` is given, otherwise instead.
-        weights_there: when it is taken to be there in a plan of the original.
-        train: training.
-        before: commands in front of training.
-        eval: evaluation.
-        export: exports; the last makes what is inferred with.
-        infer: inference.
+        devices: how the original passes on devices. All keys but ``parameter`` count with ``--legacy`` only: by default every
+            command of a leg gets its GPUs, and hosts are parsed.
+        launcher: words between the interpreter and the program, for several processes.
+        out: the output folder of the original.
+        trainers: the ways to train, by kind, in the order in which names are looked up; ``norm`` must be there.
+        amp_trainer: the trainer that means AMP, in a suite without a precision axis.
+        unknown_trainer: the original's treatment of an unknown name: it trains as ``norm``, or skips it.
+        finetune: the weights from which pact and fpgm start: those of the ``norm`` training, those of the file's line
+            (``slot``), or none.
+        save: the name of the folder that a training writes.
+        vars: more variables, each a template, or a list of which the first counts whose conditions hold (``value``, ``when``,
+            ``replace: [old, new]``).
+        weights: the file that a training writes.
+        weights_else: patterns of names below the training's folder; the first that exists counts. With ``weights_there`` they are
+            tried after ``weights``, otherwise instead of it.
+        weights_there: the conditions under which the original expects the file of ``weights``.
+        train: the training.
+        before: commands in front of each training.
+        eval: the evaluation.
+        export: the exports. The last one makes the model for the inference.
+        infer: the inference.
         whole: the modes without training.
-        klquant: ``models``, ``kinds`` or ``quantize`` if klquant_whole_infer is known, else "".
-        klquant_trains: whether the original does not know that mode, and trains in it.
-        results_log: name of the log of status lines.
-        results_head: its line at the start of a run, "" for none.
-        status: its lines after ``Run successfully with command - ``.
-        redirected: steps whose lines show the redirection.
-        result_line: regular expression of a line that an inference must print; "" for the usual ones.
-        verified: chains that were really run; never inherited.
+        klquant: the style of klquant_whole_infer, if the suite has this mode.
+        klquant_trains: whether the original does not know klquant_whole_infer, and trains in it as in any other mode.
+        results_log: the name of the log of status lines.
+        results_head: the line of that log at the start of a run.
+        status: the text of a status line after ``Run successfully with command - ``. Its variables are ``model``, ``command`` and ``log``.
+        redirected: the steps whose status lines show the redirection.
+        result_line: a regular expression. One line of an inference must match it. Lines of the framework never count. Default:
+            the usual result lines.
+        verified: chains that were really run with this profile; never inherited.
     """
 
     name: str

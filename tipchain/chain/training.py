@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tipchain.chain.arguments import Facts
-from tipchain.chain.finds import SUFFIXES
 from tipchain.chain.inferring import Inferring, Source
-from tipchain.chain.plan import Artifact, Command, Find
+from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find
 from tipchain.chain.spec import AMP, Leg, Trainer
 from tipchain.chain.suites import Step
 from tipchain.chain.words import NOTHING, Words, flag
@@ -94,7 +93,8 @@ class Training(Inferring):
         """Return the facts of an iteration."""
         suite = self.suite
         shown = str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast
-        facts = self.facts() | {
+        facts = {
+            **self.facts,
             "trainer": trainer.name,
             "kind": trainer.kind,
             "gpus": leg.text,
@@ -281,7 +281,7 @@ class Training(Inferring):
                        if weights.startswith(f"{self.base}/{name}/")), self.base)  # fmt: skip
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
-        facts = {**self.facts(), "name": self.name}
+        facts = {**self.facts, "name": self.name}
         others = [f"{head}/{self.filler.fill(one, facts)}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
         if not self.on("checkpoint") or not others:

@@ -20,7 +20,8 @@ class Untrained(Inferring):
         whole, spec = self.suite.whole, self.spec
         several = len(spec.models) > 1
         label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
-        facts = self.facts() | {
+        facts = {
+            **self.facts,
             "number": str(index),
             "gpus": whole.gpus,
             "model_file": model.path,

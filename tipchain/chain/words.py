@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tipchain.errors import ParamsError
 
@@ -40,10 +41,7 @@ class Slot:
     @property
     def values(self) -> tuple[str, ...]:
         """The value split at ``|``: no element for an empty value, a ``|`` at the end adds none."""
-        if not self.value.strip():
-            return ()
-        parts = self.value.split("|")
-        return tuple(part.strip() for part in (parts[:-1] if not parts[-1].strip() else parts))
+        return _elements(self.value)
 
     def error(self, message: str, *, expected: object = None, hint: str | None = None) -> ParamsError:
         """Return an error that names this line."""
@@ -56,6 +54,14 @@ class Slot:
             expected=expected,
             hint=hint,
         )
+
+
+@lru_cache(maxsize=4096)
+def _elements(value: str) -> tuple[str, ...]:
+    if not value.strip():
+        return ()
+    parts = value.split("|")
+    return tuple(part.strip() for part in (parts[:-1] if not parts[-1].strip() else parts))
 
 
 def check_folder_name(slot: Slot, name: str) -> None:

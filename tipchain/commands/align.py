@@ -100,7 +100,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages and return the exit code."""
-    from tipchain.parity.names import parse_stages
+    from tipchain.parity.publish import parse_stages
 
     return align_case(args, parse_stages(args.stages) if args.stages else ())
 
@@ -309,7 +309,7 @@ class _Scribe:
 
     def __init__(self, request: Request, out: Path, stream: TextIO | None) -> None:
         from tipchain.environment import installed_versions
-        from tipchain.nightly.fingerprint import origin
+        from tipchain.nightly.machine import origin
         from tipchain.runs import append, run_header
 
         self.request = request
@@ -327,8 +327,7 @@ class _Scribe:
     def stage(self, judgement: StageJudgement) -> None:
         """Write down one judged stage."""
         from tipchain.parity.difflog import write_diff_log
-        from tipchain.parity.names import log_name
-        from tipchain.parity.publish import LATEST, publish, stage_files
+        from tipchain.parity.publish import LATEST, log_name, publish, stage_files
         from tipchain.runs import append
 
         self.judged.append(judgement)

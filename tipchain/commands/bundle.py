@@ -24,6 +24,7 @@ from tipchain.commands.options import (
 from tipchain.devices import parse_device
 from tipchain.errors import UsageError
 from tipchain.foreign_text import escaped, escaped_lines
+from tipchain.language import padded, say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 
@@ -90,7 +91,7 @@ def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
     from tipchain.commands.align import choose_stages, from_root
     from tipchain.parity.case import load_case
-    from tipchain.parity.names import parse_stages
+    from tipchain.parity.publish import parse_stages
 
     check_making_arguments(args)
     mode = parse_mode(args.mode)
@@ -101,7 +102,7 @@ def _make(args: argparse.Namespace) -> int:
         case=case, mode=mode, stages=stages, folder=folder, device=str(parse_device(args.device)),
         data_path=args.data_path, timeout_s=args.timeout, threads=args.threads, truths=not args.no_float64,
     )  # fmt: skip
-    manifest = make_bundle(wanted, say=lambda text: print(f"== {text}", flush=True))
+    manifest = make_bundle(wanted, say=lambda text: print(say(f"== {text}"), flush=True))
     print("\n".join(describe(folder, manifest)))
     return ExitCode.PASSED
 
@@ -123,7 +124,10 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
         "files": f"{len(manifest.files)}, {size / 1e6:.1f} MB",
         "content": f"sha256 {manifest.content}",
     }
-    return [str(folder), *(f"  {name:<9} {escaped(value)}" for name, value in facts.items())]
+    return [
+        str(folder),
+        *(f"  {padded(say(name), 9)} {say(escaped(value))}" for name, value in facts.items()),
+    ]
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -160,7 +164,9 @@ def _verify(args: argparse.Namespace) -> int:
     for problem in (*problems, *([other] if other else [])):
         print(escaped_lines(problem), file=sys.stderr)
     print(
-        f"{args.bundle}: "
-        + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made")
+        say(
+            f"{args.bundle}: "
+            + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made")
+        )
     )
     return ExitCode.FAILED if problems or other else ExitCode.PASSED

@@ -81,7 +81,6 @@ class Node:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
     parser.add_argument("shell", choices=tuple(SHELLS), help="which shell it is for")
 

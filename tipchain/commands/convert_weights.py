@@ -11,6 +11,7 @@ from typing import Any
 from tipchain.commands.options import add_names, add_root, renamed
 from tipchain.errors import UsageError
 from tipchain.foreign_text import escaped, escaped_lines
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
@@ -83,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
     constant = [name for name in done.kept if name not in done.match.left]
     for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
         count = sum(name.rpartition(".")[2] == leaf for name in constant)
-        print(f"{escaped(leaf)} ({count} times): {kept}")
+        print(say(f"{escaped(leaf)} ({count} times): {kept}"))
     written = args.paddle if args.to == "paddle" else args.torch
-    print(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading")
+    print(say(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading"))
     return ExitCode.PASSED
 
 
@@ -100,7 +101,8 @@ def _check_suffixes(torch: Path, paddle: Path) -> None:
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.parity.builders import checking, resolve
-    from tipchain.parity.case import find_root, load_case
+    from tipchain.parity.case import load_case
+    from tipchain.runs import find_root
 
     by_hand = {
         "--reference": args.reference,

@@ -32,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
     from tipchain.parity.difflog import write_diff_log
-    from tipchain.parity.judge import compare, vacuous
-    from tipchain.parity.record import load_record
-    from tipchain.parity.verdict_json import render_verdicts
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.judge import compare, render_verdicts, vacuous
 
     tolerance = _tolerance(args)
     check_writable({"--json": args.json, "--log": args.log})
@@ -74,9 +73,8 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
-    import textwrap
-
     from tipchain.foreign_text import escaped
+    from tipchain.language import in_rows, say
 
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:
@@ -85,14 +83,14 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
         if verdict.outcome is Outcome.PASS:
             parts = [part for part in parts if not part.startswith("allowed")]
         # A name comes from the file: it must not steer the terminal.
-        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {parts[0]}"
-        print(textwrap.fill(head, WIDTH, subsequent_indent=" " * 9, break_long_words=False))
+        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {say(parts[0])}"
+        print("\n".join(in_rows(head, WIDTH, rest=" " * 9)))
         notes = parts[1:] + [f"warning: {text}" for text in (warnings.get(verdict.subject),) if text]
         for note in notes:
-            print(textwrap.fill(note, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 9))
+            print("\n".join(in_rows(say(note), WIDTH, " " * 7, " " * 9)))
     counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
     summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
-    print(f"\n{len(verdicts)} compared: {summary}  ({tolerance})")
+    print(f"\n{say(f'{len(verdicts)} compared: {summary}')}  ({tolerance})")
 
 
 def _guard(path: object, write: Callable[[], object]) -> None:

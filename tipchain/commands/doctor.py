@@ -23,6 +23,7 @@ from tipchain.environment import (
     check_threads,
 )
 from tipchain.errors import DataError
+from tipchain.language import columns, padded, say
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.prepare.sets import KINDS, PARAMS, way_out
@@ -64,13 +65,14 @@ def examine(start: Path) -> list[Finding]:
 
 def render(findings: Sequence[Finding]) -> str:
     """Return the report as text, one line per finding and one per remedy."""
-    width = max(len(finding.subject) for finding in findings)
+    width = max(columns(say(finding.subject)) for finding in findings)
     lines = [f"tipchain {__version__}"]
     for finding in findings:
-        lines.append(f"{WORDS[finding.outcome]:<8} {finding.subject:<{width}}  {finding.detail}")
+        word, subject = padded(say(WORDS[finding.outcome]), 8), padded(say(finding.subject), width)
+        lines.append(f"{word} {subject}  {say(finding.detail)}")
         if finding.remedy:
-            lines.append(f"{'':<8} {'':<{width}}  -> {finding.remedy}")
-    return "\n".join([*lines, *_end(findings)])
+            lines.append(f"{'':<8} {'':<{width}}  -> {say(finding.remedy)}")
+    return "\n".join([*lines, *map(say, _end(findings))])
 
 
 def _end(findings: Sequence[Finding]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tipchain.commands.options import count, seconds
 from tipchain.errors import UsageError
 from tipchain.foreign_text import clean
+from tipchain.language import aligned, say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run or not choice.doomed:
         return _end(choice, rules, ())
     if not args.yes and not _agreed(choice):
-        print("nothing was deleted")
+        print(say("nothing was deleted"))
         return ExitCode.PASSED
     return _end(choice, rules, _delete(choice.doomed))
 
@@ -122,13 +123,15 @@ def _show(choice: Choice, now: float, *, dry: bool) -> None:
     if doomed:
         freed = size_text(choice.total - choice.left)
         print(
-            f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
+            say(
+                f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
+            )
         )
         _table(doomed, now)
     else:
-        print(f"nothing is to be deleted; {size_text(choice.total)} are there")
+        print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
     if choice.spared:
-        print("stays, whatever the rules say:")
+        print(say("stays, whatever the rules say:"))
         _table(choice.spared, now)
 
 
@@ -137,8 +140,8 @@ def _table(rows: Sequence[Doomed], now: float) -> None:
 
     for one in rows:
         stored = one.stored
-        age = days(now - stored.began)
-        print(f"  {size_text(stored.size):>9}  {age:>10}  {_name(stored)}\n{'':26}{clean(one.reason)}")
+        age = aligned(say(days(now - stored.began)), 10)
+        print(f"  {size_text(stored.size):>9}  {age}  {_name(stored)}\n{'':26}{say(clean(one.reason))}")
 
 
 def _name(stored: Stored) -> str:
@@ -161,7 +164,7 @@ def _agreed(choice: Choice) -> bool:
     if not sys.stdin or not sys.stdin.isatty():
         raise UsageError("nothing was deleted: nobody is there to be asked\n  expected: --yes, or --dry-run")
     try:
-        answer = input(f"delete {_many(choice.doomed)}? [y/N] ")
+        answer = input(say(f"delete {_many(choice.doomed)}? [y/N] "))
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
@@ -183,10 +186,10 @@ def _end(choice: Choice, rules: Rules, problems: Sequence[str]) -> int:
     from tipchain.nightly.cleanup import size_text
 
     for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+        print(say(f"error: {problem}"), file=sys.stderr)
     too_much = rules.max_bytes is not None and choice.left > rules.max_bytes
     if too_much:
-        print(f"error: {size_text(choice.left)} must stay, more than --max-size", file=sys.stderr)
+        print(say(f"error: {size_text(choice.left)} must stay, more than --max-size"), file=sys.stderr)
     return ExitCode.FAILED if problems or too_much else ExitCode.PASSED
 
 
@@ -200,10 +203,10 @@ def _pin(args: argparse.Namespace) -> int:
     try:
         if args.pin:
             pin(folder, who=who(Path.cwd()), why=args.why.strip())
-            print(f"{folder}: {clean(pin_text(folder))}")
+            print(say(f"{folder}: {clean(pin_text(folder))}"))
         else:
             (folder / PIN).unlink()
-            print(f"{folder}: is not pinned any more")
+            print(say(f"{folder}: is not pinned any more"))
     except FileNotFoundError:
         raise UsageError(f"{folder}: is not pinned") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
 from tipchain.errors import UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -198,9 +199,9 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     history = History(place)
     sent = sink.send(history)
     for one in sent.added:
-        print(f"{one.name}, which waited, is in the history now", file=sys.stderr)
+        print(say(f"{one.name}, which waited, is in the history now"), file=sys.stderr)
     if sent.problem:
-        print(f"{sent.waiting} in {place.outbox} still wait: {sent.problem}", file=sys.stderr)
+        print(say(f"{sent.waiting} in {place.outbox} still wait: {sent.problem}"), file=sys.stderr)
     with history.reading() as connection:
         yield connection, root
 
@@ -216,20 +217,18 @@ def _add(args: argparse.Namespace) -> int:
     done = [keep_source(source, root=root, database=args.database) for source in sources]
     for source, kept in zip(sources, done, strict=True):
         known = "nothing new" if kept.sent and not kept.new else f"{kept.new} new items"
-        print(
-            f"{source.entry.name}: {known}" if kept.sent else f"{source.entry.name}: not in the database yet"
-        )
+        print(say(f"{source.entry.name}: {known if kept.sent else 'not in the database yet'}"))
         _say(kept)
     if not sources:
         done = [send_waiting(root=root, database=args.database)]
-        print(done[0].message or f"nothing waits for {place}")
+        print(say(done[0].message or f"nothing waits for {place}"))
     late = [kept for kept in done if not kept.sent]
     return ExitCode.FAILED if late and args.require_history else ExitCode.PASSED
 
 
 def _say(kept: Kept) -> None:
     if kept.message:
-        print(kept.message, file=sys.stderr)
+        print(say(kept.message), file=sys.stderr)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -350,7 +349,7 @@ def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
     root, place = _place(args)
     if place.file is None or place.file.exists():
         for told in hand_on_missed(nights, root=root, database=args.database):
-            print(told, file=sys.stderr)
+            print(say(told), file=sys.stderr)
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -366,7 +365,9 @@ def _export(args: argparse.Namespace) -> int:
         written = show_in_viewers(args, lambda: scalars(connection, chosen))
         if written is not None:
             print(
-                f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}"
+                say(
+                    f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}"
+                )
             )
             return ExitCode.PASSED
         if args.out == "-":
@@ -377,5 +378,5 @@ def _export(args: argparse.Namespace) -> int:
             beside.open("x", encoding="utf-8", newline="") as stream,
         ):
             count = export(connection, stream, table=args.table, form=args.format, chosen=chosen)
-    print(f"{count} rows in {args.out}")
+    print(say(f"{count} rows in {args.out}"))
     return ExitCode.PASSED

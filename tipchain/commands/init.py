@@ -13,6 +13,7 @@ from typing import Any
 
 from tipchain.commands.options import add_root
 from tipchain.errors import UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.runs import ROOT_VARIABLE, atomic_write
 
@@ -290,7 +291,7 @@ def run(args: argparse.Namespace) -> int:
     if args.torch is None and args.paddle is None:
         if not args.full:
             print(
-                "note: a case of builders that are there: tipchain init --torch M:C --paddle M:C",
+                say("note: a case of builders that are there: tipchain init --torch M:C --paddle M:C"),
                 file=sys.stderr,
             )
         return _write_full(args)
@@ -309,7 +310,7 @@ def run(args: argparse.Namespace) -> int:
     _check_free(path, force=args.force)
     inputs, outputs = try_inputs(args.torch, root, args.input or [read_input(SHAPE)])
     _write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
-    print(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}")
+    print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}"))
     return ExitCode.PASSED
 
 
@@ -326,7 +327,7 @@ def short_case(
 
 def _root_line(path: Path, root: Path) -> str:
     """Return the line that says where imports start, where the file's place alone would say something else."""
-    from tipchain.parity.builders import find_root
+    from tipchain.runs import find_root
 
     given = os.environ.pop(ROOT_VARIABLE, None)
     try:
@@ -352,7 +353,7 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
     try:
         framework: Any = load_framework("torch")
     except MissingFrameworkError:
-        print("note: torch is not here, so the inputs were not tried", file=sys.stderr)
+        print(say("note: torch is not here, so the inputs were not tried"), file=sys.stderr)
         return [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(inputs)], []
     with serving(side="torch"):
         model = checking("model", "torch", resolve(spec, root))()
@@ -439,9 +440,11 @@ def _write_chain(args: argparse.Namespace) -> int:
     _write(path, CHAIN.format(id=case.id, case=seen, steps="|".join(case.stages)))
     missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
     if missing:
-        print(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides")
+        print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
     print(
-        f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
+        say(
+            f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
+        )
     )
     return ExitCode.PASSED
 
@@ -459,5 +462,5 @@ def _write_full(args: argparse.Namespace) -> int:
     path = args.path or Path("configs") / f"{name}.yaml"
     _check_free(path, force=args.force)
     _write(path, CASE.format(id=name, path=path, package=package))
-    print(f"wrote {path}; next: write the builders it names, then  tipchain align {path}")
+    print(say(f"wrote {path}; next: write the builders it names, then  tipchain align {path}"))
     return ExitCode.PASSED

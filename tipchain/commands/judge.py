@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     check_targets(args)
     from tipchain.environment import installed_versions
     from tipchain.parity.align import judge_folder, present_stages
-    from tipchain.parity.names import parse_stages
-    from tipchain.parity.publish import LATEST
+    from tipchain.parity.publish import LATEST, parse_stages
     from tipchain.report.diagnoses import rediagnose
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report

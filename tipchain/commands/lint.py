@@ -15,6 +15,7 @@ from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
 from tipchain.chain.lint_paths import Disk
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError, UsageError
+from tipchain.language import say
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.report.lint import (
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
-        print(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}", file=sys.stderr)
+        print(say(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}"), file=sys.stderr)
     if not paths:
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain

@@ -26,6 +26,7 @@ from tipchain.commands.nightly_reports import (
 )
 from tipchain.commands.options import add_json, add_quiet, renamed, show
 from tipchain.errors import ManifestError, OutputError, UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -127,8 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from tipchain.nightly.nights import usual_seconds
-    from tipchain.nightly.plan_json import plan_json
+    from tipchain.nightly.nights import plan_json, usual_seconds
 
     plan, nights = _chosen(args)
     show(getattr(args, "json", None), lambda: plan_json(plan), lambda: _shown(plan, usual_seconds(nights)))
@@ -144,7 +144,7 @@ def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
 
 def _nothing_chosen(args: argparse.Namespace) -> int:
     why = "nothing failed when it last ran" if args.last_failed else "nothing is left of it"
-    print(f"error: {args.manifest}: nothing to run: {why}", file=sys.stderr)
+    print(say(f"error: {args.manifest}: nothing to run: {why}"), file=sys.stderr)
     return ExitCode.NOTHING_CHECKED
 
 
@@ -154,7 +154,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import balance_seconds, last_failed, nights_folder
     from tipchain.nightly.project import DiskProject
-    from tipchain.nightly.selection import only, parse_shard, select, share
+    from tipchain.nightly.shards import only, parse_shard, select, share
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
@@ -165,7 +165,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
         from tipchain.nightly.terminal import counted
 
         failed = last_failed(nights)
-        print(f"what failed when it last ran: {counted(len(failed), 'item')}", file=sys.stderr)
+        print(say(f"what failed when it last ran: {counted(len(failed), 'item')}"), file=sys.stderr)
         plan = only(plan, failed)
     if shard:
         plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)
@@ -175,7 +175,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tipchain.nightly.fingerprint import fingerprint
+    from tipchain.nightly.machine import fingerprint
     from tipchain.nightly.nights import begin_night
 
     if args.dry_run:
@@ -205,7 +205,7 @@ def _resume(args: argparse.Namespace) -> int:
     lock = hold(night.folder)
     sound = sum(not isinstance(record, DamagedRecord) for record in night.records())
     if night.finished and sound == len(night.plan.items):
-        print(f"nothing is left to do: {night.name} has finished", file=sys.stderr)
+        print(say(f"nothing is left to do: {night.name} has finished"), file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
     with closing(open_executor(execution, Path(night.plan.root), night.folder.parent)) as executor:
         return _go_on(night, lock, executor, execution, args)
@@ -237,7 +237,9 @@ def _go_on(
     place = os.path.relpath(night.folder)
     if not args.quiet:
         print(
-            f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}",
+            say(
+                f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}"
+            ),
             flush=True,
         )
     try:
@@ -252,7 +254,7 @@ def _go_on(
     except OutputError as error:
         if not result.problem:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(say(f"error: {error}"), file=sys.stderr)
     if result.problem:
         raise OutputError(
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
@@ -274,7 +276,7 @@ def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode
         night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
     )]  # fmt: skip
     if quiet:
-        lines = [", ".join(lines[-2:])]
+        lines = [say(", ").join(lines[-2:])]
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
@@ -296,7 +298,7 @@ def _night(args: argparse.Namespace) -> Night:
     night = _named_night(nights, args.night) if args.night else latest_night(nights)
     if sha256 != night.plan.sha256:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
-        print(f"note: {note}", file=sys.stderr)
+        print(say(f"note: {note}"), file=sys.stderr)
     return night
 
 

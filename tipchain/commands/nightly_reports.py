@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import count
 from tipchain.errors import OutputError, TipchainError, UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     page = Path() if args.html == "-" else Path(args.html).parent
     timelines, problems = read_timelines(find_nights(folder), args.nights, page)
     for problem in problems:
-        print(f"note: left out: {problem}", file=sys.stderr)
+        print(say(f"note: left out: {problem}"), file=sys.stderr)
     if not timelines:
         raise UsageError(f"{folder}: no night is there that can be read\n  tipchain nightly run begins one")
     text = render(timelines, problems)
@@ -148,7 +149,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {args.html}: {error.strerror}") from error
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
-    print(f"{args.html}: {counted(items, 'item')}, {counted(nights, 'night')}")
+    print(say(f"{args.html}: {counted(items, 'item')}, {counted(nights, 'night')}"))
     return _say_of_shares(timelines)
 
 
@@ -159,8 +160,8 @@ def _say_of_shares(timelines: Sequence[Timeline]) -> int:
         column = line.columns[-1]
         name = f"{line.name}, {column.results.night.name}"
         for text in column.notes:
-            print(f"note: {name}: {text}", file=sys.stderr)
+            print(say(f"note: {name}: {text}"), file=sys.stderr)
         for text in column.wrong:
-            print(f"error: {name}: {text}", file=sys.stderr)
+            print(say(f"error: {name}: {text}"), file=sys.stderr)
         wrong |= bool(column.wrong)
     return ExitCode.FAILED if wrong else ExitCode.PASSED

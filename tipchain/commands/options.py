@@ -1,21 +1,21 @@
 """The options that several commands have: each is declared here once, so that one name means one thing everywhere.
 
-An old spelling works for one more version: `renamed` and `Document` take it, and say on standard error what is typed now.
+An old spelling works until `OLD_SPELLINGS_END`: `renamed` and `Document` take it, and say on standard error what is typed now.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.errors import OutputError, UsageError
-from tipchain.language import LANGUAGES
+from tipchain.language import LANGUAGES, in_rows, say
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
@@ -30,14 +30,37 @@ VIEWERS = {"tensorboard": "TensorBoard", "visualdl": "VisualDL"}
 STRICT = "forward within 1e-6, the reproduction guide's threshold"
 
 
+class _Help(argparse.HelpFormatter):
+    """Help in the reader's language."""
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(say(heading or ""))
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, say("usage: ") if prefix is None else prefix)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        return say(super()._expand_help(action))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return in_rows(text, width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = say(text).splitlines()
+        return "\n".join(lines if len(lines) > 1 else in_rows(lines[0], width, indent, indent))
+
+
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are UsageErrors, and which reads old spellings.
+    """An ArgumentParser whose errors are UsageErrors, which reads old spellings and helps in the reader's language.
 
     Attributes:
         first: the option that the first word is the value of, if it stands there alone.
     """
 
     first: str | None = None
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        return _Help(prog=self.prog)
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
@@ -99,7 +122,7 @@ def _is_target(word: str) -> bool:
 
 def former(text: str) -> None:
     """Say what is typed now instead of what was."""
-    print(f"note: {text}; the old spelling goes with the next version", file=sys.stderr)
+    print(say(f"note: {text}; the old spelling ends with version {OLD_SPELLINGS_END}"), file=sys.stderr)
 
 
 def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Action) -> None:
@@ -279,6 +302,8 @@ def write_document(target: str, document: object) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
+    import json
+
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if target == STDOUT:
         sys.stdout.write(text)

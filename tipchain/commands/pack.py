@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.errors import OutputError
+from tipchain.language import say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
 
@@ -69,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     out = out_folder(args.runs, case, mode)
     states, problems = _check(case, mode, out / LATEST)
     if problems:
-        print(f"{case.id}: nothing was packed", file=sys.stderr)
+        print(say(f"{case.id}: nothing was packed"), file=sys.stderr)
         for problem in problems:
-            print(f"  {problem}", file=sys.stderr)
-        print(f"  hint: tipchain align {args.case} --mode {mode.value} makes them", file=sys.stderr)
+            print(say(f"  {problem}"), file=sys.stderr)
+        print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
         return ExitCode.FAILED
     entries = _entries(case, out, states, args.spelling)
     entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
@@ -82,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise OutputError(f"{archive}: cannot be written: {error.strerror or error}") from error
     for stage, state in states.items():
-        print(f"{state:<15} {stage}")
-    print(f"wrote {archive}: {len(entries)} files")
+        print(say(f"{state:<15} {stage}"))
+    print(say(f"wrote {archive}: {len(entries)} files"))
     return ExitCode.PASSED
 
 
@@ -92,7 +93,7 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
     A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     """
-    from tipchain.parity.names import log_name
+    from tipchain.parity.publish import log_name
     from tipchain.parity.stage_judge import Rules, judge_stage
 
     states, problems = {}, []
@@ -117,9 +118,9 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     """Return what a stage's dumps were made with that the case now says otherwise."""
-    from tipchain.parity.names import dump_name
+    from tipchain.parity.dumps import load_record
     from tipchain.parity.preparation import dated
-    from tipchain.parity.record import load_record
+    from tipchain.parity.publish import dump_name
 
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
     words = {"settings": "settings", "fake": "fake inputs"}
@@ -166,8 +167,8 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
 
 def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
     """Yield the names in the archive, and the files, of a stage's dumps and log."""
-    from tipchain.parity.names import dump_name, log_name
-    from tipchain.parity.record import meta_path
+    from tipchain.parity.dumps import meta_path
+    from tipchain.parity.publish import dump_name, log_name
 
     for side in ("torch", "paddle"):
         path = latest / dump_name(stage, side)
@@ -201,8 +202,8 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
     from tipchain.environment import installed_versions
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.record import load_record
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.publish import dump_name
     from tipchain.runs import commit
 
     dumps: dict[str, Any] = {}

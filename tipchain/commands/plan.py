@@ -20,6 +20,7 @@ from tipchain.commands.options import (
     show,
 )
 from tipchain.errors import ParamsError, UsageError
+from tipchain.language import say
 from tipchain.modes import DataFolders, Mode
 from tipchain.outcome import ExitCode
 
@@ -129,10 +130,10 @@ def run(args: argparse.Namespace) -> int:
     plan = select(plan, args.only, args.skip)
     show(args.json, partial(plan_json, plan), partial(_shown, plan, args.shell))
     if not plan.commands:
-        print(f"error: {nothing_planned(plan)}", file=sys.stderr)
+        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
     for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(say(f"note: {note}"), file=sys.stderr)
     return ExitCode.PASSED
 
 

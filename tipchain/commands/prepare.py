@@ -22,6 +22,7 @@ from tipchain.commands.options import (
     chain_mode,
 )
 from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
+from tipchain.language import say
 from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
 from tipchain.outcome import ExitCode
 
@@ -89,7 +90,7 @@ def _prepare(args: argparse.Namespace) -> int:
         "is for the checkouts of suites that have a test_tipc/prepare.sh",
     )
     if case_file is None:
-        print(f"{args.params}: names no alignment case; nothing to prepare")
+        print(say(f"{args.params}: names no alignment case; nothing to prepare"))
         return ExitCode.PASSED
     return _run_own(args, mode, case_file)
 
@@ -152,7 +153,7 @@ def prepare_case_first(
 
 def _unprepared(file: Path, code: ExitCode) -> ExitCode:
     if code != ExitCode.PASSED:
-        print(f"error: {file}: could not be prepared; nothing was run", file=sys.stderr)
+        print(say(f"error: {file}: could not be prepared; nothing was run"), file=sys.stderr)
     return code
 
 
@@ -177,7 +178,7 @@ def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
         keep=args.keep_data,
     )
     if args.dry_run:
-        print("\n".join(describe(preparation)))
+        print(say("\n".join(describe(preparation))))
         return ExitCode.PASSED
     return prepare_suite(preparation, args.timeout)
 
@@ -192,9 +193,9 @@ def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
             if args.data_path
             else [f"{kind} data" + _called(case) for kind in _data_kinds(case, mode)]
         )
-        print("\n".join(f"would prepare: {name}" for name in data))
+        print(say("\n".join(f"would prepare: {name}" for name in data)))
         if not args.data_only:
-            print(f"would prepare: the weights of {case_file}")
+            print(say(f"would prepare: the weights of {case_file}"))
         return ExitCode.PASSED
     _prepare_data(case, mode, args.data_path, force=args.force)
     return (
@@ -209,7 +210,7 @@ def alignment_case(params: Path) -> Path | None:
         ParamsError: the file cannot be read, or its section has no ``alignment`` line.
     """
     from tipchain.chain.params import read_params
-    from tipchain.parity.builders import find_root
+    from tipchain.runs import find_root
 
     file = read_params(params)
     if "alignment_params" not in [name for name, _ in file.headers]:
@@ -233,11 +234,10 @@ def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
 
 
 def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
-    from tipchain.prepare.data import prepare_data
-    from tipchain.prepare.own_data import check_own_data
+    from tipchain.prepare.data import check_own_data, prepare_data
 
     if data_path is None and case.data.set == NONE:
-        print(f"{case.path}: its data sets need no folder")
+        print(say(f"{case.path}: its data sets need no folder"))
         return
     if data_path is None and case.data.set == OWN:
         data_path = case.root / data_folder("lite", OWN)
@@ -249,7 +249,7 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
     if data_path is not None:
         classes = check_own_data(data_path, case.data.set)
         _check_classes(case, data_path, len(classes))
-        print(f"{data_path}: ready" + (f", {len(classes)} classes" if classes else ""))
+        print(say(f"{data_path}: ready" + (f", {len(classes)} classes" if classes else "")))
     else:
         for kind in _data_kinds(case, mode):
             prepare_data(case.root, kind, case.data.set, force=force, say=print)
@@ -277,7 +277,7 @@ def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: b
     try:
         weights = prepare_weights(case, mode, data_path=data_path, force=force)
     except WeightsError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(say(f"error: {error}"), file=sys.stderr)
         return ExitCode.FAILED
-    print(f"{next(iter(weights.paths.values())).parent}: weights ready")
+    print(say(f"{next(iter(weights.paths.values())).parent}: weights ready"))
     return ExitCode.PASSED

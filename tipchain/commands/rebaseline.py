@@ -17,6 +17,7 @@ from tipchain.commands.bundle import add_making_arguments, check_making_argument
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.devices import parse_device
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
+from tipchain.language import say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.runs import check_writable
@@ -101,7 +102,8 @@ def _place(args: argparse.Namespace) -> Path:
 
 
 def _case(args: argparse.Namespace, place: Path, old: Manifest) -> Case:
-    from tipchain.parity.case import find_root, load_case
+    from tipchain.parity.case import load_case
+    from tipchain.runs import find_root
 
     path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
     if not path.is_file():
@@ -146,7 +148,7 @@ def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode:
             )  # fmt: skip
             stream = sys.stderr if args.json == "-" else sys.stdout
             try:
-                make_bundle(wanted, say=lambda text: print(f"== {text}", file=stream, flush=True))
+                make_bundle(wanted, say=lambda text: print(say(f"== {text}"), file=stream, flush=True))
             except BundleFailedError as error:
                 hint = (
                     "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
@@ -262,7 +264,7 @@ def _lines(evidence: Sequence[Evidence]) -> list[str]:
 def _tell(
     args: argparse.Namespace, lines: Sequence[str], document: dict[str, Any], code: ExitCode = ExitCode.PASSED
 ) -> int:
-    print("\n".join(lines), file=sys.stderr if args.json == STDOUT else sys.stdout)
+    print(say("\n".join(lines)), file=sys.stderr if args.json == STDOUT else sys.stdout)
     if args.json:
         write_document(args.json, document)
     return code

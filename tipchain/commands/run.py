@@ -26,6 +26,7 @@ from tipchain.commands.options import (
 from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.errors import DataError, RecordError, UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     )
     plan = _plan(args, PLACEHOLDER)
     if not plan.commands:
-        print(f"error: {nothing_planned(plan)}", file=sys.stderr)
+        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
         return ExitCode.NOTHING_CHECKED
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     folder = earlier or _new_folder(plan)
     plan = _plan(args, folder.name)
     if earlier and (report := _whole(plan, folder, setting)):
-        print("nothing is left to do: the latest run passed", file=sys.stderr)
+        print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
         return setting.write(setting.with_page(report, folder), sys.stdout)
     _print_notes(plan)
     return _run(plan, folder, setting)
@@ -202,9 +203,9 @@ def _earlier_run(plan: Plan) -> Path | None:
 
     found = resumable(Path.cwd() / plan.out, plan)
     if found is None:
-        print(f"nothing to resume below {plan.out}: a new run starts", file=sys.stderr)
+        print(say(f"nothing to resume below {plan.out}: a new run starts"), file=sys.stderr)
     else:
-        print(f"resuming {os.path.relpath(found)}", file=sys.stderr)
+        print(say(f"resuming {os.path.relpath(found)}"), file=sys.stderr)
     return found
 
 
@@ -232,7 +233,7 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
 
 def _print_notes(plan: Plan) -> None:
     for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(say(f"note: {note}"), file=sys.stderr)
 
 
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
@@ -251,12 +252,12 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     unstarted = forecast(plan, gpus, setting.policy, known)
     print(render_tree(plan, width=terminal_width()))
     if unstarted:
-        print("\nhere, without being started:")
+        print(say("\nhere, without being started:"))
         for result in unstarted:
             reason = "passed in an earlier attempt" if result.reused else result.reason
-            print(f"  {result.outcome.value:<5}  {result.command.id}\n         {reason}")
+            print(say(f"  {result.outcome.value:<5}  {result.command.id}\n         {reason}"))
     count = len(plan.commands) - len(unstarted)
-    print(f"\n{count} of {len(plan.commands)} commands would be started")
+    print(say(f"\n{count} of {len(plan.commands)} commands would be started"))
     _print_notes(plan)
     return ExitCode.PASSED
 
@@ -278,7 +279,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.leases import Leases
     from tipchain.chain.run import link_latest, run_plan
-    from tipchain.nightly.fingerprint import origin
+    from tipchain.nightly.machine import origin
     from tipchain.report.diagnoses import diagnose_chain
     from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.live import LiveView
@@ -306,6 +307,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     report = RunReport(
         title=plan.params,
         mode=plan.mode.value,
+        chain=plan.chain,
         run=plan.run,
         started=started,
         seconds=round(time.monotonic() - begin, 3),

@@ -24,6 +24,7 @@ from tipchain.commands.align import (
 )
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
 from tipchain.foreign_text import escaped
+from tipchain.language import say
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.rounding import SAME_DOUBLE
@@ -111,8 +112,8 @@ def _metrics(folder: Path) -> list[str]:
 def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Any]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
     from tipchain.errors import RecordError
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.record import load_record
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.publish import dump_name
 
     try:
         return load_record(folder / dump_name(stage, side)).arrays
@@ -142,9 +143,8 @@ def _rate_table(folder: Path) -> list[str]:
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
-    from tipchain.parity.names import dump_name
-    from tipchain.parity.publish import LATEST
-    from tipchain.parity.record import load_record
+    from tipchain.parity.dumps import load_record
+    from tipchain.parity.publish import LATEST, dump_name
     from tipchain.runs import prune
 
     request, out = make_request(args, (stage,))
@@ -152,13 +152,13 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
     prune(out)
     failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
     for verdict in failures:
-        print(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}", file=sys.stderr)
+        print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
     if failures:
         return ExitCode.FAILED
     path = out / LATEST / dump_name(stage, side)
     for key, array in load_record(path).arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(f"wrote {path}")
+    print(say(f"wrote {path}"))
     return ExitCode.PASSED
 
 
@@ -166,8 +166,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.environment import installed_versions
     from tipchain.parity.case import load_case
     from tipchain.parity.difflog import write_diff_log
-    from tipchain.parity.names import log_name
-    from tipchain.parity.publish import LATEST
+    from tipchain.parity.publish import LATEST, log_name
     from tipchain.parity.stage_judge import Rules, judge_stage
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report
@@ -196,9 +195,9 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 def _create_fake_data(args: argparse.Namespace) -> int:
     from tipchain.parity.case import load_case
+    from tipchain.parity.dumps import save_record
     from tipchain.parity.fake_inputs import make_inputs
     from tipchain.parity.publish import LATEST
-    from tipchain.parity.record import save_record
 
     case = load_case(from_root(args.case))
     arrays = make_inputs(case.for_stage("forward"))
@@ -206,5 +205,5 @@ def _create_fake_data(args: argparse.Namespace) -> int:
     save_record(path, arrays)
     for key, array in arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(f"wrote {path}")
+    print(say(f"wrote {path}"))
     return ExitCode.PASSED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tipchain.conversion.layouts import LayerTensors, Slot, TensorKind, dtype_name
-from tipchain.conversion.reparametrized import paddle_leaf
+from tipchain.conversion.layouts import LayerTensors, Slot, TensorKind, dtype_name, paddle_leaf
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN, join, rule_for
 

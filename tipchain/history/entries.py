@@ -24,7 +24,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.shares import TOGETHER_S, Part, disagreement, gather, missing
+from tipchain.nightly.shards import TOGETHER_S, Part, disagreement, gather, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -305,6 +305,7 @@ class ItemRun:
     executor: str
     log: str
     report: str
+    chain: str
     verdict_count: int
     environment: Mapping[str, str]
 
@@ -503,6 +504,7 @@ def _item(row: Row[Any]) -> ItemRun:
         executor=row.executor,
         log=row.log,
         report=row.report,
+        chain=row.chain,
         verdict_count=row.verdict_count,
         environment=json.loads(row.facts),
     )

@@ -221,7 +221,7 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
         source = source.join(machines, machines.c.id == item_runs.c.machine_id)
         source = source.join(environments, environments.c.id == item_runs.c.environment_id)
         own = [item_runs.c[name] for name in ("attempt", "outcome", "exit_code", "signal", "started", "seconds",
-               "peak_memory_mb", "executor", "log", "report", "verdict_count")]  # fmt: skip
+               "peak_memory_mb", "executor", "log", "report", "chain", "verdict_count")]  # fmt: skip
         machine = [machines.c.name.label("machine"), machines.c.machine_class]
         own += [reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
         return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
@@ -135,6 +135,7 @@ class ItemFacts:
     """How an item ended; see `tipchain.nightly.records.ItemRecord`.
 
     Attributes:
+        chain: the kind of chain (`tipchain.chain.kinds`); "" for what is none, or where nobody said so.
         environment: the versions that its report names.
         causes: why it failed, the one that comes first first.
     """
@@ -152,6 +153,7 @@ class ItemFacts:
     executor: str = ""
     log: str = ""
     report: str = ""
+    chain: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[CommandFacts, ...] = ()
     verdicts: tuple[VerdictFacts, ...] = ()

@@ -7,7 +7,7 @@ import json
 import math
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from tipchain.cores import core_count
 from tipchain.errors import InputError, RecordError
 from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.json_text import parse_as
-from tipchain.nightly import fingerprint, nights, records
+from tipchain.nightly import machine, nights, records
 from tipchain.outcome import worst
 from tipchain.report.json_ import load_report, report_json
 
@@ -33,14 +33,14 @@ class Source:
     Attributes:
         entry: the night, or the report.
         night: the night's folder; None for a report.
-        ids: the items' ids.
+        chains: the kind of chain of each item, by its id; "" for what is none.
         report: the report; None for a night.
         machine: where the items of a report ran.
     """
 
     entry: EntryFacts
     night: Path | None = None
-    ids: tuple[str, ...] = ()
+    chains: Mapping[str, str] = field(default_factory=dict)
     report: RunReport | None = None
 
     def items(self) -> Iterator[ItemFacts]:
@@ -48,10 +48,10 @@ class Source:
         if self.report is not None:
             yield _item_of_report(self.report, self.entry)
         if self.night is not None:
-            for item_id in self.ids:
+            for item_id, chain in self.chains.items():
                 record = records.read_record(self.night, item_id, self.entry.key)
                 if record is not None:
-                    yield _item_of_record(self.night, record, self.entry.machine)
+                    yield replace(_item_of_record(self.night, record, self.entry.machine), chain=chain)
 
 
 def read_source(path: Path, machine: Machine | None = None) -> Source:
@@ -73,8 +73,8 @@ def read_source(path: Path, machine: Machine | None = None) -> Source:
 
 def this_machine() -> Machine:
     """Return the machine that this process runs on, of the class that its nights are of."""
-    gpus, _ = fingerprint.gpu_names()
-    facts = {"processor": fingerprint.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
+    gpus, _ = machine.gpu_names()
+    facts = {"processor": machine.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
     return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
@@ -132,7 +132,7 @@ def read_night(folder: Path) -> Source:
         environment=facts,
         part=night.part,
     )
-    return Source(entry=entry, night=folder, ids=tuple(item.id for item in night.plan.items))
+    return Source(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
 
 
 def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
@@ -218,6 +218,7 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         peak_memory_mb=max((result.peak_memory_mb for result in report.results), default=0.0),
         machine=entry.machine,
         report=report.run,
+        chain=report.chain,
         environment=report.versions,
         commands=_commands(report),
         verdicts=_verdicts(report),

@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from tipchain.history.facts import EntryFacts, ItemFacts, Machine
-from tipchain.nightly.shares import Part
+from tipchain.nightly.shards import Part
 from tipchain.outcome import Outcome
 
 # The history's tables, as SQLAlchemy knows them.
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision of the tables below."""
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP)
 """An outcome's number is its place here."""
@@ -114,6 +114,7 @@ item_runs = sa.Table(
     _link("machine_id", "machines.id"),
     _link("environment_id", "environments.id"),
     sa.Column("verdict_count", sa.Integer(), nullable=False),
+    sa.Column("chain", sa.Text(), nullable=False, server_default=""),
     sa.UniqueConstraint("entry_id", "item_id", name="uq_item_runs_entry_item"),
     sa.Index("ix_item_runs_item", "item_id", "entry_id"),
 )
@@ -265,6 +266,7 @@ def item_row(entry: int, item: ItemFacts) -> Row:
         "machine_id": _machine_number(item.machine),
         "environment_id": number_of(_environment_text(item.environment)),
         "verdict_count": len(item.verdicts),
+        "chain": storable(item.chain),
     }
 
 

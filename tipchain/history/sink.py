@@ -17,6 +17,7 @@ from tipchain.history.facts import EntryFacts, ItemFacts, facts_json, parse_entr
 from tipchain.history.ingest import Source, read_source
 from tipchain.history.places import FOLDER, Place, make_folder, place_of
 from tipchain.history.store import Added, History
+from tipchain.language import say
 from tipchain.nightly.nights import holder, nights_below
 from tipchain.nightly.records import FINISHED
 from tipchain.runs import atomic_write, replacing
@@ -240,10 +241,10 @@ class HistorySink:
         for told in hand_on_missed(
             folder.parent, but=folder, root=Path(source.entry.root), database=self.database
         ):
-            print(told, file=sys.stderr)
+            print(say(told), file=sys.stderr)
         self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
         if self.kept.message:
-            print(self.kept.message, file=sys.stderr)
+            print(say(self.kept.message), file=sys.stderr)
 
 
 def keep_results(path: Path, *, root: Path, database: str | None = None) -> Kept:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
 
+from tipchain import language
 from tipchain.history.compare import (
     ENOUGH,
     Changes,
@@ -18,6 +19,7 @@ from tipchain.history.compare import (
     kind_of,
 )
 from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun
+from tipchain.language import aligned, columns, padded, say
 from tipchain.outcome import Outcome
 
 WIDTH = 80
@@ -32,9 +34,9 @@ def number_text(value: float) -> str:
 
 
 def cut(line: str, width: int = WIDTH) -> str:
-    """Return a line of at most ``width`` columns; control characters become spaces."""
-    line = "".join(letter if letter.isprintable() else " " for letter in line)
-    return line if len(line) <= width else line[: width - 1] + "…"
+    """Return a line in the reader's language, of at most ``width`` columns; control characters become spaces."""
+    line = say("".join(letter if letter.isprintable() else " " for letter in line))
+    return line if columns(line) <= width else language.cut(line, width)
 
 
 def counts_text(entry: Entry) -> str:
@@ -45,12 +47,12 @@ def counts_text(entry: Entry) -> str:
 def list_text(entries: Sequence[Entry]) -> str:
     """Return a table of entries."""
     width = max([len(one.name) for one in entries] + [4])
-    lines = [f"{'name':<{width}}  {'commit':<9}  items and what they are of"]
+    lines = [f"{padded(say('name'), width)}  {padded(say('commit'), 9)}  {say('items and what they are of')}"]
     for one in entries:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{counts_text(one)}{shares}{left}: {one.title}"
-        lines.append(cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {rest}"))
+        lines.append(language.cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {say(rest)}", WIDTH))
     return "\n".join(lines)
 
 
@@ -58,7 +60,8 @@ def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Seque
     """Return an entry with its environment and items, and why these failed."""
     lines = head_lines(entry)
     lines += [cut(f"  {name}: {value}", 4 * WIDTH) for name, value in sorted(entry.environment.items())]
-    lines += ["", f"{'outcome':<7}  {'seconds':>8}  {'verdicts':>8}  item"]
+    heads = padded(say("outcome"), 7), aligned(say("seconds"), 8), aligned(say("verdicts"), 8), say("item")
+    lines += ["", "  ".join(heads)]
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
         lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
@@ -85,7 +88,7 @@ def head_lines(entry: Entry) -> list[str]:
         "missing": entry.missing and f"shares {entry.missing}",
         "wrong": entry.wrong,
     }
-    return [f"{name + ':':<9} {value}" for name, value in facts.items() if value]
+    return [f"{padded(say(f'{name}:'), 9)} {say(value)}" for name, value in facts.items() if value]
 
 
 def share_lines(*entries: Entry) -> list[str]:
@@ -115,7 +118,7 @@ def causes_text(causes: Sequence[CauseRun]) -> str:
             cut(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", 2 * WIDTH)
         )
         lines += [cut(f"  {line}", 3 * WIDTH) for line in cause_lines(one)]
-    return "\n".join(lines) or "no cause is in the history that fits"
+    return "\n".join(lines) or say("no cause is in the history that fits")
 
 
 def item_text(
@@ -123,15 +126,18 @@ def item_text(
     causes: Sequence[CauseRun] = (),
 ) -> str:  # fmt: skip
     """Return an item with its causes, its commands, and its verdicts other than PASS."""
-    lines = [f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}"]
-    lines += [f"  {item.reason}"] if item.reason else []
+    lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
+    lines += [say("  kind of chain: ") + item.chain] if item.chain else []
+    lines += [say(f"  {item.reason}")] if item.reason else []
     lines += [cut(f"  {line}", 3 * WIDTH) for cause in causes for line in cause_lines(cause)]
-    lines += [f"  {name}: {value}" for name, value in (("log", item.log), ("report", item.report)) if value]
+    lines += [
+        say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value
+    ]
     for one in commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
         lines += [cut(f"{'':19}{text}", 2 * WIDTH) for text in (one.reason, figures) if text]
-    lines += [f"{item.verdict_count} verdicts"] if item.verdict_count else []
+    lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
     lines += [
         cut(f"{outcome.value:<7}  {subject}: {reason}", 3 * WIDTH) for outcome, subject, reason in verdicts
     ]
@@ -141,12 +147,13 @@ def item_text(
 def compare_text(found: Comparison) -> str:
     """Return a comparison: sections with at most `LISTED` lines each."""
     before, after = found.before, found.after
-    lines = [
+    heads = [
         f"before: {before.name} of {before.title}, {before.started}, {before.commit or 'no commit'}",
         f"after:  {after.name} of {after.title}, {after.started}, {after.commit or 'no commit'}",
         f"items:  {found.common} in both, {len(found.new)} new, {len(found.gone)} gone, {len(found.flips)} flipped",
         *share_lines(before, after),
     ]
+    lines = [say(one) for one in heads]
     sections = {
         "environment": environment_lines(found),
         "items that flipped": [flip_line(one) for one in found.flips],
@@ -162,11 +169,11 @@ def compare_text(found: Comparison) -> str:
     }
     for title, rows in sections.items():
         if rows:
-            lines += ["", f"{title} ({len(rows)})"]
+            lines += ["", say(f"{title} ({len(rows)})")]
             lines += [cut(f"  {row}") for row in rows[:LISTED]]
-            lines += [f"  and {len(rows) - LISTED} more"] if len(rows) > LISTED else []
+            lines += [say(f"  and {len(rows) - LISTED} more")] if len(rows) > LISTED else []
     if not any(sections.values()):
-        lines.append("nothing differs")
+        lines.append(say("nothing differs"))
     return "\n".join(lines)
 
 

@@ -35,25 +35,22 @@ from tipchain.live.training import Recipe, train_both
 from tipchain.memory import collect
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
-from tipchain.parity.findings import PIECES, Diagnosis, Finding
+from tipchain.parity.findings import PIECES, Diagnosis, Finding, PieceCheck
 from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.code_at_fault import GROWTH
+from tipchain.parity.locate.between_layers import GROWTH
 from tipchain.parity.locate.differences import rms
-from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers
 from tipchain.parity.locate.locate import Located, Locator, bytes_of
-from tipchain.parity.locate.matching import hands_on
+from tipchain.parity.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.parity.locate.runs import ARGS, Inputs, Loss, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.structures import put_back
-from tipchain.parity.locate.trace import Call
+from tipchain.parity.locate.trace import Call, put_back
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pieces.check import PieceCheck
-from tipchain.parity.pieces.loss import check_loss
-from tipchain.parity.pieces.opening import Clips, build_both, build_torch_schedule
+from tipchain.parity.pieces.losses import check_loss
+from tipchain.parity.pieces.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.parity.pieces.optimizers import check_optimizers
-from tipchain.parity.pieces.schedulers import check_schedulers
-from tipchain.parity.preflight.front import check as check_construction
+from tipchain.parity.pieces.schedules import check_schedulers
+from tipchain.parity.preflight.construction import check as check_construction
 from tipchain.parity.preflight.parameters import MANY, two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.preflight.weighing import weigh
@@ -98,54 +95,56 @@ def align(
 ) -> AlignmentReport:
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
-    Weights are taken as they are (`tipchain.copy_weights` copies them); if nearly all differ, that is said and nothing
-    else. Neither model is changed: what runs are copies.
-    Every layer of the port is given what the reference's layer was given, so that a layer's own error is told from
-    what it inherits; float64 tells rounding from a fault. Random layers draw equal masks on both sides.
+    The weights are compared as they are; `tipchain.copy_weights` copies them first. If nearly all weights differ, the report
+    says so and nothing else. Copies of the models run, so the models themselves never change.
+    Each layer of the port gets the input of the reference's layer. That separates its own error from the error that it inherits.
+    A run in float64 separates rounding from a fault. Random layers draw equal masks on both sides.
+
+    Every pair is a tuple of torch's object and Paddle's object, in this order.
 
     Args:
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
-        inputs: one argument of forward (an array or a tensor), a tuple of them, or arrays by the name of forward's argument,
-            positional ones under ``"args"``; or the path of a ``.npz`` file of such; ``"labels"``: what the losses are given, an array, or arrays in tuples, lists and mappings. Floats are
-            run in float64 and float32.
-        loss: torch's and Paddle's ``(output, labels) -> scalar``. Without it backward starts from random numbers.
-        optimizers: torch's and Paddle's builders: ``(parameters)`` or ``(parameters, learning_rate)``; with ``loss``
-            the models are trained.
-        schedulers: torch's and Paddle's builders: ``(optimizer)``, or Paddle's without an argument. None in place of one:
-            that side's learning rate stays, or its optimizer's builder has made the schedule itself.
-        clip: what the reference's training loop does to the gradients before each update, called with its parameters:
-            ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``; Paddle's ``grad_clip=`` is compared
-            with it. A pair where the port's loop clips too.
-        step: the two training loops' own steps, compared as they are: functions ``(model, optimizer, batch) -> loss``, or
-            classes (or functions) of ``(model, optimizer)`` that return a callable of a batch, where something is kept from
-            one step to the next: a counter, a scaler, an average (see ``docs/how-to/training.md``). With ``optimizers``.
-        iterations: updates that are compared, calls of ``step``.
+        inputs: the arguments of forward: one array or tensor; a tuple of them; a mapping by name of the argument, with
+            positional ones under ``"args"``; or the path of a ``.npz`` file with such a mapping. ``"labels"`` in the mapping are
+            the labels for the losses: an array, or arrays in tuples, lists and mappings. Floats run in float64 and in float32.
+        loss: a pair of functions ``(output, labels) -> scalar``. Without it, backward starts from random gradients.
+        optimizers: a pair of builders ``(parameters)`` or ``(parameters, learning_rate)``. With ``loss``, the models are trained.
+        schedulers: a pair of builders ``(optimizer)``; Paddle's may take no argument. None for one side: its learning rate is
+            constant, or the builder of its optimizer makes the schedule.
+        clip: the gradient clipping of the reference's training loop, a function of its parameters:
+            ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``. It is compared with Paddle's ``grad_clip=``.
+            A pair, if the port's loop clips, too.
+        step: a pair of training steps of the loops themselves: functions ``(model, optimizer, batch) -> loss``. A step that
+            keeps a counter, a scaler or an average is a class (or a function) of ``(model, optimizer)`` that returns a callable of
+            a batch; see ``docs/how-to/training.md``. It needs ``optimizers``.
+        iterations: the number of updates (calls of ``step``) that are compared, at least 1.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
-        outputs: what of the models' outputs counts: a name or an index, a list of such, or a callable that is given the
-            output; a tuple says it for the reference and for the port. It is what the losses and metrics are given too. By
-            default all that both models return: by name, else by position, shape and values.
-        names: Paddle's path by torch's, of layers (or tensors) that names, values and structure cannot tell apart.
-        ignore: layers or tensors of either model that the other one lacks.
-        seed: of every random number.
-        causes: whether to look for what makes a layer differ.
-        data: the reference's and the port's data, compared sample by sample: iterables of samples or batches, data sets,
-            loaders, or callables without arguments that return one; with ``samples`` transforms of one raw sample. A mapping
-            holds such pairs for the stages ``"data"`` and ``"train_data"``.
-        samples: raw samples (uint8 images ``[h, w, c]``, say) that both transforms are given.
-        metrics: the reference's and the port's: callables ``(outputs, labels)`` that return a number, or numbers by name,
-            of numpy arrays (or tensors); objects with the protocol of `paddle.metric.Metric` or of torchmetrics.
-        predict: the reference's and the port's deployment code: ``(model, raw) -> result``, or ``(model)`` that returns a
-            callable of a raw sample; both are given ``samples``, or ``inputs`` as they are.
-        within: seconds after which nothing new is begun; what was found is reported, what was not compared is an ERROR.
-        progress: is given a line whenever something else is done, with how long it takes yet.
+        outputs: the outputs that are compared and given to losses and metrics: a name, an index, a list of them, or a function
+            of the output. A tuple has one for each side. Default: all outputs of both models, matched by name, otherwise by
+            position, shape and values.
+        names: torch's paths of layers or tensors, and Paddle's, where names, values and structure do not decide.
+        ignore: layers or tensors of one model that do not exist in the other.
+        seed: the seed of all random numbers.
+        causes: whether to search for the cause of a difference.
+        data: a pair of data that is compared sample by sample: iterables of samples or batches, data sets, loaders, or functions
+            without arguments that return one. With ``samples`` it is a pair of transforms of one raw sample. A mapping holds such
+            pairs for the stages ``"data"`` and ``"train_data"``.
+        samples: raw samples for both transforms, for example uint8 images of shape ``[h, w, c]``.
+        metrics: a pair of metrics: functions ``(outputs, labels)`` of numpy arrays (or tensors) that return a number or numbers
+            by name, or objects with the methods of `paddle.metric.Metric` or of torchmetrics.
+        predict: a pair of deployment code: functions ``(model, raw) -> result``, or ``(model)`` that returns a function of a raw
+            sample. Both get ``samples``, or ``inputs`` without ``samples``.
+        within: a time limit in seconds. After it no new comparison begins. The report has the results so far; a stage without a
+            result is an ERROR.
+        progress: a function that gets a line of text when a new part of the work begins, with an estimate of the remaining time.
 
     Returns:
-        The report; what could not be found out is an ERROR of its stage.
+        The report. A stage that could not be compared is an ERROR in it.
 
     Raises:
-        UsageError: models that are swapped, or none; inputs that are no arrays, or none; one callable in place of a pair;
-            an odd number of iterations; ``names`` that the models lack; ``outputs`` that a model does not return.
+        UsageError: swapped or missing models; inputs that are not arrays; one function in place of a pair; ``iterations``
+            below 1; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     named = isinstance(inputs, Mapping | str | Path)

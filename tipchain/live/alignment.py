@@ -15,21 +15,21 @@ class Alignment:
     """Everything `tipchain.align` found.
 
     Attributes:
-        stages: the outcome of each: ``data``, ``train_data``, ``preflight``, ``forward``, ``metric``, ``loss``, ``backward``,
-            ``optimizer``, ``schedule``, ``train``; of those that were asked for.
-        reasons: why, by stage.
-        layers: a verdict per call of a matched layer, forward then backward.
-        first_divergence: the first that is at fault, in the order in which the port runs.
-        findings: differences of construction.
-        diagnoses: causes, the likeliest first.
-        unmatched: layers of either side that are in no pair, by side (``reference``, ``port``).
+        stages: the outcome of each stage that ran: ``data``, ``train_data``, ``preflight``, ``forward``, ``metric``, ``loss``,
+            ``backward``, ``optimizer``, ``schedule``, ``train``.
+        reasons: the reason of each outcome, by stage.
+        layers: one verdict for each call of a matched layer, first forward, then backward.
+        first_divergence: the first layer at fault, in the order in which the port runs.
+        findings: differences between the constructions of the two models.
+        diagnoses: the causes, the likeliest first.
+        unmatched: layers without a counterpart, by side (``reference``, ``port``).
         numbers: figures by name: differences of outputs and losses.
-        curves: series by name: losses of both sides, errors along depth.
-        histograms: how the differences of some tensors are distributed: of the first divergence, and of the outputs.
-        versions: of Python, torch, paddle, numpy and tipchain.
-        command: what to run to see all this again.
-        origin: which models, when, at which commit: ``reference``, ``port``, ``date``, ``commit``.
-        notes: what was done before anything was compared, such as copying weights.
+        curves: series by name: the losses of both sides, the errors along the depth.
+        histograms: distributions of the differences: in the first divergence, and in the outputs.
+        versions: the versions of Python, torch, paddle, numpy and tipchain.
+        command: the command that repeats the alignment.
+        origin: the models, the date and the commit: ``reference``, ``port``, ``date``, ``commit``.
+        notes: actions before the comparison, such as copying weights.
     """
 
     stages: dict[str, Outcome]
@@ -55,12 +55,12 @@ class Alignment:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return 0, 1, or 4 where nothing was checked."""
+        """The exit code: 0 (passed), 1 (a check failed or errored) or 4 (nothing was compared)."""
         return exit_code(self.stages.values())
 
     @property
     def headline(self) -> str:
-        """The verdict in one line: PASS or FAIL, and what goes with it."""
+        """The verdict in one line: PASS or FAIL, with the number of compared layers."""
         layers = len(
             {
                 (one.reference_path, one.turn)
@@ -76,7 +76,7 @@ class Alignment:
         return f"{'PASS' if self.passed else 'FAIL'}: {words}; {layers} layers compared"
 
     def of_layers(self, cause: Diagnosis) -> str:
-        """Return of how many layers of which type something is the cause: `` (94 BatchNorm2D)``; empty of one."""
+        """Return the number and the type of the layers with this cause: `` (94 BatchNorm2D)``; "" for one layer."""
         if len(cause.layers) < 2:
             return ""
         types = {one.port_type for one in self.layers if one.port_path in cause.layers}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.parity.dump_reader import read_npz
+from tipchain.parity.dumps import read_npz
 from tipchain.parity.locate.runs import ARGS, LABELS
 from tipchain.torch_weights import array_of
 
@@ -35,9 +35,11 @@ def check_models(reference: Any, port: Any) -> None:
             "the models are swapped: the reference is a paddle.nn.Layer, the port a torch.nn.Module\n"
             "  expected: the torch module first, then the Paddle layer"
         )
-    for where, model, (kind, name) in zip(("reference", "port"), (reference, port), kinds, strict=True):
+    for where, model, (kind, name) in zip(
+        ("the reference", "the port"), (reference, port), kinds, strict=True
+    ):
         if not isinstance(model, kind):
-            raise UsageError(f"the {where} is a {_kind(model)}\n  expected: a {name}")
+            raise UsageError(f"{where} is a {_kind(model)}\n  expected: a {name}")
 
 
 def as_inputs(inputs: Any) -> Mapping[str, Any]:

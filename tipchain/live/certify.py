@@ -13,7 +13,7 @@ from tipchain.live.faults import LOSS, OPTIMIZER, SCHEDULE, Fault, choose, fault
 from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.locate.sides import PaddleSide, TorchSide, name_alike
-from tipchain.parity.pieces.opening import build_both
+from tipchain.parity.pieces.optimizer_builders import build_both
 from tipchain.progress import interrupted
 
 MOST = 24

@@ -9,10 +9,10 @@ from typing import Any
 from tipchain.errors import UsageError
 from tipchain.live.arguments import check_pair
 from tipchain.live.predictions import PREDICT, check_predictions
+from tipchain.parity.findings import PieceCheck
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.pieces.check import PieceCheck
 from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.metric import check_metrics
+from tipchain.parity.pieces.metrics import check_metrics
 
 DataPair = tuple[Any, Any]
 DATA_STAGES = ("data", "train_data")

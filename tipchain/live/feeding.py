@@ -10,12 +10,13 @@ from typing import Any
 from tipchain.errors import UsageError
 from tipchain.live.data_metric import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import open_builder, resolve, root_of_callables
+from tipchain.parity.builders import open_builder, resolve
 from tipchain.parity.case import load_case
 from tipchain.parity.case_types import SIDES
-from tipchain.parity.dump_reader import read_npz
-from tipchain.parity.pieces.metric_values import OfTensors
+from tipchain.parity.dumps import read_npz
+from tipchain.parity.pieces.metric_probes import OfTensors
 from tipchain.parity.weights import data_roots
+from tipchain.runs import root_of_callables
 
 Arguments = dict[str, Any]
 

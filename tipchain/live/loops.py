@@ -20,9 +20,8 @@ from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.pieces.opening import slots_of
-from tipchain.parity.pieces.trained import any_precision
+from tipchain.parity.locate.trace import put_back, take_out
+from tipchain.parity.pieces.optimizer_builders import any_precision, slots_of
 from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]

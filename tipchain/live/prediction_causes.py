@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.findings import Diagnosis
-from tipchain.parity.pieces.data_arrays import Cause, apart, rounding
-from tipchain.parity.pieces.data_compare import same_array
 from tipchain.parity.pieces.data_images import explain_images
-from tipchain.parity.pieces.data_labels import explain_labels
+from tipchain.parity.pieces.data_order import explain_labels
+from tipchain.parity.pieces.data_sources import Cause, apart, rounding, same_array
 from tipchain.parity.pieces.loss_formulas import log_softmax
 from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED
 

@@ -20,15 +20,13 @@ from tipchain.errors import UsageError
 from tipchain.live.prediction_causes import explain_results
 from tipchain.live.training import FACTOR, shake
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis
+from tipchain.parity.findings import Diagnosis, PieceCheck
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.pieces.check import PieceCheck
+from tipchain.parity.locate.trace import put_back, take_out
 from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.data_compare import same_array
-from tipchain.parity.pieces.data_sources import call_with_raw
-from tipchain.parity.pieces.loss import open_fields
+from tipchain.parity.pieces.data_sources import call_with_raw, same_array
+from tipchain.parity.pieces.losses import open_fields
 from tipchain.parity.rounding import SAME_ENLARGED, UNIT
 
 Array = npt.NDArray[Any]

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignmentReport(Alignment):
-    """Everything `tipchain.align` found, as its users have it."""
+    """The result of `tipchain.align`. Printed it has at most 20 lines; a notebook shows it as a page."""
 
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
@@ -66,10 +66,10 @@ class AlignmentReport(Alignment):
             raise RecordError(f"is no report of an alignment: {type(error).__name__}: {error}") from error
 
     def to_html(self, path: str | Path) -> None:
-        """Write the report as one HTML file that needs no other and no network.
+        """Write the report as one HTML file. It needs no other file and no network.
 
         Raises:
-            OSError: it cannot be written; what ``path`` named before is then untouched.
+            OSError: the file cannot be written. An older file is then unchanged.
         """
         from tipchain.live.html import render
         from tipchain.runs import atomic_write

@@ -14,7 +14,7 @@ from tipchain.errors import CaseError
 from tipchain.live.arguments import read_arrays
 from tipchain.live.weights import give_weights
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import checking, open_builder, resolve, root_of_callables
+from tipchain.parity.builders import checking, make_optimizer, open_builder, resolve
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
@@ -22,8 +22,8 @@ from tipchain.parity.findings import PIECES
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.torch_ import TorchFramework
-from tipchain.parity.optimizers import make_optimizer
 from tipchain.parity.weights import data_roots, prepare_weights
+from tipchain.runs import root_of_callables
 
 Arguments = dict[str, Any]
 NONE = "none"

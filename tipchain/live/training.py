@@ -15,13 +15,11 @@ from tipchain.memory import collect, keep_memory
 from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.locate.layer_pairs import LayerPair
-from tipchain.parity.locate.losses import Precise
-from tipchain.parity.locate.runs import Inputs, Loss, bind, call_model, labels_of
+from tipchain.parity.locate.matching import LayerPair
+from tipchain.parity.locate.runs import Inputs, Loss, Precise, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.pieces.opening import Clips, clipping
-from tipchain.parity.pieces.schedulers import stepper
-from tipchain.parity.pieces.trained import any_precision
+from tipchain.parity.pieces.optimizer_builders import Clips, any_precision, clipping
+from tipchain.parity.pieces.schedules import stepper
 from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 
 Array = npt.NDArray[Any]

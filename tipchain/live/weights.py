@@ -11,7 +11,7 @@ from tipchain.conversion.given_names import with_ignored
 from tipchain.conversion.layouts import divide
 from tipchain.conversion.matching import Match
 from tipchain.errors import WeightsError
-from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.locate.matching import pair_layers
 from tipchain.parity.preflight.parameters import two_initializations
 from tipchain.parity.preflight.tensors import Tensors
 
@@ -25,16 +25,17 @@ def copy_weights(
 
     Args:
         reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``; it is changed, whole or not at all.
-        names: Paddle's name by torch's, of tensors or of layers, where structure cannot tell; see ``docs/how-to/weights.md``.
-        ignore: layers or tensors of either model that the other one lacks; the port's keep their values.
+        port: a ``paddle.nn.Layer``. All of its parameters and buffers are set, or none.
+        names: torch's names of tensors or layers, and Paddle's, where names and structure do not decide; see
+            ``docs/how-to/weights.md``.
+        ignore: layers or tensors of one model that do not exist in the other. Those of the port keep their values.
 
     Returns:
-        How the two belong together; printed, what was decided without names, and what was left alone. A warning is logged
-        if order of declaration alone decided about some layers.
+        The match of the two models. Its text lists the layers that were matched without names, and the tensors that were
+        not touched. A warning is logged if the order of declaration alone decided.
 
     Raises:
-        WeightsError: what could not be matched or does not fit; all of it is listed.
+        WeightsError: tensors without a counterpart, or of a different shape. The error lists all of them.
     """
     converted = to_paddle(reference, reference.state_dict(), port, names, ignore)
     port.set_state_dict(dict(converted.state))

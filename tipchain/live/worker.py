@@ -121,4 +121,4 @@ def _progress(told: int | None) -> Iterator[Progress]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1]))
+    sys.exit(guarded(main, sys.argv[1], said=str))

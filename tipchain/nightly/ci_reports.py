@@ -179,7 +179,7 @@ def _pre(lines: Iterable[str]) -> list[str]:
     return [f"<pre>{escape(chr(10).join(lines))}</pre>"]
 
 
-# A night as JUnit XML: one suite for each kind of items, one case for each item.
+# A night as JUnit XML: one suite for each kind of items, one case for each item, called by its kind of chain.
 
 KINDS = {"chain": "chains", "align": "alignment cases", "command": "commands"}
 
@@ -200,7 +200,7 @@ def night_junit(results: Results) -> str:
         counts = count_cases([one.outcome for one in records], sum(one.seconds for one in records))
         suite = add_suite(root, f"{plan.name}: {name}", {"timestamp": night.started, **counts}, facts)
         for item, record in zip(items, records, strict=True):
-            group = ".".join(filter(None, (plan.name, kind, item.subject.replace("/", "."))))
+            group = ".".join(filter(None, (plan.name, item.chain or kind, item.subject.replace("/", "."))))
             cause = cause_of(results, record)
             reason = cause.summary if cause else record.reason or record.outcome.value
             add_case(

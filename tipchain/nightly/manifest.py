@@ -213,8 +213,8 @@ class DataFolder:
 
     Attributes:
         name: what entries call it.
-        path: absolute.
-        layout: a name in `tipchain.nightly.manifest.LAYOUTS`.
+        path: the folder, absolute or relative to ``root``.
+        layout: the expected content of the folder: that of ImageNet, of UCF-101, one folder per class, or any.
     """
 
     name: str
@@ -227,15 +227,15 @@ class Common:
     """What every entry may say, and `defaults` may say for all.
 
     Attributes:
-        devices: ``cpu``, ``gpu``.
-        repeats: how often each item runs.
-        tags: words to select by.
-        timeout_s: seconds that an item may take.
-        cpus: slots that it takes.
-        gpus: GPUs that it takes on the device ``gpu``.
-        memory_mb: MiB that it takes; 0: not said.
-        resources: what else it takes of a cluster's node, by name, sorted.
-        env: variables that are set for it.
+        devices: the devices on which each item runs.
+        repeats: the number of runs of each item.
+        tags: words by which items are selected (``--only tag:WORD``).
+        timeout_s: the time limit of an item.
+        cpus: the number of CPU slots of an item.
+        gpus: the number of GPUs of an item on the device ``gpu``.
+        memory_mb: the memory of an item. Without it, memory is not counted.
+        resources: other resources of a cluster's node that an item takes, by name.
+        env: environment variables of an item.
     """
 
     devices: tuple[Device, ...] = ("cpu",)
@@ -258,17 +258,18 @@ class Entry:
         place: the entry in the manifest, as ``chains.0``, for messages.
         line: its line.
         common: what it needs.
-        modes: the TIPC modes; () for a command without any.
-        files: globs below the root, each with its line; () for a command.
+        modes: the TIPC modes. Each mode is an item. A command may have none.
+        files: the files, as globs below the root.
         exclude: globs of files that are left out.
-        data: the name of the data folder that a mode needs; `EVERY_MODE` stands for all.
-        suite: whose layout the parameter files have; "" if it is told from them.
-        options: words that are added to each call.
+        data: the name of the data folder, or a mapping of modes to names.
+        suite: the suite of the parameter files. Without it, the files decide.
+        options: more words for the command line.
         prepare: whether each item first prepares the data and weights of its mode.
-        stages: of a case; () for all.
-        id: of a command.
-        argv: of a command.
-        cwd: of a command, below the root.
+        stages: the stages that are compared. Without it, all.
+        id: the name of the item.
+        argv: the command, as a list of words. ``{mode}``, ``{device}``, ``{report}``, ``{log}``, ``{folder}`` and ``{python}`` are
+            replaced.
+        cwd: the folder in which the command runs, below the root.
     """
 
     kind: Literal["chain", "align", "command"]
@@ -294,12 +295,12 @@ class Manifest:
 
     Attributes:
         path: the file.
-        name: of its nights' folder; without it, the file's name.
-        root: absolute; what files are named from. Without it, the nearest folder above with a ``pyproject.toml`` or a
+        name: the name of the night. Without it, the name of the file.
+        root: the folder to which globs and paths are relative. Without it, the nearest folder above with a ``pyproject.toml`` or a
             ``test_tipc``.
         sha256: of its bytes.
-        data: full data, by name.
-        entries: chains, cases and commands, in the order in which their items run.
+        data: folders of full data, by name.
+        entries: the groups of items, in the order in which their items run.
     """
 
     path: Path

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TextIO
 
 from tipchain.foreign_text import clean
+from tipchain.language import aligned, columns, in_rows, say
 from tipchain.nightly.coordinator import NightResult
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import Night
@@ -30,7 +30,8 @@ SHOWN = 50
 
 def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -> Iterator[str]:
     """Yield a row for each item with its needs and what it took lately, and what the plan comes to."""
-    yield f"{'timeout':>8} {'lately':>8} {'cpus':>4} {'gpus':>4} {'memory':>8}  item"
+    heads = zip(("timeout", "lately", "cpus", "gpus", "memory"), (8, 8, 4, 4, 8), strict=True)
+    yield f"{' '.join(aligned(say(name), wide) for name, wide in heads)}  {say('item')}"
     for item in plan.items:
         needs = item.needs
         if item.reason:
@@ -43,12 +44,9 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
         yield head + first
         yield from (" " * len(head) + row for row in rest)
         if item.reason:
-            yield from textwrap.wrap(
-                clean(item.reason), width, initial_indent=" " * 10, subsequent_indent=" " * 10,
-                break_on_hyphens=False, break_long_words=False,
-            )  # fmt: skip
+            yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
     yield ""
-    yield plan_summary(plan, seconds)
+    yield say(plan_summary(plan, seconds))
 
 
 def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
@@ -74,15 +72,15 @@ def state_lines(night: Night, state: State, holder: str, width: int = 80) -> Ite
     finished = (
         "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
     )
-    yield cut(f"night {night.name} of {clean(night.plan.name)}: {finished}", width)
-    yield cut(state.line(), width)
+    yield cut(say(f"night {night.name} of {clean(night.plan.name)}: {finished}"), width)
+    yield cut(say(state.line()), width)
     if state.waiting:
-        yield cut(f"the next item waits for {clean(state.waiting)}", width)
+        yield cut(say(f"the next item waits for {clean(state.waiting)}"), width)
     for one in state.running:
         line = " ".join(clean(one.line).split())
         yield cut(f"  {elapsed(one.seconds):>7}  {clean(one.id)}" + (f"  {line}" if line else ""), width)
     if not night.finished and not holder:
-        yield f"tipchain nightly resume --night {night.name} goes on"
+        yield say(f"tipchain nightly resume --night {night.name} goes on")
 
 
 def summary_lines(
@@ -103,20 +101,20 @@ def summary_lines(
     for record in bad[:SHOWN]:
         yield from _failure(night, record, color=color, width=width)
     if len(bad) > SHOWN:
-        yield f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all"
+        yield say(f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all")
     yield from _skipped(told, color=color, width=width)
     yield from _slowest(told, width)
     yield ""
-    yield f"night {night.name} of {clean(night.plan.name)}"
+    yield say(f"night {night.name} of {clean(night.plan.name)}")
     total = len(night.plan.items)
     left = f", {result.left} not ended" if result.left else ""
-    yield f"{counts_text(result.counts) or 'nothing ended'}{left} of {total} in {duration(seconds)}"
+    yield say(f"{counts_text(result.counts) or 'nothing ended'}{left} of {total} in {duration(seconds)}")
     meaning = MEANINGS.get(code, code.name.lower())
     if code is not result.exit_code:
         meaning = f"{MEANINGS.get(result.exit_code)}, but the history does not have the night, which --require-history asks for"
     elif code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
         meaning = "all that ran passed"
-    yield f"exit code {int(code)}: {meaning}"
+    yield say(f"exit code {int(code)}: {meaning}")
 
 
 def _failure(night: Night, record: ItemRecord, *, color: bool, width: int) -> Iterator[str]:
@@ -129,10 +127,7 @@ def _failure(night: Night, record: ItemRecord, *, color: bool, width: int) -> It
 
 
 def _indented(text: str, width: int) -> list[str]:
-    return textwrap.wrap(
-        clean(text), width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT,
-        break_on_hyphens=False, break_long_words=False,
-    )  # fmt: skip
+    return in_rows(say(clean(text)), width, " " * INDENT, " " * INDENT)
 
 
 def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Iterator[str]:
@@ -144,8 +139,8 @@ def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Itera
     if reasons:
         yield ""
     for reason, ids in list(reasons.items())[:SHOWN]:
-        more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-        yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - len(more))}{more}"
+        more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
+        yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
         yield from _indented(reason, width)
 
 
@@ -153,7 +148,7 @@ def _slowest(records: Sequence[ItemRecord], width: int) -> Iterator[str]:
     ran = sorted((one for one in records if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
     if len(ran) > 1:
         yield ""
-        yield "slowest:"
+        yield say("slowest:")
         for one in ran:
             yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
 
@@ -161,7 +156,7 @@ def _slowest(records: Sequence[ItemRecord], width: int) -> Iterator[str]:
 def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:
     """Return how an item ended, in one line."""
     took = f"{record.seconds:7.1f}" if record.attempt else " " * 7
-    reason = f": {clean(record.reason)}" if record.reason else ""
+    reason = f": {say(clean(record.reason))}" if record.reason else ""
     width = len(str(total))
     return f"[{number:>{width}}/{total}] {mark(record.outcome, color)} {took}  {clean(record.id)}{reason}"
 
@@ -206,7 +201,7 @@ class NightView:
 
     def said(self, text: str) -> None:
         """Show a line."""
-        self.screen.print(clean(text))
+        self.screen.print(say(clean(text)))
 
     def tick(self, state: Callable[[], State]) -> None:
         """Redraw what runs, or say how far the night is, when it is time."""
@@ -224,12 +219,12 @@ class NightView:
         idle = bool(state.waiting) and not state.running
         if (idle and not self._idle) or self.clock() >= self._due:
             self._due = self.clock() + SAY_S
-            for line in (f"... {state.line()}", *_waiting(state)):
+            for line in (f"... {say(state.line())}", *_waiting(state)):
                 self.screen.print(line)
         self._idle = idle
 
     def _redraw(self, state: State) -> None:
-        lines = [state.line(), *_waiting(state)]
+        lines = [say(state.line()), *_waiting(state)]
         for one in state.running:
             last = " ".join(clean(one.line).split())
             lines.append(f"{elapsed(one.seconds):>8}  {clean(one.id)}" + (f"  {last}" if last else ""))
@@ -237,4 +232,4 @@ class NightView:
 
 
 def _waiting(state: State) -> list[str]:
-    return [f"the next item waits for {clean(state.waiting)}"] if state.waiting else []
+    return [say(f"the next item waits for {clean(state.waiting)}")] if state.waiting else []

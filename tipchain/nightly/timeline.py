@@ -17,7 +17,7 @@ from tipchain.nightly.items import Item
 from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_causes, read_figures, read_results
-from tipchain.nightly.shares import (
+from tipchain.nightly.shards import (
     Group,
     Part,
     SharePlan,

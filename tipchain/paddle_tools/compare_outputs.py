@@ -1,20 +1,28 @@
 """Hold a quantized model's outputs against the unquantized model's, on the same inputs.
 
-    python compare_outputs.py UNQUANTIZED.npz QUANTIZED.npz --max-drop D --max-error E
+    python compare_outputs.py UNQUANTIZED.npz QUANTIZED.npz --max-drop D --max-disagreement S --max-error E
+        [--labels LIST --root FOLDER [--need-labels]]
 
-The files are `record_outputs`'. Where outputs hold decisions, the share on which the two models disagree is judged: no
-accuracy can differ by more, whatever the labels are. Decisions are integers, the largest of the last axis of scores
+The files are `record_outputs`'. With labels the drop of the metric is judged: top-1 accuracy where LIST has a class for
+each image, the mean intersection over union where it has an image of classes; names are relative to FOLDER. A drop of
+accuracy is held against the limit with its own uncertainty: `SURE` standard errors of what the images change in pairs.
+Where that leaves both answers open, where the unquantized model is no better than the most frequent class, or without
+labels, the share of decisions on which the two models disagree is judged: no accuracy can differ by more, whatever the
+labels are. Decisions are integers, the largest of the last axis of scores
 ``[N, C]`` or ``[N, T, C]``, that of axis 1 of maps ``[N, C, H, W]``, where it is no tie, and boxes
 ``[class, score, x1, y1, x2, y2]`` that both models find. Other outputs are judged by ``|quantized - unquantized| / |unquantized|``, both as Euclidean norms.
-Exit code 0 where all is within the limits, 1 where not, 2 where nothing can be compared. Needs numpy alone.
+Exit code 0 where all is within the limits, 1 where not, 2 where nothing can be compared, or where labels are needed and
+decide nothing. Needs numpy alone; PIL or OpenCV where labels are images.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +34,10 @@ FOUND_FROM = 0.5
 """Boxes count from this score on: what is below is drawn by nobody."""
 
 
+SURE = 1.645
+"""Standard errors to the side that 95 of 100 normal deviations stay on."""
+IGNORED = 255
+"""A pixel of this class counts nowhere, as in the suites' own evaluations."""
 TIE = 1e-3
 """A score that is above the next by no larger share of itself decides nothing: a model that was never trained has such."""
 
@@ -142,30 +154,255 @@ def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
         tally.measure(left, right)
 
 
-def judge(tally: Tally, max_drop: float, max_error: float) -> tuple[list[str], bool]:
-    """Return lines that say what was found, the verdict last, and whether it is within the limits."""
-    lines, good = [], True
-    error = (tally.error2 / tally.size2) ** 0.5 if tally.size2 else float("nan")
-    lines.append(f"relative_error: {error:.6g}")
-    if tally.decisions:
-        share = tally.differ / tally.decisions
-        lines += [f"decisions: {tally.decisions}", f"disagreement: {share:.6g}"]
-        good = share <= max_drop
-        if tally.ties:
-            lines.append(f"note: {tally.ties} more are ties of the unquantized model itself")
-        if tally.kinds is not None and len(tally.kinds) < 2 and tally.decisions > 1:
-            lines.append(
-                "note: the unquantized model decides the same everywhere, so agreement proves little"
+# With labels
+
+
+class NoMetricError(Exception):
+    """The labels say nothing about these outputs."""
+
+
+@dataclass(slots=True)
+class Accuracy:
+    """Top-1 accuracy: whether each model is right, by image, and the classes that are."""
+
+    name: str = "top1"
+    right: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    truth: dict[str, int] = field(default_factory=dict)
+
+    def values(self) -> tuple[float, float]:
+        """Return the unquantized model's and the quantized one's.
+
+        Raises:
+            NoMetricError: the unquantized model is no better than one that always gives the most frequent class.
+        """
+        found = np.array(list(self.right.values()), dtype=float)
+        reference, quantized = found.mean(axis=0)
+        chance = np.unique(list(self.truth.values()), return_counts=True)[1].max() / len(found)
+        if reference <= chance:
+            raise NoMetricError(
+                f"the unquantized model is right on {100 * reference:.3g} % of {len(found)} images, no more than one class is"
             )
-        text = f"the models disagree on {tally.differ} of {tally.decisions} decisions"
-        text += f", {100 * share:.3g} %; allowed {100 * max_drop:.3g} %"
-    else:
-        good = error <= max_error
-        text = f"the outputs are {100 * error:.3g} % apart; allowed {100 * max_error:.3g} %"
+        return float(reference), float(quantized)
+
+    def drop(self) -> float:
+        """Return by how much the accuracy drops, 0.01 for one point."""
+        reference, quantized = self.values()
+        return reference - quantized
+
+    def within(self, limit: float) -> bool | None:
+        """Return whether the drop is within a limit, None where so few images cannot tell."""
+        pairs, drop = np.array(list(self.right.values()), dtype=int), self.drop()
+        changed = int((pairs[:, 0] != pairs[:, 1]).sum())
+        count = len(pairs)
+        spread = SURE * np.sqrt(max(changed - count * drop**2, 1)) / count
+        if drop + spread <= limit:
+            return True
+        return False if drop - spread > limit else None
+
+
+@dataclass(slots=True)
+class Overlap:
+    """Mean intersection over union: pixels by class of the label and of the model, ``[models, labels, decisions]``."""
+
+    name: str = "miou"
+    pixels: np.ndarray = field(default_factory=lambda: np.zeros((2, IGNORED, IGNORED), np.int64))
+
+    def add(self, label: np.ndarray, pair: tuple[np.ndarray, np.ndarray]) -> None:
+        """Count a label and what both models make of it, each ``[H, W]``."""
+        counted = label != IGNORED
+        for model, decided in enumerate(pair):
+            truth, found = (
+                np.minimum(one[counted], IGNORED - 1).astype(np.int64) for one in (label, decided)
+            )
+            where = truth * IGNORED + found
+            self.pixels[model] += np.bincount(where, minlength=IGNORED**2).reshape(IGNORED, IGNORED)
+
+    def values(self) -> tuple[float, float]:
+        """Return the unquantized model's and the quantized one's, over the classes that labels or models have.
+
+        Raises:
+            NoMetricError: the unquantized model is no better than one that gives the most frequent class everywhere.
+        """
+        reference, quantized = (_mean_overlap(one) for one in self.pixels)
+        labels = self.pixels[0].sum(axis=1)
+        always = np.zeros_like(self.pixels[0])
+        always[:, labels.argmax()] = labels
+        if reference <= _mean_overlap(always):
+            raise NoMetricError(
+                f"the unquantized model's mIoU is {reference:.4g}, no more than one class everywhere has"
+            )
+        return reference, quantized
+
+    def drop(self) -> float:
+        """Return by how much the mean intersection over union drops, 0.01 for one point."""
+        reference, quantized = self.values()
+        return reference - quantized
+
+    def within(self, limit: float) -> bool | None:
+        """Return whether the drop is within a limit."""
+        return self.drop() <= limit
+
+
+Metric = Accuracy | Overlap
+
+
+def _mean_overlap(pixels: np.ndarray) -> float:
+    both = np.diag(pixels)
+    either = pixels.sum(axis=0) + pixels.sum(axis=1) - both
+    return float((both[either > 0] / either[either > 0]).mean())
+
+
+def read_labels(path: Path, root: Path) -> dict[str, int | Path]:
+    """Return the class, or the image of classes, of each image of a list.
+
+    Raises:
+        NoMetricError: there is no list, or a line is not an image with one label.
+    """
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise NoMetricError(f"{path}: {error}") from error
+    found: dict[str, int | Path] = {}
+    for number, words in enumerate(lines, 1):
+        if len(words) != 2 or not (words[1].isdecimal() or (root / words[1]).is_file()):
+            raise NoMetricError(f"{path}:{number}: not an image and its class, or its image of classes")
+        label = int(words[1]) if words[1].isdecimal() else root / words[1]
+        found[os.path.realpath(root / words[0])] = label
+    if not found:
+        raise NoMetricError(f"{path}: is empty")
+    return found
+
+
+def measure(
+    reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray], labels: Mapping[str, int | Path]
+) -> Metric:
+    """Return what labels say of two records.
+
+    Raises:
+        NoMetricError: the records' outputs or images are not the labels'.
+    """
+    accuracy, overlap, maps = Accuracy(), Overlap(), set[str]()
+    for image, left, right in labelled(reference, quantized):
+        label = labels.get(image)
+        if isinstance(label, Path) and left.ndim == 2 and image not in maps:
+            maps.add(image)
+            overlap.add(_resized(_read_map(label), left.shape), (left, right))
+        elif isinstance(label, int) and left.ndim == 0:
+            accuracy.truth[image] = label
+            accuracy.right[image] = (int(left) == label, int(right) == label)
+    if accuracy.right:
+        return accuracy
+    if not maps:
+        raise NoMetricError("no output is a decision on a labelled image")
+    return overlap
+
+
+def labelled(
+    reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield an image and what both models decide on it, the row of an output.
+
+    Raises:
+        NoMetricError: which image a row is of cannot be told.
+    """
+    for name in [one for one in reference if one.startswith("output_")]:
+        run = int(reference["run_of"][int(name.partition("_")[2])])
+        images = list(dict.fromkeys(json.loads(str(reference["images"][run]))))
+        left, right = reference[name], quantized[name]
+        axis = axis_of(left)
+        if axis is not None:
+            left, right = left.argmax(axis=axis), right.argmax(axis=axis)
+        if left.dtype.kind not in "iu" or left.ndim == 0:
+            continue
+        if left.ndim > 1 and left.shape[1] == 1:
+            left, right = left[:, 0], right[:, 0]
+        if len(images) != len(left):
+            raise NoMetricError(f"{len(images)} images were read for an output of {len(left)} rows")
+        yield from zip(images, left, right, strict=True)
+
+
+def _read_map(path: Path) -> np.ndarray:
+    """Return an image of classes, ``[H, W]``, as the suites read it: the numbers, not the colors of a palette.
+
+    Raises:
+        NoMetricError: it is none, or nothing here reads images.
+    """
+    try:
+        from PIL import Image
+
+        found = np.asarray(Image.open(path))
+    except ImportError:
+        raise NoMetricError("labels are images, which PIL would read; it is not installed") from None
+    except OSError as error:
+        raise NoMetricError(f"{path}: {error}") from error
+    if found.ndim != 2:
+        raise NoMetricError(f"{path}: has {found.ndim} axes instead of 2")
+    return found
+
+
+def _resized(label: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a map in another size, by the nearest pixel."""
+    rows, columns = (np.arange(new) * old // new for new, old in zip(shape, label.shape, strict=True))
+    return np.asarray(label[rows][:, columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a quantized model may be away: a drop of the metric, a share of decisions, a relative error."""
+
+    drop: float
+    disagreement: float
+    error: float
+
+
+def judge(
+    tally: Tally, limits: Limits, metric: Metric | None = None, unlabelled: str = "there are no labels"
+) -> tuple[list[str], bool, bool]:
+    """Return what was found, the verdict last; whether it is within the limits; whether the metric decided.
+
+    Args:
+        tally: what the outputs have apart.
+        limits: what is allowed.
+        metric: what labels say, None where they say nothing.
+        unlabelled: why they do not.
+    """
+    error = (tally.error2 / tally.size2) ** 0.5 if tally.size2 else float("nan")
+    lines = [f"relative_error: {error:.6g}"] if tally.size2 else []
+    if tally.decisions:
+        lines += [f"decisions: {tally.decisions}", f"disagreement: {tally.differ / tally.decisions:.6g}"]
+    if tally.ties:
+        lines.append(f"note: {tally.ties} more are ties of the unquantized model itself")
+    within: bool | None = None
+    if metric is not None:
+        reference, quantized = metric.values()
+        lines += [f"unquantized_{metric.name}: {reference:.6g}", f"{metric.name}: {quantized:.6g}"]
+        lines.append(f"metric_drop: {metric.drop():.6g}")
+        within = metric.within(limits.drop)
+        text = f"{metric.name} is {100 * quantized:.4g} % instead of {100 * reference:.4g} %"
+        text += f", {100 * metric.drop():.3g} points less; allowed {100 * limits.drop:.3g}"
+        unlabelled = f"so few images cannot tell a drop of {100 * limits.drop:.3g} points"
+    decided = within is not None
+    if within is None:
+        lines.append(f"note: {unlabelled}, so {'agreement' if tally.decisions else 'distance'} is judged")
+        more, within, text = _agreement(tally, error, limits)
+        lines += more
     finite = bool(np.isfinite(error)) or (tally.decisions > 0 and tally.size2 == 0)
     if not finite:
-        text, good = "an output is not finite, or all outputs are 0", False
-    return [*lines, f"quantized model {'passed' if good else 'failed'}: {text}"], good
+        text, within = "an output is not finite, or all outputs are 0", False
+    return [*lines, f"quantized model {'passed' if within else 'failed'}: {text}"], within, decided
+
+
+def _agreement(tally: Tally, error: float, limits: Limits) -> tuple[list[str], bool, str]:
+    """Return notes, whether two models agree, and that in words."""
+    if not tally.decisions:
+        text = f"the outputs are {100 * error:.3g} % apart; allowed {100 * limits.error:.3g} %"
+        return [], error <= limits.error, text
+    notes, share = [], tally.differ / tally.decisions
+    if tally.kinds is not None and len(tally.kinds) < 2 and tally.decisions > 1:
+        notes = ["note: the unquantized model decides the same everywhere, so agreement proves little"]
+    text = f"the models disagree on {tally.differ} of {tally.decisions} decisions"
+    text += f", {100 * share:.3g} %; allowed {100 * limits.disagreement:.3g} %"
+    return notes, share <= limits.disagreement, text
 
 
 def main() -> int:
@@ -174,15 +411,31 @@ def main() -> int:
     parser.add_argument("reference", type=Path)
     parser.add_argument("quantized", type=Path)
     parser.add_argument("--max-drop", type=float, required=True)
+    parser.add_argument("--max-disagreement", type=float, required=True)
     parser.add_argument("--max-error", type=float, required=True)
+    parser.add_argument("--labels", type=Path)
+    parser.add_argument("--root", type=Path, default=Path())
+    parser.add_argument("--need-labels", action="store_true")
     args = parser.parse_args()
+    metric, why = None, "there are no labels"
     try:
-        with np.load(args.reference) as reference, np.load(args.quantized) as quantized:
-            tally = compare(dict(reference), dict(quantized))
+        with np.load(args.reference) as one, np.load(args.quantized) as other:
+            reference, quantized = dict(one), dict(other)
+        tally = compare(reference, quantized)
+        if args.labels:
+            metric = measure(reference, quantized, read_labels(args.labels, args.root))
+            metric.values()
+    except NoMetricError as error:
+        metric, why = None, str(error)
     except (IncomparableError, OSError, KeyError, ValueError) as error:
         print(f"nothing can be compared: {error}")
         return 2
-    lines, good = judge(tally, args.max_drop, args.max_error)
+    limits = Limits(args.max_drop, args.max_disagreement, args.max_error)
+    lines, good, decided = judge(tally, limits, metric, why)
+    if args.need_labels and not decided:
+        print("\n".join(lines[:-1]))
+        print("nothing can be compared: the labels decide nothing")
+        return 2
     print("\n".join(lines))
     return 0 if good else 1
 

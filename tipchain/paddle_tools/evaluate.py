@@ -24,7 +24,7 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.frameworks import load_framework
-from tipchain.parity.metrics import measure
+from tipchain.parity.stages.bench import measure
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
+from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.card import ModelCard
@@ -68,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         raise ProgramError(f"{args.output_dir}: cannot be written: {error.strerror or error}") from error
     sizes = " and ".join(map(str, BATCHES))
     print(
-        f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"
+        say(
+            f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"
+        )
     )
     return ExitCode.PASSED
 
@@ -174,7 +177,7 @@ def _class_names(bench: Bench, classes: int) -> Sequence[str]:
         found = []
     if len(found) == classes:
         return found
-    print(f"note: {len(found)} class names for {classes} outputs; classes are numbered instead")
+    print(say(f"note: {len(found)} class names for {classes} outputs; classes are numbered instead"))
     return [str(number) for number in range(classes)]
 
 

@@ -38,8 +38,8 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.paddle_weights import load_paddle_weights
+from tipchain.parity.builders import make_optimizer
 from tipchain.parity.case import Case
-from tipchain.parity.optimizers import make_optimizer
 from tipchain.runs import MODE_VARIABLE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle.optimizer import lr
 
-from tipchain.pairs.scheduler_settings import SchedulerSettings, read_settings
+from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
 
@@ -28,7 +28,9 @@ def build_scheduler(
     Raises:
         CaseError: an argument that cannot be.
     """
-    settings = read_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    settings = read_scheduler_settings(
+        name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options
+    )
     main = _main(float(learning_rate), settings)
     if not settings.warmup_steps:
         return main

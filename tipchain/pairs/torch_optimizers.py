@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from tipchain.pairs.optimizer_settings import (
+from tipchain.pairs.settings import (
     OptimizerSettings,
     Parameter,
     kinds_of,
     needs_model,
-    read_settings,
+    read_optimizer_settings,
     treat,
 )
 
@@ -59,7 +59,7 @@ def build_optimizer(
     Raises:
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
-    settings = read_settings(
+    settings = read_optimizer_settings(
         name=name, weight_decay=weight_decay, decay=decay, no_decay=no_decay, lr_multipliers=lr_multipliers,
         clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
         options=options,

@@ -11,7 +11,7 @@ from typing import Any
 from torch.optim import Optimizer, lr_scheduler
 
 from tipchain.errors import CaseError
-from tipchain.pairs.scheduler_settings import SchedulerSettings, read_settings
+from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
 
@@ -35,7 +35,9 @@ def build_scheduler(
         CaseError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
             rate and Paddle at multiples of it.
     """
-    settings = read_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    settings = read_scheduler_settings(
+        name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options
+    )
     rates = {group["lr"] for group in optimizer.param_groups}
     if settings.options.get("end_rate") and len(rates) > 1:
         raise CaseError(

@@ -19,13 +19,11 @@ from tipchain.errors import UsageError
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.names import dump_name
 from tipchain.parity.preparation import Given, Prepared, prepare
-from tipchain.parity.publish import adopt_dumps
-from tipchain.parity.record import load_record, save_record
-from tipchain.parity.recorder import Job
-from tipchain.parity.recording_process import RecordingProcess, listen
+from tipchain.parity.publish import adopt_dumps, dump_name
+from tipchain.parity.recorder import Job, RecordingProcess, listen
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress

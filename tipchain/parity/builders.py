@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import os
+import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial, wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.blame import UsersError, blame, claim, is_users, place_of, placed, serving
 from tipchain.errors import CaseError, did_you_mean
-from tipchain.runs import ROOT_VARIABLE
 from tipchain.stage_table import INFO
 from tipchain.yaml_lines import load_yaml
 
 if TYPE_CHECKING:
     from tipchain.parity.case_types import Case
+
+
+# From ``"module:callable"`` to the callable, and to what a builder of a case makes, checked.
+
 
 OPTIONAL = ("scheduler", "transforms", "loader", "augmentation")
 """Builders that no stage must have, and some use."""
@@ -38,26 +41,6 @@ EXPECTED = {
     "metric": "a callable (output, label) -> {name: percent}, or an object with update and compute",
 }
 """What a builder has to return, by its key in the case."""
-
-
-def find_root(path: Path) -> Path:
-    """Return where imports and paths start for a file.
-
-    It is what ``--root`` says, else the nearest folder above with a pyproject.toml or a test_tipc, else its own.
-    """
-    given = os.environ.get(ROOT_VARIABLE)
-    if given:
-        return Path(given).resolve()
-    start = path.resolve().parent
-    for folder in (start, *start.parents):
-        if (folder / "pyproject.toml").is_file() or (folder / "test_tipc").is_dir():
-            return folder
-    return start
-
-
-def root_of_callables() -> Path:
-    """Return where the imports of callables start that a command line names: what ``--root`` says, else here."""
-    return Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
 
 
 def imports_start(root: Path) -> str:
@@ -333,3 +316,31 @@ def _is_kind(name: str, side: str, made: Any) -> bool:
             return callable(made)
         case _:
             return True
+
+
+# How an optimizer's builder is called, and the factor of the rate that each parameter has in Paddle's.
+
+
+def make_optimizer(
+    builder: Callable[..., Any], model: Any, learning_rate: Any, args: Mapping[str, Any]
+) -> Any:
+    """Return ``builder(model.parameters(), learning_rate, **args)``.
+
+    A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,
+    another rate for the head) need names or layer types.
+
+    Args:
+        builder: one side's ``build_optimizer``.
+        model: the module or layer.
+        learning_rate: a number, or Paddle's schedule.
+        args: the case's ``optimizer:`` arguments.
+    """
+    asks = "model" in inspect.signature(builder).parameters
+    return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))
+
+
+def rate_factor(optimizer: Any, parameter: Any) -> float:
+    """Return the factor of the learning rate that a parameter has in a Paddle optimizer: its own, and AdamW's ``lr_ratio``."""
+    own = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    return own if ratio is None else own * float(ratio(parameter))

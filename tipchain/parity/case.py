@@ -7,40 +7,148 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from tipchain.errors import CaseError, UsageError, did_you_mean
-from tipchain.modes import CHAIN_MODES
-from tipchain.parity.builders import find_root, resolve
-from tipchain.parity.case_settings import read_data
+from tipchain.modes import CHAIN_MODES, DATA_SETS, DIGITS
+from tipchain.parity import settings
+from tipchain.parity.builders import resolve
 from tipchain.parity.case_types import (
     BUILDERS,
+    DTYPES,
+    LABEL,
     SIDES,
     Case,
+    DataSettings,
+    InputSpec,
     KnownDeviation,
     ModeSettings,
     Override,
     Side,
     WeightsSpec,
 )
-from tipchain.parity.defaults import is_looser, tolerance_for
-from tipchain.parity.settings import (
-    backward,
-    distributed,
-    inference,
-    init,
-    loss,
-    lr,
-    train,
-    train_data,
-    updates,
-)
-from tipchain.parity.settings.inputs import read_inputs
-from tipchain.parity.tolerance import METHODS, Tolerance
-from tipchain.runs import ROOT_VARIABLE
+from tipchain.parity.tolerance import METHODS, Tolerance, is_looser, tolerance_for
+from tipchain.runs import ROOT_VARIABLE, find_root
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
-__all__ = ["SIDES", "STAGES", "Case", "Side", "find_root", "load_case", "resolve"]
+# Read what a case says about its stages, a mapping for each.
+#
+# Each function raises `CaseError` with file, line and key for a value that cannot be.
+
+
+def read_data(reader: Reader) -> DataSettings:
+    """Read the mapping ``data``."""
+    data = reader.mapping("data", default={})
+    assert data is not None
+    settings = DataSettings(
+        batch_size=data.integer("batch_size", 4, least=1),
+        max_batches=data.integer("max_batches", 100, least=1),
+        transform_samples=data.integer("transform_samples", 2, least=1),
+        set=data.choice("set", tuple(DATA_SETS), default=DIGITS),
+        args=data.args("args"),
+    )
+    data.done()
+    return settings
+
+
+# The case's ``inputs``: what both sides are fed where no data are wanted.
+
+
+FLOATS = ("normal", "probabilities")
+
+
+def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
+    """Read the mapping ``inputs``, which ``stages`` rest on.
+
+    Raises:
+        CaseError: no shape or an impossible one, both ``shape`` and ``shapes``, counts of shapes that do not fit
+            together, or an input that a stage needs and the case does not name.
+    """
+    inputs = reader.mapping("inputs", default={})
+    assert inputs is not None
+    result = {name: _read_one(inputs, name) for name in inputs.data}
+    _check_counts(inputs, result)
+    needs = [stage for stage in stages if "fake" in INFO[stage].uses]
+    if needs and not [name for name in result if name != LABEL]:
+        raise reader.error("inputs", f"has no model input; the {needs[0]} stage needs one",
+                           expected="e.g. image: {shape: ...}")  # fmt: skip
+    if LABEL not in result and any("loss" in INFO[stage].builders for stage in needs):
+        batch = next(iter(result.values())).shape[0]
+        raise reader.error(
+            "inputs", "has no 'label'", expected=f"label: {{shape: [{batch}], dtype: int64, high: 10}}",
+            hint="high is the number of classes",
+        )  # fmt: skip
+    return MappingProxyType(result)
+
+
+def _read_one(inputs: Reader, name: str) -> InputSpec:
+    one = inputs.mapping(name)
+    assert one is not None
+    shapes = _shapes(one)
+    dtype = one.choice("dtype", DTYPES, default="float32")
+    values = one.choice("values", FLOATS, default="normal")
+    if values != "normal" and not dtype.startswith("float"):
+        raise one.error(
+            "values", "needs a float dtype", found=f"{values} of {dtype}", expected="dtype: float32"
+        )
+    low, high = one.integer("low", 0), one.integer("high", 2, least=1)
+    if high <= low:
+        raise one.error("high", "is not above low", found=high, expected=f"> {low}")
+    spec = InputSpec(
+        name=name, shape=shapes[0], shapes=shapes, dtype=dtype, seed=one.integer("seed", 0), low=low, high=high,
+        values=values,
+    )  # fmt: skip
+    one.done()
+    return spec
+
+
+def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes that an input is tried with, from ``shape`` or ``shapes``."""
+    if "shapes" not in one.data:
+        return (_shape(one, "shape", one.items("shape")),)
+    found = one.items("shapes")
+    if "shape" in one.data:
+        raise one.error(
+            "shape", "stands beside shapes", expected="one of them; the first of shapes is the usual one"
+        )
+    if not found:
+        raise one.error("shapes", "is empty", expected="e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
+    shapes = tuple(_shape(one, "shapes", shape) for shape in found)
+    if len(set(shapes)) < len(shapes):
+        raise one.error("shapes", "names a shape twice", found=found, expected="different shapes")
+    return shapes
+
+
+def _shape(one: Reader, key: str, found: Any) -> tuple[int, ...]:
+    good = isinstance(found, list) and all(
+        isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in found
+    )
+    if not good or not found:
+        raise one.error(
+            key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]"
+        )
+    return tuple(found)
+
+
+def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
+    """Refuse inputs whose i-th shapes cannot go together."""
+    several = {name: len(spec.shapes) for name, spec in specs.items() if len(spec.shapes) > 1}
+    if LABEL in several:
+        raise inputs.error(
+            f"{LABEL}.shapes", "is not for labels", expected="shape; only forward tries several shapes"
+        )
+    for name, count in several.items():
+        first = next(iter(several))
+        if count != several[first]:
+            raise inputs.error(f"{name}.shapes", f"does not go with {first}'s", found=f"{count} shapes",
+                               expected=f"{several[first]}, as {first} has, or one")  # fmt: skip
+
+
+# An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
+
+
+__all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 
 def load_case(path: str | Path, reseed: int = 0) -> Case:
@@ -76,18 +184,18 @@ def _case(reader: Reader, file: Path) -> Case:
         inputs=read_inputs(reader, stages),
         outputs=_outputs(reader),
         stages=stages,
-        backward=backward.read(reader),
-        train=train.read(reader),
+        backward=settings.read_backward(reader),
+        train=settings.read_train(reader),
         data=read_data(reader),
-        loss=loss.read(reader),
-        init=init.read(reader),
-        inference=inference.read(reader),
-        distributed=distributed.read(reader),
-        training_data=train_data.read(reader),
+        loss=settings.read_loss(reader),
+        init=settings.read_init(reader),
+        inference=settings.read_inference(reader),
+        distributed=settings.read_distributed(reader),
+        training_data=settings.read_train_data(reader),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
-        updates=updates.read(reader),
-        lr=lr.read(reader),
+        updates=settings.read_updates(reader),
+        lr=settings.read_lr(reader),
         tolerances=_tolerances(reader),
         modes=_modes(reader),
         known_deviations=_deviations(reader),

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
-from tipchain.parity.settings.backward import BackwardSettings
-from tipchain.parity.settings.distributed import DistributedSettings
-from tipchain.parity.settings.inference import InferenceSettings
-from tipchain.parity.settings.init import InitSettings
-from tipchain.parity.settings.loss import LossSettings
-from tipchain.parity.settings.lr import LrSettings
-from tipchain.parity.settings.train import TrainSettings
-from tipchain.parity.settings.train_data import TrainDataSettings
-from tipchain.parity.settings.updates import UpdatesSettings
+from tipchain.parity.settings import (
+    BackwardSettings,
+    DistributedSettings,
+    InferenceSettings,
+    InitSettings,
+    LossSettings,
+    LrSettings,
+    TrainDataSettings,
+    TrainSettings,
+    UpdatesSettings,
+)
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
@@ -64,12 +66,12 @@ class InputSpec:
 
     Attributes:
         name: the argument of the model's ``forward``; ``label`` goes to the loss.
-        shape: the shape wherever one is needed.
-        shapes: all shapes that the forward stage tries, ``shape`` first; empty stands for ``shape`` alone.
+        shape: the shape. Give this key or ``shapes``.
+        shapes: several shapes. The forward stage tries all of them, the other stages use the first one.
         dtype: the type of the array.
         seed: seed of the random values.
-        low: least integer.
-        high: integers are below it: for a label, the number of classes.
+        low: the smallest integer.
+        high: the integers are smaller than this. For a label, it is the number of classes.
         values: ``"normal"`` (standard normal) or ``"probabilities"`` (positive, summing to 1 along the last axis).
     """
 
@@ -88,13 +90,13 @@ class WeightsSpec:
     """Where weights come from: a seeded initialization, or a torch file.
 
     Attributes:
-        init: ``"kaiming"``, or None where ``torch`` names a file.
+        init: the initialization, if ``torch`` names no file.
         seed: seed of the initialization.
         fit_head: whether the last Linear is fitted (ridge) on the training data.
-        calibrate: what BatchNorm's running statistics come from: ``"train_data"``, or ``"inputs"``, the fake ones.
-        torch: a torch weight file, or None.
-        names: Paddle's name of a layer, a parameter or a buffer by torch's, where they differ.
-        ignore: layers or tensors of either model that the other one lacks.
+        calibrate: the source of BatchNorm's running statistics: the training data, or the fake inputs.
+        torch: a torch weight file.
+        names: names that differ: torch's name of a layer, a parameter or a buffer, and Paddle's.
+        ignore: layers or tensors of one model that do not exist in the other.
     """
 
     init: str | None = "kaiming"
@@ -112,10 +114,10 @@ class DataSettings:
 
     Attributes:
         batch_size: samples per batch.
-        max_batches: how many batches the data stage keeps at most.
-        transform_samples: of how many samples the data stage keeps what each named transform makes.
-        set: the data set, a name in ``tipchain.modes.DATA_SETS``.
-        args: more arguments of both ``build_dataset``.
+        max_batches: the data stage records at most this many batches.
+        transform_samples: the data stage records the output of each named transform for this many samples.
+        set: the data set that ``tipchain prepare`` makes or checks.
+        args: more arguments of both dataset builders.
     """
 
     batch_size: int = 4
@@ -130,9 +132,9 @@ class ModeSettings:
     """What one TIPC mode changes.
 
     Attributes:
-        data: ``lite`` or ``whole``, of training and evaluation; without it the mode's own.
-        epochs: epochs of training, instead of ``train.epochs``.
-        seeds: runs a side from different seeds, instead of ``train.seeds``.
+        data: the data of training and evaluation. Without it, those of the mode.
+        epochs: replaces ``train.epochs``.
+        seeds: replaces ``train.seeds``.
     """
 
     data: str | None = None
@@ -159,9 +161,9 @@ class Override:
 
     Attributes:
         model_args: arguments of both model builders in this stage.
-        weights: where this stage's weights come from.
+        weights: the weights of this stage.
         inputs: the fake inputs of this stage.
-        outputs: names of the model's outputs in this stage.
+        outputs: the names of the model's outputs in this stage.
     """
 
     model_args: Args | None = None
@@ -175,28 +177,28 @@ class Case:
     """An alignment case, checked.
 
     Attributes:
-        id: name; also the folder below ``test_tipc/output``.
+        id: the name of the case, and of its folder below ``test_tipc/output``.
         path: the YAML file.
-        root: the project's root, where paths and imports start; in the file it is seen from the file. Without it, the
-            nearest folder above with a ``pyproject.toml`` or a ``test_tipc``.
+        root: the project's root, relative to the file. Paths and imports start there. Without it, the nearest folder above with a
+            ``pyproject.toml`` or a ``test_tipc``.
         digest: SHA-256 of the YAML file.
-        sides: builders of ``"torch"`` and ``"paddle"``.
+        sides: the builders of ``torch`` and ``paddle``.
         model_args: arguments of both model builders.
-        weights: where the weights come from.
+        weights: the source of the weights.
         inputs: the fake inputs, by the name of forward's argument, and ``label``.
-        outputs: names of the model's outputs, in order.
-        stages: which stages ``align`` runs; without it, all whose builders are there.
+        outputs: the names of the model's outputs, in order.
+        stages: the stages of ``tipchain align``, among those whose builders exist.
         backward: settings of the stage ``backward``.
         train: settings of the stage ``train``, and defaults of ``tipchain train``.
         data: the data set, and the evaluation loader.
-        loss: arguments of both loss builders, and the variants that the stage ``loss`` compares besides.
+        loss: arguments of both loss builders, and more variants for the stage ``loss``.
         optimizer_args: arguments of both optimizer builders.
         scheduler_args: arguments of both scheduler builders.
-        tolerances: by stage, then by key; keys may be fnmatch patterns.
-        modes: what a TIPC mode changes.
-        known_deviations: tensors that are known to differ.
-        overrides: by stage, what that stage does otherwise.
-        seed: seed of everything random that has no seed of its own.
+        tolerances: tolerances by stage, then by tensor. Names of tensors may be patterns with ``*`` and ``?``.
+        modes: settings by TIPC mode.
+        known_deviations: tensors that are known to differ. One that no longer differs is a FAIL.
+        overrides: settings by stage.
+        seed: the seed of everything random without a seed of its own.
         init: settings of the stage ``init``.
         inference: settings of the stage ``inference``.
         distributed: settings of the stage ``distributed``.

@@ -1,12 +1,19 @@
-"""What is told about a port beside numbers: differences of construction, and causes of errors."""
+"""What is told about a port beside numbers: differences of construction, causes of errors, and the outcome of one piece."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
+
+from tipchain.blame import one_line
+from tipchain.errors import TipchainError
+from tipchain.outcome import Outcome
+
+# What is told about a port beside numbers: differences of construction, and causes of errors.
+
 
 Effect = Literal["here", "elsewhere", "none"]
 """What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
@@ -142,3 +149,35 @@ def read_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
         )
     share = given["explained"]
     return Diagnosis(**{**given, "explained": None if share is None else float(share)})
+
+
+# What comparing one piece of a training came to.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceCheck:
+    """The outcome of one piece: the loss, the optimizers, the schedules.
+
+    Attributes:
+        outcome: PASS, FAIL, or ERROR where it could not be found out.
+        reason: one sentence, with both values where something differs.
+        numbers: figures by name.
+        curves: series by name.
+        diagnoses: causes, the likeliest first; empty unless something differs.
+        left_out: parameters of the reference that were not compared.
+        excused: values differ for a reason that is no fault of the port's; nothing that follows from them fails.
+    """
+
+    outcome: Outcome
+    reason: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, list[float]] = field(default_factory=dict)
+    diagnoses: tuple[Diagnosis, ...] = ()
+    left_out: tuple[str, ...] = ()
+    excused: bool = False
+
+
+def failed_to_run(what: str, error: BaseException) -> PieceCheck:
+    """Return the ERROR of something that raised."""
+    raised = "" if isinstance(error, TipchainError) else "raised "
+    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}: {raised}{one_line(error)}")

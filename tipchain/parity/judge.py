@@ -1,12 +1,12 @@
-"""From differences to verdicts."""
+"""From differences to verdicts, and verdicts as JSON and back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,11 @@ import numpy as np
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.outcome import Outcome
 from tipchain.parity.compare import TensorDiff, count_outside, diff_arrays
-from tipchain.parity.record import flatten
+from tipchain.parity.dumps import flatten
 from tipchain.parity.tolerance import Tolerance
+
+# From differences to verdicts.
+
 
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""
@@ -49,17 +52,17 @@ def compare(
 ) -> list[Verdict]:
     """Compare the arrays of two sides by name.
 
-    Nothing is broadcast or transposed. A tensor that only one side has, that has another shape or another
-    kind of dtype, or NaN or Inf elsewhere, fails; an empty one is an ERROR, and so is an empty comparison.
+    Nothing is broadcast or transposed. A tensor is a FAIL if only one side has it, if its shape or the kind of its dtype differs,
+    or if NaN or Inf are at different positions. An empty tensor is an ERROR, and so is a comparison without tensors.
 
     Args:
-        reference: name to array (or number, or nested dict): what is expected.
-        port: the same of the port.
-        tolerance: one for all, or by name, ``"*"`` standing for the others. A tensor without a rule is
-            an ERROR.
+        reference: the expected arrays (or numbers, or nested dicts) by name.
+        port: the port's arrays by name.
+        tolerance: one tolerance for all names, or tolerances by name; ``"*"`` is that of all other names. A tensor without a
+            tolerance is an ERROR.
 
     Returns:
-        One verdict per name: the reference's in its order, then what only the port has. Names of nested
+        A list of one verdict per name: the names of the reference in their order, then those of the port alone. Names in nested
         dicts are joined with ``/``.
 
     Raises:
@@ -252,3 +255,64 @@ def _failed(diff: TensorDiff, tolerance: Tolerance, outside: int | None) -> str:
 def _rounded_up(value: float) -> str:
     """Return ``value`` with three digits, never smaller than it is, so that the hint does what it says."""
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value))):g}"
+
+
+# Verdicts as JSON and back.
+
+
+_SHAPES = ("expected_shape", "actual_shape", "worst_index")
+
+
+def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
+    return [
+        {
+            "outcome": verdict.outcome.value,
+            "subject": verdict.subject,
+            "reason": verdict.reason,
+            "finite": verdict.finite,
+            "diff": None
+            if verdict.diff is None
+            else {name: _encode(value) for name, value in asdict(verdict.diff).items()},
+            **({} if verdict.share is None else {"share": verdict.share}),
+        }
+        for verdict in verdicts
+    ]
+
+
+def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
+    """Return what :func:`render_verdicts` was given."""
+    return [
+        Verdict(
+            outcome=Outcome(item["outcome"]),
+            subject=item["subject"],
+            reason=item["reason"],
+            diff=None if item["diff"] is None else _parse_diff(item["diff"]),
+            finite=item.get("finite", True),
+            share=item.get("share"),
+        )
+        for item in documents
+    ]
+
+
+def _parse_diff(document: Mapping[str, Any]) -> TensorDiff:
+    texts = ("path", "expected_dtype", "actual_dtype")
+    return TensorDiff(
+        **{name: value if name in texts else _decode(name, value) for name, value in document.items()}
+    )
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, complex):
+        return str(value)
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _decode(name: str, value: Any) -> Any:
+    if name in _SHAPES:
+        return tuple(value)
+    if isinstance(value, str):
+        return complex(value) if "j" in value else float(value)
+    return value

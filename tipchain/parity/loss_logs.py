@@ -61,7 +61,10 @@ def _unit(text: str) -> float:
 
 
 def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:
-    """Return the port's losses beside the reference's, and whether each step is outside, bool ``[steps]``.
+    """Return the port's losses beside the reference's, and each step's difference as a part of what is allowed.
+
+    A step is outside where that is above 1, float64 ``[steps]``; what the envelope says nothing about is 0, and infinite
+    where the port alone is not finite.
 
     Raises:
         NoLossesError: they are not equally many, or the reference's are not finite.
@@ -76,8 +79,8 @@ def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float)
     curve = compare_curves(reference.values, port.values, drifts, factor)
     unit = max(one.unit for one in (reference, port, *runs))
     allowed = factor * curve.bounds + unit * (1 + 1e-9)
-    outside = ~(curve.differences <= allowed) & (np.arange(steps) < curve.told)
-    return curve, outside | ~np.isfinite(port.values)
+    parts = np.where(np.arange(steps) < curve.told, curve.differences / allowed, 0.0)
+    return curve, np.where(np.isfinite(port.values), parts, np.inf)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -97,24 +100,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             for path in (args.reference, args.port, *args.runs)
         )
-        curve, outside = held(first, port, runs, args.factor)
+        curve, parts = held(first, port, runs, args.factor)
     except (NoLossesError, OSError) as error:
         print(f"nothing can be compared: {error}")
         return 2
     worst = int(np.nanargmax(curve.differences))
     print(f"steps: {len(first.values)}")
     print(f"largest_difference: {curve.differences[worst]:.6g} (step {worst + 1})")
-    print(f"largest_ratio: {curve.ratios[curve.worst]:.6g} (step {curve.worst + 1}; allowed {args.factor:g})")
+    print(f"difference_ratio: {parts.max():.6g} (step {int(parts.argmax()) + 1}; of what rounding explains)")
     if curve.told < len(first.values):
         print(f"note: from step {curve.told + 1} on rounding alone moves the loss by a tenth of itself")
     if curve.told == 0:
         print("nothing can be compared: rounding alone moves the first loss by a tenth of itself")
         return 2
-    if outside.any():
-        step = int(np.argmax(outside))
+    if parts.max() > 1:
+        step = int(np.argmax(parts > 1))
         print(
             f"losses failed: step {step + 1} has {port.values[step]:.8g} instead of {first.values[step]:.8g}, "
-            f"{curve.ratios[step]:.3g} times the envelope"
+            f"{parts[step]:.3g} times what rounding explains"
         )
         return 1
     which = "all" if curve.told == len(first.values) else f"the first {curve.told} of"

@@ -24,7 +24,7 @@ from typing import Any
 
 from tipchain.imports import kept_import
 from tipchain.paddle_export import Array, EngineError, program_files
-from tipchain.parity.record import load_record, save_record
+from tipchain.parity.dumps import load_record, save_record
 from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")

@@ -12,9 +12,9 @@ from tipchain.blame import UsersError
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
 from tipchain.parity.case import Case
-from tipchain.parity.data_digest import WHERE, data_digest
+from tipchain.parity.digests import WHERE, data_digest
+from tipchain.parity.dumps import flatten, load_record, save_record
 from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
-from tipchain.parity.record import flatten, load_record, save_record
 from tipchain.parity.recorder import Needs
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 from tipchain.stage_table import INFO

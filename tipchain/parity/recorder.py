@@ -1,39 +1,102 @@
-"""The process that records one side: it imports one framework, once, and runs stages one after another.
-
-Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json FD``; events go
-as JSON lines to the file descriptor FD, so that whatever user code prints cannot be taken for them.
-"""
+"""The process that records one side, and the same as its parent sees it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import selectors
+import signal
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tipchain import __version__
 from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
-from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
+from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
 from tipchain.parity.case import Case, load_case
-from tipchain.parity.envelope_cache import ENVELOPES
+from tipchain.parity.digests import Reading, imported_sources
+from tipchain.parity.dumps import load_record, save_record
+from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.frameworks import load_framework
-from tipchain.parity.frameworks.base import Framework
-from tipchain.parity.names import dump_name, tensors_name
-from tipchain.parity.record import load_record, save_record
-from tipchain.parity.sources import Reading, imported_sources
-from tipchain.parity.stages import Bench, Recording, record
-from tipchain.parity.stages.truth import record_truth
+from tipchain.parity.frameworks.base import Array, Framework
+from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.settings import DOUBLE
+from tipchain.parity.stages import Recording, record
+from tipchain.parity.stages.bench import Bench
 from tipchain.runs import replacing_path
 from tipchain.stage_table import INFO
+
+if TYPE_CHECKING:
+    from tipchain.parity.frameworks.torch_float64 import TorchFloat64
+
+
+# Stages of the reference in float64: what they would give without rounding, and how sure that is.
+
+
+TRUTH_STAGES = ("forward", "loss", "backward", "train")
+"""Stages whose float32 numbers are those of a network, so that only float64 can tell what they should be."""
+NOISE = "noise/"
+"""What the names of tensors begin with that say how much rounding moves others in float64."""
+RUNS = 2
+"""Runs from shifted weights: a perturbation and its mirror image."""
+
+
+def record_truth(stage: str, bench: Bench) -> Recording:
+    """Record a stage in float64, arrays and tensors under their usual names.
+
+    ``noise/<name>``, float64 ``[]``, is by how much at most an array moves where the weights start some of float64's
+    units in the last place apart: two correct runs in float64 may differ by some times that.
+
+    Raises:
+        UsageError: a result is not in float64, for the case's own code asks for another precision.
+    """
+    framework = cast("TorchFloat64", bench.framework)
+    case = replace(bench.case, backward=replace(bench.case.backward, dtype=DOUBLE))
+    runs: list[dict[str, Array]] = []
+    for shift in (None, *range(RUNS)):
+        framework.shift = shift
+        framework.seed(case.seed)
+        with framework.double_precision():
+            recording = record(stage, replace(bench, case=case, _built=[]))
+        runs.append({**recording.arrays, **recording.tensors})
+    framework.shift = None
+    _check_precision(runs[0])
+    noise = {
+        f"{NOISE}{name}": np.array(max(_moved(one[name], array) for one in runs[1:]))
+        for name, array in runs[0].items()
+        if array.dtype.kind == "f"
+    }
+    return Recording(arrays=runs[0], tensors=noise)
+
+
+def _check_precision(arrays: Mapping[str, Array]) -> None:
+    short = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.dtype.itemsize < 8]
+    if short:
+        raise UsageError(
+            f"no float64: {', '.join(short[:3])} came out as {arrays[short[0]].dtype}, "
+            "for the case's own code asks for that precision"
+        )
+
+
+def _moved(shifted: Array, array: Array) -> float:
+    with np.errstate(invalid="ignore"):
+        return float(np.max(np.abs(np.subtract(shifted, array)), initial=0.0))
+
+
+# The process that records one side: it imports one framework, once, and runs stages one after another.
+#
+# Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json FD``; events go
+# as JSON lines to the file descriptor FD, so that whatever user code prints cannot be taken for them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +311,134 @@ def main(argv: list[str]) -> int:
             emit({"event": "refused", "message": str(error)})
             return error.exit_code
     return 0
+
+
+# A recording process as its parent sees it: start, events, deadline, end.
+
+
+class RecordingProcess:
+    """A recording process: its events, how each stage ended (None: well; else the message), and what it rests on."""
+
+    def __init__(self, job: Job, stages: Sequence[str], timeout_s: float | None) -> None:
+        self.side, self.job = job.side, job
+        self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
+        self.marks: dict[str, Mapping[str, str] | None] = {}
+        self.current = ""
+        self.deadline = time.monotonic() + timeout_s if timeout_s else None
+        self.timeout_s = timeout_s
+        folder = Path(job.folder)
+        spec = folder / f"recorder_{job.side}.json"
+        spec.write_text(job.to_json())
+        self.log = folder / f"recorder_{job.side}.log"
+        reading, writing = os.pipe()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), str(writing)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=(writing,),
+                start_new_session=True, env=_environment(job),
+            )  # fmt: skip
+        os.close(writing)
+        self.events = os.fdopen(reading, "rb")
+        self._partial = b""
+
+    def read(self) -> None:
+        """Take in the events that have come; at the end of them, account for every stage."""
+        chunk = self.events.read1()
+        if not chunk:
+            self._close()
+            return
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "missing":
+                raise MissingFrameworkError(event["message"])
+            case "refused":
+                raise UsageError(event["message"])
+            case "begin":
+                self.current = event["stage"]
+            case "end":
+                self.ended[event["stage"]] = None if event["ok"] else event["message"]
+                self.marks[event["stage"]] = event.get("marks")
+                self.current = ""
+
+    def _close(self) -> None:
+        """Give every stage that did not end the reason why."""
+        code = self.process.wait()
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            what = f"the {self.side} process was killed by {name}"
+        else:
+            what = f"the {self.side} process ended with exit code {code}"
+        for stage in self.job.stages:
+            if stage not in self.ended:
+                during = "" if stage == self.current or not self.current else f" during {self.current}"
+                self.ended[stage] = f"{what}{during}; log: {self.log}"
+
+    def expire(self) -> None:
+        """End the process if its time is over."""
+        if self.deadline is not None and time.monotonic() > self.deadline and self.process.poll() is None:
+            self.stop()
+            for stage in self.job.stages:
+                self.ended.setdefault(
+                    stage, f"the {self.side} process took longer than {self.timeout_s:g} s and was ended"
+                )
+
+    def stop(self) -> None:
+        """End the process and all it started; one that has done its work may end by itself."""
+        if self.finished:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=5.0)
+        if self.process.poll() is None:
+            for sign, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
+                try:
+                    os.killpg(self.process.pid, sign)
+                    self.process.wait(timeout=patience)
+                    break
+                except ProcessLookupError:
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        self.events.close()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every stage is accounted for."""
+        return all(stage in self.ended for stage in self.job.stages)
+
+
+def _environment(job: Job) -> dict[str, str]:
+    """Return the recorder's environment: equal threads on both sides, TF32 off, memory kept for reuse.
+
+    glibc by default gives every large array back to the system, which then clears its pages anew for the next one:
+    half of all system time with AlexNet.
+    """
+    threads = str(job.threads)
+    return {
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        **os.environ,
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "NVIDIA_TF32_OVERRIDE": "0",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def listen(recorders: Sequence[RecordingProcess]) -> None:
+    """Wait until some recorder tells something or a deadline passes."""
+    with selectors.DefaultSelector() as selector:
+        for recorder in recorders:
+            if not recorder.finished:
+                selector.register(recorder.events, selectors.EVENT_READ, recorder)
+        for key, _ in selector.select(timeout=0.5):
+            key.data.read()
+    for recorder in recorders:
+        recorder.expire()
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ import tipchain
 from tipchain.modes import DATA_FOLDER, NONE
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import Case
+from tipchain.parity.digests import mark
 from tipchain.parity.publish import link, stage_files
 from tipchain.parity.recorder import Job
-from tipchain.parity.sources import mark
 from tipchain.parity.stage_judge import StageJudgement
 from tipchain.runs import RUN_VARIABLE, atomic_write
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from tipchain.errors import InputError, did_you_mean
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import SIDES, KnownDeviation
+from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.judging import judge_dumps
-from tipchain.parity.judging.base import BENCHMARK, Dumps, Rules
-from tipchain.parity.names import dump_name
-from tipchain.parity.record import Record, load_record
+from tipchain.parity.publish import dump_name
+from tipchain.parity.stages import judge_dumps
+from tipchain.parity.stages.judging import BENCHMARK, Dumps, Rules
 from tipchain.parity.tolerance import Tolerance
 from tipchain.stage_table import INFO
 

@@ -1,11 +1,16 @@
-"""What difference is accepted."""
+"""What difference is accepted, and the default for every tensor of every stage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from tipchain.errors import UsageError
+
+# What difference is accepted.
+
 
 Method = Literal["mean", "min", "max", "all"]
 METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
@@ -20,12 +25,12 @@ class Tolerance:
     ``|expected - actual| <= atol + rtol * |expected|`` (numpy.testing.assert_allclose).
 
     Attributes:
-        method: statistic that is held against the threshold; unused with rtol and atol.
-        threshold: largest accepted value of the statistic; None with rtol and atol.
-        rtol: relative tolerance; given together with atol or not at all.
-        atol: absolute tolerance; given together with rtol or not at all.
+        method: the statistic of the absolute difference. It is not used with ``rtol`` and ``atol``.
+        threshold: the largest accepted value of the statistic.
+        rtol: the relative tolerance. It needs ``atol``.
+        atol: the absolute tolerance. It needs ``rtol``.
         equal_nan: whether NaN at the same positions counts as equal.
-        reason: why this tolerance is looser than the default.
+        reason: the reason of a tolerance that is looser than the default.
 
     Raises:
         UsageError: unknown method, negative or NaN bound, half of rtol/atol, or both rules at once.
@@ -54,7 +59,7 @@ class Tolerance:
 
     @property
     def methods(self) -> tuple[Literal["min", "max", "mean"], ...]:
-        """The statistics that are held against the threshold, in reprod_log's order; none with rtol and atol."""
+        """The statistics that must not exceed the threshold, in reprod_log's order. None with ``rtol`` and ``atol``."""
         if self.threshold is None:
             return ()
         return ("min", "max", "mean") if self.method == "all" else (self.method,)
@@ -64,3 +69,91 @@ class Tolerance:
         if self.threshold is None:
             return f"rtol {self.rtol:g}, atol {self.atol:g}{nan}"
         return f"{' and '.join(self.methods)} <= {self.threshold:g}{nan}"
+
+
+# The default tolerance of every tensor of every stage; a case may name others, looser ones with a reason.
+
+
+EXACT = Tolerance(method="max", threshold=0.0)
+LOSS_GRADIENT = Tolerance(rtol=1e-4, atol=0.0)
+"""rtol is of the largest RMS among the gradients of one loss."""
+
+_BACKWARD: Mapping[str, Tolerance] = {
+    # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
+    "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+    "loss_*": Tolerance(threshold=1e-5),
+    "gradient": Tolerance(rtol=1e-4, atol=1e-9),
+    "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+    "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+}
+# First match wins. Sources: the tutorial's scripts (1e-5), the reproduction guide (1e-6, 0.15 points).
+DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
+    "forward": {"*": Tolerance(threshold=1e-5)},
+    "data": {"length": EXACT, "label_*": EXACT, "*": Tolerance(threshold=1e-6)},
+    "metric": {"*": Tolerance(threshold=1e-6)},
+    # Correct losses differ by 1e-7 of the gradient, behind models whose outputs differ by 1e-6 by 1e-6.
+    "loss": {
+        "gradient": LOSS_GRADIENT,
+        "gradient/*": LOSS_GRADIENT,
+        "*/gradient/*": LOSS_GRADIENT,
+        "*": Tolerance(threshold=1e-5),
+    },
+    # Of the largest element of an update: Paddle's Adam keeps 1 - beta2 in float32, 7e-6 at 0.999; all others 5e-7.
+    "optimizer": {"*": Tolerance(rtol=5e-5, atol=0.0)},
+    "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
+    # Of the largest movement that decay makes; the rounding of what it is measured by is allowed besides.
+    "regularization": {"*": Tolerance(rtol=1e-3, atol=0.0)},
+    # The keys of a second mode begin with its name: train/loss_0.
+    "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
+    # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
+    "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
+    # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.
+    "init": {"*": Tolerance(rtol=1e-5, atol=1e-6)},
+    "train": {"*": Tolerance(threshold=0.15)},
+    "inference": {"*": Tolerance(threshold=1e-5)},
+    "distributed": {
+        "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+        "loss_*": Tolerance(rtol=1e-5, atol=1e-7),
+        # Of the largest RMS update; AlexNet, MobileNetV3 and MVF need up to 1.5e-4, a summed loss makes it 0.5.
+        "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+        "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+    },
+}
+STRICT: Mapping[str, Mapping[str, Tolerance]] = {"forward": {"*": Tolerance(threshold=1e-6)}}
+
+
+def tolerance_for(stage: str, key: str, own: Mapping[str, Tolerance], *, strict: bool = False) -> Tolerance:
+    """Return the tolerance of one tensor: the case's own rule if one matches, else the stage's default.
+
+    Args:
+        stage: the stage's name.
+        key: the tensor's key; ``gradient``, ``parameter`` and ``buffer`` stand for those groups.
+        own: the case's rules for this stage, by fnmatch pattern; the first match wins.
+        strict: use the guide's tighter forward threshold.
+    """
+    defaults = STRICT.get(stage, DEFAULTS[stage]) if strict else DEFAULTS[stage]
+    for rules in (own, defaults):
+        for pattern, tolerance in rules.items():
+            if fnmatchcase(key, pattern):
+                return tolerance
+    return EXACT
+
+
+def tolerances_for(
+    stage: str, keys: Iterable[str], own: Mapping[str, Tolerance], *, strict: bool = False
+) -> dict[str, Tolerance]:
+    """Return the tolerance of every key."""
+    return {key: tolerance_for(stage, key, own, strict=strict) for key in keys}
+
+
+def is_looser(tolerance: Tolerance, default: Tolerance) -> bool:
+    """Tell whether ``tolerance`` could accept what ``default`` refuses, so that it needs a reason."""
+    if tolerance.equal_nan and not default.equal_nan:
+        return True
+    if tolerance.threshold is not None and default.threshold is not None:
+        if tolerance.threshold > default.threshold:
+            return True
+        return tolerance.method != default.method and tolerance.method not in ("max", "all")
+    if tolerance.rtol is not None and default.rtol is not None:
+        return tolerance.rtol > default.rtol or (tolerance.atol or 0.0) > (default.atol or 0.0)
+    return True

@@ -1,28 +1,119 @@
-"""Data folders that a mode needs: made whole or not at all, and checked before they are used.
-
-A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
-``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
-again, but only if nothing in it is anybody else's. Beside the folder of a packed data set stands an archive; a folder
-that is missing or damaged is unpacked from it, and an archive that is damaged is made again.
-"""
+"""Data folders that a mode needs, of the shipped sets or of the user's own: made whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tipchain.errors import DataError, UsageError
-from tipchain.modes import DIGITS, data_folder
-from tipchain.prepare.archive import archive_of, check_archive, pack, read_archive
+from tipchain.modes import DIGITS, MINI_UCF, data_folder
 from tipchain.prepare.sets import KINDS, Recipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
+from tipchain.raw_frames import LAYOUT, Video, class_names, read_split, split_file
+
+# A data folder as one file: a tar archive, and its checksum beside it as ``sha256sum`` writes it.
+
+
+PIECE = 1 << 20
+
+
+def archive_of(folder: Path) -> Path:
+    """Return the archive that is kept beside ``folder``."""
+    return folder.with_name(f"{folder.name}.tar")
+
+
+def checksum_of(archive: Path) -> Path:
+    """Return the file with the checksum of ``archive``."""
+    return archive.with_name(f"{archive.name}.sha256")
+
+
+def pack(folder: Path, archive: Path, *, workshop: Path) -> None:
+    """Write the files below ``folder`` into ``archive``; equal folders give equal bytes.
+
+    The names in it begin with the archive's own stem. The checksum comes last: an archive without one is not whole.
+
+    Args:
+        folder: what is packed.
+        archive: the file, replaced if it is there.
+        workshop: a folder on the same disk where it is made.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    made = workshop / archive.name
+    with tarfile.open(made, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                content = path.read_bytes()
+                entry = tarfile.TarInfo(f"{archive.stem}/{path.relative_to(folder).as_posix()}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    line = f"{_sha256(made)}  {archive.name}\n"
+    checksum_of(archive).unlink(missing_ok=True)
+    made.replace(archive)
+    checksum_of(made).write_text(line, encoding="utf-8")
+    checksum_of(made).replace(checksum_of(archive))
+
+
+def check_archive(archive: Path) -> None:
+    """Check an archive against its checksum.
+
+    Raises:
+        DataError: it differs, or one of the two files is missing or cannot be read.
+    """
+    try:
+        expected = checksum_of(archive).read_text(encoding="utf-8").split()[:1]
+        found = _sha256(archive)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError("cannot be checked", file=archive, found=error) from error
+    if expected != [found]:
+        raise DataError(
+            "is damaged: its checksum differs", file=archive, expected=" ".join(expected), found=found
+        )
+
+
+def read_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files that `pack` wrote.
+
+    Raises:
+        DataError: it is no such archive; or a file in it would lie outside of the folder.
+    """
+    try:
+        with tarfile.open(archive, "r:") as tar:
+            for entry in tar:
+                parts = PurePosixPath(entry.name).parts
+                file = tar.extractfile(entry) if entry.isreg() else None
+                if file is None or parts[:1] != (archive.stem,) or len(parts) < 2 or ".." in parts:
+                    raise DataError("holds what is no file of the folder", file=archive, found=entry.name)
+                yield "/".join(parts[1:]), file.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError("is damaged", file=archive, found=error) from error
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+# Data folders that a mode needs: made whole or not at all, and checked before they are used.
+#
+# A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
+# ``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
+# again, but only if nothing in it is anybody else's. Beside the folder of a packed data set stands an archive; a folder
+# that is missing or damaged is unpacked from it, and an archive that is damaged is made again.
+
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -222,3 +313,97 @@ def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -
         for number, file in enumerate(files):
             pace.tell(f"making {title}", number, total)
             yield file
+
+
+# Data of the user's own: a folder of images by class.
+
+
+# A data folder of the user's own, in ImageNet's layout: ``train/<class>/<image>`` and ``val/<class>/<image>``.
+
+SPLITS = ("train", "val")
+IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def check_image_folder(folder: Path) -> tuple[str, ...]:
+    """Return the class names of ``folder``, sorted (their order gives the labels).
+
+    Raises:
+        DataError: a split is missing, the splits have different classes, or a class has no image.
+    """
+    layout = "train/<class>/ and val/<class>/ with images"
+    if not folder.is_dir():
+        raise DataError("there is no such data folder", file=folder, key="--data-path", expected=layout)
+    train, val = (_classes(folder / split, layout) for split in SPLITS)
+    if train != val:
+        only = [f"{split} only: {', '.join(sorted(names)[:5])}" for split, names in
+                (("train", set(train) - set(val)), ("val", set(val) - set(train))) if names]  # fmt: skip
+        raise DataError("train and val have different classes", file=folder, found="; ".join(only))
+    for split in SPLITS:
+        for name in train:
+            _check_class(folder / split / name)
+    return train
+
+
+def _classes(folder: Path, layout: str) -> tuple[str, ...]:
+    if not folder.is_dir():
+        raise DataError("is missing", file=folder, expected=layout)
+    classes = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")))
+    if not classes:
+        raise DataError("has no class folders", file=folder, expected=layout)
+    return classes
+
+
+def _check_class(folder: Path) -> None:
+    if not any(path.suffix.lower() in IMAGE_SUFFIXES and path.is_file() for path in folder.iterdir()):
+        raise DataError("has no image", file=folder, expected=f"a file ending in {', '.join(IMAGE_SUFFIXES)}")
+
+
+# Data of the user's own, given with ``--data-path``: checked for the layout that the case's data set has.
+
+
+def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:
+    """Return the class names of ``folder``, by label; none for a data set whose layout is the user's own.
+
+    Args:
+        folder: the data folder.
+        data_set: a name in ``tipchain.modes.DATA_SETS``: images in class folders, videos as raw frames, or anything.
+
+    Raises:
+        DataError: it is missing, or is not laid out as data of that set are.
+    """
+    if data_set == DIGITS:
+        return check_image_folder(folder)
+    if not folder.is_dir():
+        raise DataError("there is no such data folder", file=folder, key="--data-path",
+                        expected=LAYOUT if data_set == MINI_UCF else "a folder")  # fmt: skip
+    return check_video_folder(folder) if data_set == MINI_UCF else ()
+
+
+def check_video_folder(folder: Path) -> tuple[str, ...]:
+    """Return the class names of a folder in UCF-101's raw-frames layout, by label.
+
+    Of every video the first and the last frame are looked for.
+
+    Raises:
+        DataError: a split file is missing or wrong, a video is in both, or one has not the frames it should.
+    """
+    train, val = (read_split(folder, split) for split in ("train", "val"))
+    both = {video.folder for video in train} & {video.folder for video in val}
+    if both:
+        raise DataError(
+            "has videos that are in both splits", file=split_file(folder, "val"),
+            found=", ".join(sorted(one.name for one in both)[:3]) + (", ..." if len(both) > 3 else ""),
+        )  # fmt: skip
+    for video in (*train, *val):
+        _check_video(video)
+    return class_names(folder)
+
+
+def _check_video(video: Video) -> None:
+    for number in (1, video.frames):
+        if not video.frame(number).is_file():
+            there = len(list(video.folder.glob("img_*.jpg"))) if video.folder.is_dir() else "no such folder"
+            raise DataError(
+                "is missing", file=video.frame(number), found=there,
+                expected=f"frames 1 to {video.frames}, as the split file says",
+            )  # fmt: skip

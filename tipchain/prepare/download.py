@@ -62,4 +62,4 @@ def main() -> int:
 if __name__ == "__main__":
     from tipchain.guard import guarded
 
-    raise SystemExit(guarded(main))
+    raise SystemExit(guarded(main, said=str))

@@ -1,8 +1,11 @@
-"""A suite's script is run: alone in its checkout, with one interpreter, seen to go on, ended with all its children."""
+"""A suite's script is run: alone in its checkout, with one interpreter, ended with all its children."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,13 +15,244 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.errors import OutputError, UsageError
-from tipchain.prepare.interpreter import Interpreter, environment, programs
+from tipchain.language import say
 from tipchain.prepare.keep import put_back, start_keeping
-from tipchain.prepare.script_log import unfinished_downloads
+
+# What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
+#
+# The suites' ``prepare.sh`` neither stop at an error nor check a download, so their exit status tells nothing about the
+# steps before the last. The programs that they call do say so, in words that hardly change.
+
+
+TROUBLE = re.compile(
+    r"""
+    \bERROR\ \d{3}\b                                # wget: a status of HTTP
+  | unable\ to\ (?:resolve|establish|access|connect)|could\ not\ resolve|\bGiving\ up\.
+  | ^curl:\ \(\d+\)|^(?:wget|fatal|unzip):[ ]
+  | ^tar:\ .*(?:cannot|error|not\ look\ like|unexpected|not\ found|no\ such|exiting\ with)
+  | ^(?:gzip|gunzip|zcat|bzip2|bunzip2|xz|unxz):\ (?!.*trailing\ garbage)
+  | \bnot\ (?:a|in)\ gzip\b|unexpected\ end\ of|end-of-central-directory|(?:invalid|bad|corrupt)\ zip|zipfile\ corrupt
+  | \b(?:cannot|can't)\ (?:find\ or\ )?open\b
+  | ^(?:rm|mv|cp|ln|ls|cd|cat|sed|mkdir|touch|chmod|find|grep):\ .*(?:cannot|can't|failed|omitting|invalid|missing)
+  | no\ such\ file\ or\ directory|not\ a\ directory\b|is\ a\ directory\b
+  | command\ not\ found|:\ \d+:\ .*:\ not\ found$    # bash, dash
+  | permission\ denied|no\ space\ left\ on\ device|read-only\ file\ system|disk\ quota\ exceeded
+  | syntax\ error
+  | ^(?:[\w.]+\.)?\w+(?:Error|Exception):\           # the last line of a Python traceback
+  | ^ERROR:\ (?!pip's\ dependency\ resolver)         # pip; that one is a remark, the installation is done
+  | \bline\ \d+:\s+\d+\ (?:killed|aborted|bus\ error|segmentation\ fault)\b|^killed$
+  | :\ FAILED(?:\ open\ or\ read)?$                  # md5sum -c
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+HARMLESS = re.compile(r"^(?:mkdir|ln): .*: File exists$|: setlocale: ", re.IGNORECASE)
+"""What is there already was made by an earlier call; a locale that is not installed changes messages only."""
+UNCONNECTED = re.compile(r"\bfailed: (?:Connection|Operation|Network|No route|Host)\b", re.IGNORECASE)
+CONNECTED = re.compile(r"\bconnected\.$", re.IGNORECASE)
+REQUEST = re.compile(r"--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--  (?!\(try)")
+"""How wget begins a new download; not a further try of the same."""
+BEGAN = re.compile(r"--(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)--  ")
+SAVING = re.compile(r"^Saving to: (?P<name>.+)$")
+SAVED = re.compile(r" - (?P<name>.+) saved \[\d+")
+QUOTES = "\u2018\u2019'`\""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A line of a log that tells of a failure.
+
+    Attributes:
+        line: its number, from 1.
+        text: what it says.
+    """
+
+    line: int
+    text: str
+
+
+def find_troubles(log: str) -> tuple[Trouble, ...]:
+    """Return the lines of a script's output that tell of a failure."""
+    lines = _lines(log)
+    return tuple(
+        Trouble(line=index + 1, text=line.strip())
+        for index, line in enumerate(lines)
+        if (TROUBLE.search(line) and not HARMLESS.search(line))
+        or (UNCONNECTED.search(line) and not _connects_later(lines[index + 1 :]))
+    )
+
+
+def _connects_later(lines: Sequence[str]) -> bool:
+    """Return whether wget reached another address of the host, or this one on another try."""
+    for line in lines:
+        if REQUEST.match(line):
+            return False
+        if CONNECTED.search(line):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that wget began to write.
+
+    Attributes:
+        name: as wget tells it, relative to where the script was then.
+        began: when, in seconds since the epoch.
+    """
+
+    name: str
+    began: float
+
+
+def unfinished_downloads(log: str) -> tuple[Download, ...]:
+    """Return the files that wget began to write and, by what it says, did not get to the end of."""
+    open_: dict[str, Download] = {}
+    began = math.inf
+    for line in _lines(log):
+        if found := BEGAN.match(line):
+            began = datetime.fromisoformat(found.group(1)).astimezone().timestamp()
+        elif found := SAVING.match(line):
+            name = found["name"].strip(QUOTES)
+            open_[name] = Download(name=name, began=began)
+        elif found := SAVED.search(line):
+            open_.pop(found["name"].strip(QUOTES), None)
+    return tuple(open_.values())
+
+
+def _lines(log: str) -> list[str]:
+    """Return what the lines say: a progress bar returns to the line's start and is written over."""
+    return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in log.split("\n")]
+
+
+# The interpreter that a suite's script runs with, under every name that such scripts call one by.
+
+
+VERSIONS = ("", "3", *(f"3.{minor}" for minor in range(6, 16)))
+LIMIT_S = 60.0
+REFUSED = "ERROR: not installed: "
+"""How a refusal begins in the script's log; pip's own failures begin with the first word, too."""
+WRAPPER = """\
+#!/bin/sh
+exec {command} "$@"
+"""
+REFUSING = """\
+#!/bin/sh
+case " {words} $* " in
+*" -m pip "*install" "*|*" -m easy_install "*|*"setup.py "*install" "*|*"setup.py "*develop" "*)
+    echo "{refused}{name} $*" >&2
+    exit 1
+    ;;
+esac
+exec {command} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """An interpreter of Python.
+
+    Attributes:
+        path: the program, absolute.
+        prefix: its environment.
+        own: whether that is the environment that tipchain runs in, in which nothing may be installed.
+    """
+
+    path: str
+    prefix: str
+    own: bool
+
+    def describe(self) -> str:
+        """Return it for reading."""
+        if not self.own:
+            return f"python: {self.path}"
+        return f"python: {self.path}: tipchain's own, so nothing is installed; --python names the suite's"
+
+
+def find_interpreter(root: Path, given: str | None, files: str) -> Interpreter | None:
+    """Return the interpreter for the script of a checkout; None if there is none.
+
+    Args:
+        root: the checkout.
+        given: what the user names; relative to the current folder if it has a ``/``.
+        files: what the parameter file names; where that is not here, ``python`` or ``python3`` is taken.
+
+    Raises:
+        UsageError: what the user names is no interpreter.
+    """
+    if given is not None:
+        found = _look_up(given, root)
+        interpreter = _examine(found, root) if found else None
+        if interpreter is None:
+            what = "is no interpreter of Python" if found else "there is no such program"
+            raise UsageError(f"--python {given}: {what}")
+        return interpreter
+    programs = (_look_up(name, root) for name in (files, "python", "python3"))
+    return next(filter(None, (_examine(path, root) for path in programs if path)), None)
+
+
+def _look_up(name: str, root: Path) -> str | None:
+    if "/" in name:
+        name = os.path.abspath(name)  # noqa: PTH100 - the links of a virtual environment stay
+    return shutil.which(name, path=search_path(root))
+
+
+def _examine(path: str, root: Path) -> Interpreter | None:
+    """Return the interpreter at ``path``, None if it cannot be asked."""
+    question = "import sys; print(sys.prefix)"
+    try:
+        done = subprocess.run(
+            [path, "-c", question], capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    prefix = done.stdout.strip()
+    if done.returncode != 0 or not prefix:
+        return None
+    same = os.path.realpath(prefix) == os.path.realpath(sys.prefix)
+    return Interpreter(path=path, prefix=prefix, own=same and not has_own_python(root))
+
+
+@contextmanager
+def programs(interpreter: Interpreter | None) -> Iterator[Path]:
+    """Yield a folder of programs for the front of PATH: ``python``, ``pip`` and so on, all of one interpreter.
+
+    They are scripts, not links: a link into a virtual environment does not know that it belongs there.
+    """
+    with TemporaryDirectory(prefix="tipchain-prepare-") as name:
+        folder = Path(name)
+        if interpreter is not None:
+            for version in VERSIONS:
+                _write(folder / f"python{version}", interpreter, ())
+                _write(folder / f"pip{version}", interpreter, ("-m", "pip"))
+        yield folder
+
+
+def _write(path: Path, interpreter: Interpreter, words: tuple[str, ...]) -> None:
+    text = REFUSING if interpreter.own else WRAPPER
+    command = shlex.join((interpreter.path, *words))
+    path.write_text(text.format(command=command, words=" ".join(words), name=path.name, refused=REFUSED))
+    path.chmod(0o755)
+
+
+def environment(interpreter: Interpreter | None, folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """Return ``given`` with the programs of `programs` in front of PATH."""
+    path = [str(folder), given.get("PATH", os.defpath)]
+    if interpreter is not None and not interpreter.own:
+        own = str(Path(interpreter.path).parent)
+        path[1:1] = [own] if own not in path[1].split(os.pathsep) else []
+        given = {**given, "VIRTUAL_ENV": interpreter.prefix}
+    return {**given, "PATH": os.pathsep.join(path)}
+
+
+# A suite's script is run: alone in its checkout, with one interpreter, seen to go on, ended with all its children.
+
 
 SCRIPT = "test_tipc/prepare.sh"
 LOGS = "test_tipc/output/prepare"
@@ -76,7 +310,7 @@ def run_script(
     with _alone(root), _stoppable() as stop, programs(interpreter) as folder:
         left = log.stat().st_mtime if log.exists() else 0.0
         for fault in [*_put_back(root), *_set_half_made_aside(root, log, left)]:
-            print(f"note: from an earlier call: {fault}")
+            print(say(f"note: from an earlier call: {fault}"))
         before = _changed_files(root)
         if keep:
             start_keeping(root / LOGS, folder)
@@ -93,7 +327,7 @@ def run_script(
         faults = [*_put_back(root), *_set_half_made_aside(root, log, time.time())]
         after = _changed_files(root)
     if changed := sorted(name for name in after if after[name] != before.get(name)):
-        print(f"note: the script changed tracked files: {', '.join(changed)}")
+        print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
     return Ran(ending=ending, faults=tuple(faults))
 
 
@@ -102,7 +336,7 @@ def _put_back(root: Path) -> Iterator[str]:
     try:
         for place, beside in put_back(root / LOGS):
             made = f"; what the script made there is {beside.name}" if beside else ""
-            print(f"kept: {os.path.relpath(place, root)}{made}")
+            print(say(f"kept: {os.path.relpath(place, root)}{made}"))
     except OSError as error:
         yield f"{error.filename}: cannot be moved back to {error.filename2}: {error.strerror}"
 
@@ -153,7 +387,7 @@ def _alone(root: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            print("waiting for another preparation of this checkout", flush=True)
+            print(say("waiting for another preparation of this checkout"), flush=True)
             lock.acquire()
     except OSError as error:
         raise OutputError(f"cannot write below {root / LOGS}: {error.strerror}") from error

@@ -1,8 +1,4 @@
-"""A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left.
-
-Its exit status is judged, and because such scripts end with 0 whatever happens, so are the lines of its output and
-the data and weights that the parameter file's commands will read. Each call runs it again and judges anew.
-"""
+"""A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left."""
 
 from __future__ import annotations
 
@@ -11,20 +7,151 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tipchain.chain.detect import checkout as checkout_of
-from tipchain.chain.plan import Options, Plan
+from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending
+from tipchain.language import say
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
-from tipchain.prepare.interpreter import REFUSED, Interpreter, find_interpreter
-from tipchain.prepare.named_paths import NamedPath, named_paths
 from tipchain.prepare.removals import Removals, find_removals
-from tipchain.prepare.running import LOGS, SCRIPT, run_script
-from tipchain.prepare.script_log import find_troubles
+from tipchain.prepare.running import (
+    LOGS,
+    REFUSED,
+    SCRIPT,
+    Interpreter,
+    find_interpreter,
+    find_troubles,
+    run_script,
+)
+
+# The data and weights that a plan's commands name and nothing in the plan makes.
+
+
+INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
+MODEL = re.compile(r"weight|pretrain|model", re.IGNORECASE)
+OUTPUT = re.compile(r"save|output|out_|result|log|export", re.IGNORECASE)
+NO_INPUT = re.compile(r"config|name|class_path|script", re.IGNORECASE)
+ENDING = re.compile(
+    r"\.(?:jpe?g|png|bmp|npy|npz|nii(?:\.gz)?|mp4|avi|wav|txt|list|csv|tsv|json|pkl|pdparams|pdmodel|pdiparams|pdema)$",
+    re.IGNORECASE,
+)
+NO_PATH = re.compile(r"""://|[\[\]{}()'",;*?<>|$]|^\s*$""")
+CONFIG = (".yml", ".yaml")
+PROGRAM = (".py", ".sh", *CONFIG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPath:
+    """A path that a command reads.
+
+    Attributes:
+        path: relative to the checkout, or absolute.
+        key: the argument that names it, as ``--image_dir`` or ``Global.infer_imgs``.
+        command: id of the first command that does.
+    """
+
+    path: str
+    key: str
+    command: str
+
+    def fault(self, root: Path) -> str:
+        """Return what is wrong with it below ``root``: missing or empty; "" for nothing."""
+        place = root / self.path
+        found = [place] if place.exists() else []
+        if not found and MODEL.search(
+            self.key
+        ):  # Paddle adds the ending itself: model.pdparams, model.pdmodel
+            found = [path for path in place.parent.glob("*") if path.name.startswith(f"{place.name}.pd")]
+        if not found:
+            return "is a link to nothing" if place.is_symlink() else "is missing"
+        if any(_holds_something(path) for path in found):
+            return ""
+        return "is an empty folder" if found[0].is_dir() else "is an empty file"
+
+
+def _holds_something(path: Path) -> bool:
+    if not path.is_dir():
+        return path.stat().st_size > 0
+    files = (Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names)
+    return any(file.exists() and file.stat().st_size > 0 for file in files)
+
+
+def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
+    """Return the local paths of data, images and weights in the words of ``plan``, each once, in order.
+
+    What stands in an argument called after data or a model counts; not URLs, configurations, and what the chain
+    itself writes.
+    """
+    found: dict[str, NamedPath] = {}
+    made = {_normal(".", path) for path in (plan.out, plan.run)}
+    for command in plan.commands:
+        pairs = list(_arguments(command.argv))
+        for key, value in pairs:
+            path = _place(command, value)
+            if _is_input(key, value) and not _below(path, made):
+                found.setdefault(path, NamedPath(path=path, key=key, command=command.id))
+        made |= {_normal(command.cwd, value) for key, value in pairs if OUTPUT.search(key)}
+        made |= set(_folders_left(command))
+    return tuple(found.values())
+
+
+def _arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of ``key=value`` words and of ``--key value`` words."""
+    flag = ""
+    for word in argv:
+        key, equals, value = word.partition("=")
+        if equals:
+            yield key, value
+        elif flag and not word.startswith("-"):
+            yield flag, word
+        flag = word if word.startswith("-") and not equals else ""
+
+
+def _is_input(key: str, value: str) -> bool:
+    if not INPUT.search(key) or OUTPUT.search(key) or NO_INPUT.search(key) or NO_PATH.search(value):
+        return False
+    return ("/" in value.rstrip("/") or bool(ENDING.search(value))) and not value.endswith(PROGRAM)
+
+
+def _place(command: Command, value: str) -> str:
+    """Return where a value points to.
+
+    One that leads out of the checkout, ``../../../data`` beside ``models/rank/net/config.yaml``, is relative to the
+    configuration's folder, if it stays inside from there.
+    """
+    path = _normal(command.cwd, value)
+    if not path.startswith("../"):
+        return path
+    configs = (_normal(command.cwd, word) for word in command.argv if word.endswith(CONFIG))
+    nearer = (_normal(os.path.dirname(config), value) for config in configs)  # noqa: PTH120 - a word
+    return next((one for one in nearer if not one.startswith("../")), path)
+
+
+def _normal(cwd: str, path: str) -> str:
+    return os.path.normpath(PurePosixPath(cwd, path))
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders if folder != ".")
+
+
+def _folders_left(command: Command) -> Iterator[str]:
+    """Yield the folders that hold what ``command`` must leave."""
+    for artifact in command.leaves:
+        for pattern in artifact.files:
+            fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+            yield os.path.normpath(fixed.rpartition("/")[0] or ".")
+
+
+# A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left.
+#
+# Its exit status is judged, and because such scripts end with 0 whatever happens, so are the lines of its output and
+# the data and weights that the parameter file's commands will read. Each call runs it again and judges anew.
+
 
 MOST_LINES = 20
 MOST_CHARACTERS = 160
@@ -165,9 +292,9 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
     """
     faults: list[str] = []
     if preparation.argv is None:
-        print(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked")
+        print(say(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked"))
     else:
-        print("\n".join([f"in {preparation.checkout}:", *_announce(preparation)]), flush=True)
+        print(say("\n".join([f"in {preparation.checkout}:", *_announce(preparation)])), flush=True)
         ran = run_script(
             preparation.checkout,
             preparation.argv,
@@ -177,17 +304,17 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
             limit_s=timeout_s,
         )
         if ran.ending.interrupted:
-            print("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"]), file=sys.stderr)
+            print(say("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"])), file=sys.stderr)
             return ExitCode.INTERRUPTED
         faults += [*_script_faults(preparation, ran.ending, timeout_s), *ran.faults]
     for one in preparation.paths:
         if fault := one.fault(preparation.checkout):
             faults.append(f"{one.path} {fault} ({one.key} of {one.command})")
     for fault in faults:
-        print(f"FAIL  {fault}")
+        print(say(f"FAIL  {fault}"))
     if any(REFUSED in fault for fault in faults):
-        print(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};")
-        print("      --python PATH names an interpreter of the suite's own")
+        print(say(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};"))
+        print(say("      --python PATH names an interpreter of the suite's own"))
     return _conclude(preparation, len(faults))
 
 
@@ -201,7 +328,7 @@ def _conclude(preparation: Preparation, faults: int) -> ExitCode:
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:
-        print("exit code 4: nothing was run and nothing checked")
+        print(say("exit code 4: nothing was run and nothing checked"))
         return ExitCode.NOTHING_CHECKED
     print(f"exit code 0: prepared; {count} named paths are there" if count else "exit code 0: prepared")
     return ExitCode.PASSED

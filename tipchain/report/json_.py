@@ -40,6 +40,7 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, An
         "format": FORMAT,
         "title": report.title,
         "mode": report.mode,
+        **({"chain": report.chain} if report.chain else {}),
         "run": report.run,
         "started": report.started,
         "seconds": number_json(report.seconds),
@@ -112,6 +113,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
     return RunReport(
         title=str(data["title"]),
         mode=str(data["mode"]),
+        chain=str(data.get("chain", "")),
         run=str(data["run"]),
         started=str(data["started"]),
         seconds=float(data["seconds"]),
@@ -131,7 +133,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     if not verdicts:
         return []  # a chain's report needs no numpy
-    from tipchain.parity.verdict_json import render_verdicts
+    from tipchain.parity.judge import render_verdicts
 
     return render_verdicts(verdicts)
 
@@ -139,6 +141,6 @@ def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def _parse_verdicts(documents: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
     if not documents:
         return ()
-    from tipchain.parity.verdict_json import parse_verdicts
+    from tipchain.parity.judge import parse_verdicts
 
     return tuple(parse_verdicts(documents))

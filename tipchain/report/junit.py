@@ -27,7 +27,8 @@ def junit_xml(report: RunReport) -> str:
     counts = count_cases(report.outcomes, report.seconds)
     root = ET.Element("testsuites", counts)
     name = f"{report.title} {report.mode}".strip()
-    suite = add_suite(root, name, {"timestamp": report.started, **counts}, report.versions)
+    facts = {"chain": report.chain} if report.chain else {}
+    suite = add_suite(root, name, {"timestamp": report.started, **counts}, {**facts, **report.versions})
     for result in report.results:
         _add_result(suite, result, report)
     causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,6 +10,7 @@ from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
 from tipchain.foreign_text import clean
+from tipchain.language import aligned, columns, in_rows, padded, say
 from tipchain.modes import Mode
 from tipchain.report.github import workflow_command
 
@@ -45,7 +45,7 @@ def render_text(
     """Return the findings of ``files``, each line's meaning where it was asked for, and what concerns all."""
     lines: list[str] = []
     for one in files:
-        lines += _wrapped(f"{one.file}: {_of(one)}", width) if one.lines else []
+        lines += _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
         lines += [
             row
             for line in one.lines
@@ -55,12 +55,12 @@ def render_text(
         lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
         lines += [""] if one.found else []
     if any(one.suite for one in files):
-        lines.append("In every chain, other than in the original drivers:")
+        lines.append(say("In every chain, other than in the original drivers:"))
         lines += [
-            row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{text} [{code}]", width)
+            row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)
         ]
         lines.append("")
-    return "\n".join([*lines, summary_line(files, strict=strict)])
+    return "\n".join([*lines, say(summary_line(files, strict=strict))])
 
 
 def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = False) -> str:
@@ -74,10 +74,12 @@ def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = F
     for severity, code in order:
         own = groups[severity, code]
         in_files = len({one.file for one, _ in own})
-        lines.append(f"{len(own):>6}  {severity:<7}  {code}, in {_counted(in_files, 'file', 'files')}")
+        where = say(f"in {_counted(in_files, 'file', 'files')}")
+        lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
         one, found = own[0]
-        lines += _wrapped(f"{'':<17}such as {_place(one, found)}: {_message(one, found)}", width, " " * 17)
-    return "\n".join([*lines, *([""] if lines else []), summary_line(files, strict=strict)])
+        example = say(f"such as {_place(one, found)}")
+        lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
+    return "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=strict))])
 
 
 def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
@@ -93,8 +95,8 @@ def render_github(files: Sequence[Linted]) -> str:
             finding = found.finding
             place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
             properties = place | {"title": finding.code}
-            lines.append(workflow_command(WORKFLOW[finding.severity], _message(one, found), properties))
-    return "\n".join([*lines, summary_line(files)])
+            lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
+    return "\n".join([*lines, say(summary_line(files))])
 
 
 def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
@@ -109,22 +111,24 @@ def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
     """Return a table of the kinds of chains in a checkout, and what is not run here, with the reasons."""
     kinds = coverage.kinds
     head = f"{_counted(coverage.files, 'parameter file', 'parameter files')} of {_counted(len(kinds), 'kind', 'kinds')}"
-    lines = [f"{coverage.root}: {head} of chains, {coverage.run} can be run here"]
+    lines = [f"{coverage.root}{say(f': {head} of chains, {coverage.run} can be run here')}"]
     size = max((len(one.kind) for one in kinds), default=0)
-    lines.append(f"  {'kind':<{size}}  files  run  skip  refused  driver")
+    heads = [say(one) for one in ("files", "run", "skip", "refused")]
+    wide = [max(columns(one), least) for one, least in zip(heads, (5, 3, 4, 7), strict=True)]
+    row = "  ".join(map(aligned, heads, wide))
+    lines.append(f"  {padded(say('kind'), size)}  {row}  {say('driver')}")
     for one in kinds:
         skipped, refused = sum(one.skipped.values()), sum(one.refused.values())
-        driver = one.drivers[0].rpartition("/")[2] if one.drivers else "none"
+        driver = one.drivers[0].rpartition("/")[2] if one.drivers else say("none")
         more = f" and {len(one.drivers) - 1} more" if len(one.drivers) > 1 else ""
-        lines.append(
-            f"  {one.kind:<{size}}  {one.files:>5}  {one.run:>3}  {skipped:>4}  {refused:>7}  {driver}{more}"
-        )
+        row = "  ".join(map(aligned, map(str, (one.files, one.run, skipped, refused)), wide))
+        lines.append(f"  {one.kind:<{size}}  {row}  {driver}{say(more)}")
     for one in kinds:
         for word, reasons in (("skipped", one.skipped), ("refused", one.refused)):
             for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
-                lines += _wrapped(f"  {one.kind}: {count} {word}: {reason}", width, INDENT)
+                lines += _wrapped(f"  {one.kind}{say(f': {count} {word}: {reason}')}", width, INDENT)
     if coverage.others:
-        lines += _wrapped(f"  drivers of no kind: {', '.join(coverage.others)}", width, INDENT)
+        lines += _wrapped(say(f"  drivers of no kind: {', '.join(coverage.others)}"), width, INDENT)
     return "\n".join(lines)
 
 
@@ -163,15 +167,14 @@ def _of(one: Linted) -> str:
 def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
     if len(text) <= width and text.isascii() and text.isprintable():
         return [text.rstrip()]  # most rows of a long file: textwrap takes many times as long to say so
-    return textwrap.wrap(
-        clean(text), width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    ) or [""]
+    text = clean(text)
+    return in_rows(text.lstrip(), width, " " * (len(text) - len(text.lstrip())), indent)
 
 
 def _line_rows(number: int, text: str, meaning: str, use: str, width: int) -> Iterator[str]:
     head = f"{number:>5}  {clean(text)}"
     yield head if len(head) <= width else f"{head[: width - 3]}..."
-    yield from _wrapped(f"{'':<9}{meaning}" + (f"; {use}" if use else ""), width, " " * 9)
+    yield from _wrapped(f"{'':<9}{say(meaning)}" + (say("; ") + say(use) if use else ""), width, " " * 9)
 
 
 def _place(one: Linted, found: Found) -> str:
@@ -183,6 +186,11 @@ def _message(one: Linted, found: Found) -> str:
     key = f"{finding.key}: " if finding.key and finding.line else ""
     said = len(found.modes) == 1 and found.modes[0] in finding.message
     return f"{key}{finding.message}{'' if said else _modes_text(found.modes, one.modes)}"
+
+
+def _said(one: Linted, found: Found) -> str:
+    """Return a finding in the reader's language."""
+    return say(_message(one, found))
 
 
 def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
@@ -199,16 +207,12 @@ def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
     finding = found.finding
-    rows = _wrapped(
-        f"{_place(one, found)}: {finding.severity}: {_message(one, found)} [{finding.code}]", width, INDENT
-    )
+    severity = say(f"{finding.severity}:")
+    rows = _wrapped(f"{_place(one, found)}: {severity} {_said(one, found)} [{finding.code}]", width, INDENT)
     if not color:
         return rows
-    severity = finding.severity
-    paint = f"\x1b[{COLORS[severity]}m{severity}\x1b[0m:"
-    return [
-        row.replace(f"{severity}:", paint, 1) if f"{severity}:" in row else row for row in rows[:2]
-    ] + rows[2:]
+    paint = f"\x1b[{COLORS[finding.severity]}m{severity[:-1]}\x1b[0m{severity[-1]}"
+    return [row.replace(severity, paint, 1) if severity in row else row for row in rows[:2]] + rows[2:]
 
 
 def _as_json(one: Linted) -> dict[str, object]:

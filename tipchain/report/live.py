@@ -14,6 +14,7 @@ from typing import TextIO
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
+from tipchain.language import say
 from tipchain.progress import Estimate, Screen, elapsed
 from tipchain.report.terminal import mark, use_color
 
@@ -65,7 +66,7 @@ class LiveView:
         if row is None:
             row = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
             self._rows[command.id] = row
-        text = f"waiting for {clean(reason)}"
+        text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
             self._redraw() if self.screen.live else self.screen.print(f"{row.head} {row.name}: {text}")
@@ -80,8 +81,8 @@ class LiveView:
         """Show the outcome, above what still runs."""
         self._rows.pop(result.command.id, None)
         self._pending.discard(result.command.id)
-        reason = f": {clean(result.reason)}" if result.reason else ""
-        reason += " (earlier)" if result.reused else ""
+        reason = f": {say(clean(result.reason))}" if result.reason else ""
+        reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
         self._redraw()
         self.screen.print(f"{head}  {clean(result.command.id)}{reason}")
@@ -99,7 +100,7 @@ class LiveView:
     def _redraw(self) -> None:
         lines = [self._line(row) for row in self._rows.values()]
         left = self._left() if lines else None
-        self.screen.draw(lines if left is None or left < 1 else [f"about {elapsed(left)} left", *lines])
+        self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
 
     def _left(self) -> float | None:
         """Return the seconds that are left if the latest run tells them of every command."""

@@ -21,11 +21,12 @@ class RunReport:
     Attributes:
         title: what ran: the parameter file or the case.
         mode: the mode's name.
+        chain: the kind of chain (`tipchain.chain.kinds`); "" for alignments, and in reports of earlier tipchains.
         run: the run's folder, as shown to the user; "" where there is none.
         started: local time as ISO 8601.
         seconds: wall time.
         versions: name to version of what the run rests on.
-        where: machine, processor, GPUs, commit by name, as `tipchain.nightly.fingerprint.origin` has them; empty in
+        where: machine, processor, GPUs, commit by name, as `tipchain.nightly.machine.origin` has them; empty in
             reports of earlier tipchains.
         models: what ran: ``reference`` and ``port``, or ``model``, each with what builds it; empty where that is not known.
         results: how the commands ended.
@@ -52,6 +53,7 @@ class RunReport:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     page: str = ""
+    chain: str = ""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from posixpath import dirname, normpath
 
-from tipchain.chain.finds import SUFFIXES
-from tipchain.chain.plan import Command, Find, Plan
+from tipchain.chain.plan import SUFFIXES, Command, Find, Plan
 from tipchain.foreign_text import clean
+from tipchain.language import say
 from tipchain.modes import DataFolders, data_folders
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
@@ -30,12 +30,12 @@ newest() { local IFS= one; for one; do ls -td -- $one 2>/dev/null | head -n 1 | 
 def render_tree(plan: Plan, *, width: int = 80) -> str:
     """Return the plan as a tree: legs, below them each command under what it needs."""
     count = f"{len(plan.commands)} command{'' if len(plan.commands) == 1 else 's'}"
-    lines = [f"{clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}: {count}"]
+    lines = [clean(plan.params) + say(f", mode {plan.mode.value}, suite {plan.suite}: {count}")]
     if plan.commands:
-        lines.append(f"logs in {plan.run}")
+        lines.append(say(f"logs in {plan.run}"))
     depths = _depths(plan.commands)
     for leg, commands in groupby(plan.commands, key=lambda one: one.leg):
-        lines += ["", clean(leg or "commands")]
+        lines += ["", clean(leg) if leg else say("commands")]
         parent: tuple[str, ...] = ()
         for command in commands:
             lines += _command_rows(command, plan, depths[command.id], parent, width)
@@ -63,15 +63,16 @@ def _command_rows(
     words = [*env, *map(shlex.quote, command.argv)]
     yield from _wrapped_command(words, f"{body}$ ", f"{body}    ", width)
     if command.cwd != ".":
-        yield f"{body}in:  {clean(command.cwd)}"
+        yield body + say(f"in:  {clean(command.cwd)}")
     if command.log:
-        yield f"{body}log: {_below(command.log, plan.run)}"
+        yield body + say(f"log: {_below(command.log, plan.run)}")
     for find in command.finds:
-        yield f"{body}its weights, told when it starts: {' or '.join(_below(one, plan.run) for one in find.files)}"
+        files = " or ".join(_below(one, plan.run) for one in find.files)
+        yield body + say(f"its weights, told when it starts: {files}")
     if others := [need for need in command.needs if need not in above]:
-        yield f"{body}needs: {', '.join(map(clean, others))}"
+        yield body + say("needs: ") + ", ".join(map(clean, others))
     if command.skip:
-        yield f"{body}skipped: {command.skip}"
+        yield body + say(f"skipped: {command.skip}")
 
 
 def _below(path: str, run: str) -> str:
@@ -84,7 +85,7 @@ def _devices(command: Command) -> str:
     if not command.on_gpu:
         return ""
     if not command.gpus:
-        return "  (any GPU)"
+        return say("  (any GPU)")
     return f"  (GPU {','.join(command.gpus)})"
 
 

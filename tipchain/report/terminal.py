@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tipchain.chain.result import Result
 from tipchain.foreign_text import clean
-from tipchain.language import columns, wrapped
+from tipchain.language import aligned, in_rows, padded, say
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.model import RunReport
+
+if TYPE_CHECKING:
+    from tipchain.chain.result import Result
+    from tipchain.report.model import RunReport
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
 MEANINGS = {
@@ -55,6 +56,8 @@ def use_color(stream: TextIO) -> bool:
 
 def terminal_width() -> int:
     """Return the terminal's width, at least 60."""
+    import shutil
+
     return max(shutil.get_terminal_size().columns, 60)
 
 
@@ -65,14 +68,8 @@ def fold(text: str, width: int) -> str:
     """
     rows: list[str] = []
     for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        if columns(line) > len(line):
-            first, *rest = wrapped(line, width - len(indent), len(line))
-            rows += [first, *(indent + one for one in rest)]
-            continue
-        rows += textwrap.wrap(
-            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        ) or [""]
+        indent = " " * (len(line) - len(line.lstrip()))
+        rows += in_rows(line.lstrip(), width, indent, f"{indent}  ")
     return "\n".join(rows)
 
 
@@ -80,20 +77,22 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
     """Return every command and every check of ``report``, with what did not pass at length."""
     lines: list[str] = []
     if report.results:
-        lines += ["", f"{'outcome':<7}  {'seconds':>7}  command and log" + (" in" if report.run else "")]
+        heads = (padded(say("outcome"), 7), aligned(say("seconds"), 7))
+        lines += ["", "  ".join((*heads, say("command and log in" if report.run else "command and log")))]
         lines += [f"{'':<18}{report.run}/"] if report.run else []
         for result in report.results:
             lines += _result_rows(result, color, width)
     if report.verdicts:
-        lines += ["", f"{'outcome':<7}  subject: reason"]
+        lines += ["", f"{padded(say('outcome'), 7)}  {say('subject: reason')}"]
         for verdict in report.verdicts:
-            reason = f": {clean(verdict.reason)}" if verdict.reason else ""
+            reason = f": {say(clean(verdict.reason))}" if verdict.reason else ""
             lines += _hanging(mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
     for result in report.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR):
             lines += ["", *_details(result, report.run, color, width)]
     if report.notes:
-        lines += ["", *(line for note in report.notes for line in _hanging("note:  ", clean(note), width))]
+        head = padded(say("note:"), 7)
+        lines += ["", *(line for note in report.notes for line in _hanging(head, say(clean(note)), width))]
     return "\n".join(lines)
 
 
@@ -114,14 +113,14 @@ def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
     name = clean(result.command.id)
     log = clean(result.log)
     if result.reused:
-        name += " (earlier)"
+        name += say(" (earlier)")
     if result.outcome is Outcome.SKIP or not log:
         rows = broken(name, width - indent)
     elif indent + len(name) + 2 + len(log) <= width:
         rows = [f"{name}  {log}"]
     else:
         rows = [*broken(name, width - indent), log]
-    rows += textwrap.wrap(clean(result.reason), width - indent) if result.outcome is Outcome.SKIP else []
+    rows += in_rows(say(clean(result.reason)), width - indent) if result.outcome is Outcome.SKIP else []
     rows += textwrap.wrap(figures_text(result.figures), width - indent)
     yield head + rows[0]
     yield from (" " * indent + row for row in rows[1:])
@@ -145,9 +144,7 @@ def figures_text(figures: Mapping[str, float]) -> str:
 def _hanging(head: str, text: str, width: int) -> list[str]:
     # A reason's own lines (found, expected, hint) stay lines.
     room = max(width - 9, 20)
-    body = [
-        row for line in text.splitlines() for row in textwrap.wrap(line, room, subsequent_indent="  ")
-    ] or [""]
+    body = [row for line in text.splitlines() for row in in_rows(line.strip(), room, rest="  ")] or [""]
     return [f"{head}  {body[0]}", *(" " * 9 + line for line in body[1:])]
 
 
@@ -155,14 +152,10 @@ def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
     lines = [f"{mark(result.outcome, color).rstrip()} {clean(result.command.id)}"]
     reason, missing = _below(run, result.reason), [_below(run, text) for text in result.missing]
     for text in (reason, *(f"missing: {one}" for one in missing if one not in reason)):
-        lines += textwrap.wrap(
-            clean(text), width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += in_rows(say(clean(text)), width, "  ", "  ")
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
-        lines.append(
-            f"  log: {clean(result.log)}, its last lines:" if result.tail else f"  log: {clean(result.log)}"
-        )
+        lines.append(say(f"  log: {clean(result.log)}" + (", its last lines:" if result.tail else "")))
     return lines + [
         f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)
     ]

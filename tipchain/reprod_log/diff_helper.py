@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.parity.difflog import FAILED, PASSED, log_lines
-from tipchain.parity.dump_reader import load_tree
+from tipchain.parity.dumps import load_tree
 from tipchain.reprod_log.compare import check_data, compute_diff
 from tipchain.reprod_log.utils import check_print_diff
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.diagnose.wrong_values import rotary_base
+from tipchain.parity.diagnose.tensors import rotary_base
 
 
 def random(*shape):

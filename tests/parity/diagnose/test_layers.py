@@ -177,7 +177,7 @@ def test_dropout(live, causes):
 
 
 def test_lower_precision_is_told_with_its_bits():
-    from tipchain.parity.diagnose.precision import lower_precision
+    from tipchain.parity.diagnose.hypotheses import lower_precision
     from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
     for own, told in ((2**-8 / 3**0.5, "bfloat16"), (2**-11 / 3**0.5, "TF32")):

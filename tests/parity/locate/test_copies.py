@@ -59,7 +59,7 @@ def test_tensors_that_were_taken_out_die_with_their_owner(live):
     import gc
     import weakref
 
-    from tipchain.parity.locate.structures import take_out
+    from tipchain.parity.locate.trace import take_out
 
     gc.disable()  # a graph of a large model is not to wait for it
     try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.parity.locate.differences import distance, equal
-from tipchain.parity.locate.layer_pairs import BLOCK, print_of
+from tipchain.parity.locate.matching import BLOCK, print_of
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.parity.locate.judging import PairJudge
-from tipchain.parity.locate.sketches import Projected
-from tipchain.parity.locate.store import LARGE, NotHeld, Store, spread
+from tipchain.parity.locate.store import LARGE, NotHeld, Projected, Store, spread
 from tipchain.parity.locate.verdicts import Closeness
 
 LARGE_BATCH = (4, 3, 50, 50)

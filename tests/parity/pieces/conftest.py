@@ -25,7 +25,7 @@ class Pieces:
         )
 
     def loss(self, reference: Any, port: Any, outputs: Any, labels: Any, **options: Any) -> Any:
-        from tipchain.parity.pieces.loss import check_loss
+        from tipchain.parity.pieces.losses import check_loss
 
         return check_loss(self.sides, (reference, port), outputs, labels, **options)
 
@@ -36,7 +36,7 @@ class Pieces:
         return check_optimizers(self.sides, *models, (reference, port), **options)
 
     def schedulers(self, reference: Any, port: Any, builders: Any = None, **options: Any) -> Any:
-        from tipchain.parity.pieces.schedulers import check_schedulers
+        from tipchain.parity.pieces.schedules import check_schedulers
 
         plain = (
             lambda parameters: self.torch.optim.SGD(parameters, lr=0.1),

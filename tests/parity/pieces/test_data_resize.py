@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 pytest.importorskip("PIL")
 
-from tipchain.parity.pieces.data_resize import METHODS, Method, resize, resize_bytes  # noqa: E402
+from tipchain.parity.pieces.data_pipeline import METHODS, Method, resize, resize_bytes  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 IMAGE = np.random.default_rng(0).integers(0, 256, (41, 53, 3)).astype(np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tipchain.outcome import Outcome
-from tipchain.parity.pieces.metric import check_metrics
+from tipchain.parity.pieces.metrics import check_metrics
 
 RANDOM = np.random.default_rng(11)
 X = (2 * RANDOM.standard_normal((14, 5))).astype(np.float32)

@@ -34,7 +34,7 @@ def test_lr_ratio_is_part_of_each_parameters_rate(pieces, kits, ratio, outcome):
 
 
 def test_lr_ratio_is_part_of_the_rates_of_the_lr_stage(pieces, kits):
-    from tipchain.parity.frameworks.paddle_updates import parameter_rates
+    from tipchain.parity.frameworks.paddle_ import parameter_rates
 
     trainer = SimpleNamespace(optimizer=adamw(kits, pieces.port, 2.0))
     rates = parameter_rates(trainer, pieces.port, {})

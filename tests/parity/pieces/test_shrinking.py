@@ -7,8 +7,7 @@ import pytest
 
 from tipchain.conversion.convert import to_paddle
 from tipchain.outcome import Outcome
-from tipchain.parity.pieces.opening import open_both
-from tipchain.parity.pieces.shrinking import MOST
+from tipchain.parity.pieces.optimizer_builders import MOST, open_both
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ class Live:
 
     def check(self, reference: Any, port: Any, *arrays: Any, **options: Any) -> list[Any]:
         """Return every finding but those about the environment; with arrays, over the calls that they make."""
-        from tipchain.parity.locate.layer_pairs import pair_layers
+        from tipchain.parity.locate.matching import pair_layers
         from tipchain.parity.preflight import check
 
         calls = self.run(reference, port, *arrays).pairs if arrays else ()
@@ -60,7 +60,7 @@ def live() -> Live:
 @pytest.fixture
 def pair(live) -> SimpleNamespace:
     """Return two small models with equal weights and the pairs of their layers."""
-    from tipchain.parity.locate.layer_pairs import pair_layers
+    from tipchain.parity.locate.matching import pair_layers
 
     reference, port = live.equal(
         *live.built(

@@ -237,7 +237,7 @@ def test_transformer_layers_are_paired_by_the_attention_they_hold(live):
 
 
 def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
-    from tipchain.parity.locate.layer_pairs import LayerPair
+    from tipchain.parity.locate.matching import LayerPair
     from tipchain.parity.preflight import check
 
     ours, theirs = live.built(

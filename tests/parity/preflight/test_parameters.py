@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.locate.layer_pairs import pair_layers
+from tipchain.parity.locate.matching import pair_layers
 from tipchain.parity.preflight import check_flags, check_parameters
 from tipchain.parity.preflight.tensors import Tensors
 
@@ -157,7 +157,7 @@ def test_weights_that_were_never_copied_are_one_finding(live):
 )
 def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, code):
     ours, theirs = live.built(f"t.Sequential({reference})", f"p.Sequential({port})")
-    from tipchain.parity.locate.layer_pairs import LayerPair
+    from tipchain.parity.locate.matching import LayerPair
 
     found = check_parameters(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")])
     found = [one for one in found if one.code not in ("values", "other-layer-weight")]
@@ -167,7 +167,7 @@ def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, cod
 def test_a_bias_fixed_at_zero_is_as_good_as_none(live):
     ours, theirs = live.built("t.Sequential(t.Linear(3, 4, bias=False))", "p.Sequential(p.Linear(3, 4))")
     put(theirs[0].weight, ours[0].weight.detach().numpy().T)
-    from tipchain.parity.locate.layer_pairs import LayerPair
+    from tipchain.parity.locate.matching import LayerPair
 
     pairs = [LayerPair(reference="0", port="0", evidence="name")]
     put(theirs[0].bias, [0, 0, 0, 0])

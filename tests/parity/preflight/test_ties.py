@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.preflight.ties import check_ties
+from tipchain.parity.preflight.parameters import check_ties
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")

@@ -16,7 +16,7 @@ from tipchain.chain.emitter import PROGRAMS, WEIGHTS
 from tipchain.chain.fixes import NONE
 from tipchain.chain.kinds.base import Chain, Request, model_name
 from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
-from tipchain.chain.plan import Artifact, Command, Plan
+from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
 from tipchain.chain.words import Slot, Words, flag, split_words
 
@@ -88,6 +88,7 @@ STATUS: Mapping[str, str] = {
 }
 NO_INSTALLS: Mapping[str, str] = {"PIP_NO_INDEX": "1"}
 """For pip, which paddle2onnx 2 starts through polygraphy: https://pip.pypa.io/en/stable/topics/configuration/"""
+ENDINGS = (".pdmodel", ".json")
 DEV_VERSION = "--enable_dev_version=False"
 COMPARE = Path(__file__).resolve().parents[2] / "paddle_tools" / "compare_onnx.py"
 """A program of its own: the interpreter of a suite's chain need not have tipchain."""
@@ -154,12 +155,20 @@ class _Plan:
             *self.flag("export_weight"),
             *self.flag("filename", self.chain.model),
             *self.flag("extra_export"),
+            *self.on_cpu(program),
             *self.flag("export_save"),
         )
         argv = (*self.chain.python, *self.words(program), *words)
         return self.chain.add(
             Command(id=label, step="export", argv=argv, leaves=self.exported(folder)), log="export.log"
         )
+
+    def on_cpu(self, program: Slot) -> Words:
+        """Return what keeps an export from looking for a GPU, where the CPU is asked for."""
+        if self.request.options.device != "cpu" or "cpu-words" not in self.fixes:
+            return ()
+        self.chain.tell("cpu-words", "gets use_gpu=False", program, "info")
+        return ("use_gpu=False",)
 
     def exported(self, folder: str) -> tuple[Artifact, ...]:
         if not self.fixes:
@@ -193,12 +202,35 @@ class _Plan:
                 "info",
             )
         converted = chain.add(
-            Command(id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves),
+            Command(
+                id=label,
+                step="convert",
+                argv=argv,
+                env=env,
+                needs=needs,
+                leaves=leaves,
+                finds=self.program(folder),
+            ),
             log="trans_model.log",
         )
         self.infer(label, folder, onnx, converted)
         if self.fixes:
             self.compare(label, folder, onnx, converted)
+
+    def program(self, folder: str, *, whole: bool = False) -> tuple[Find, ...]:
+        """Return what settles the name of the program, or its path: Paddle 2 and 3 write it by different endings."""
+        slot = self.slots["model_filename"]
+        stem, ending = posixpath.splitext(slot.value)
+        if "program-file" not in self.fixes or ending not in ENDINGS:
+            return ()
+        message = f"it is {' or '.join(stem + one for one in ENDINGS)}, the newer that is there"
+        self.chain.tell("program-file", message, slot, "info")
+        files = tuple(glob.escape(posixpath.join(folder, stem)) + one for one in ENDINGS)
+        return (
+            Find(
+                text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True
+            ),
+        )
 
     def unless_gone(self, word: str, slot: Slot) -> Words:
         """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
@@ -250,7 +282,10 @@ class _Plan:
         program, weights = (posixpath.join(folder, name) for name in names)
         argv = (*self.chain.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)
         leaves = (Artifact(what="comparison", in_log=True, line=r"^compared \d+ outputs"),)
-        self.chain.add(Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves))
+        finds = self.program(folder, whole=True)
+        self.chain.add(
+            Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves, finds=finds)
+        )
 
     def beside_python(self, words: Words) -> Words:
         """Return a program's words; with ``--python`` it is the one that stands beside that interpreter."""

@@ -1,13 +1,15 @@
 """Post-training quantization: an inference model is quantized without training, and inferred with.
 
 The suites' drivers stop there: a quantized model that answers anything at all passes. The default mode runs one inference
-twice more, with the quantized model and with the unquantized one on the same data, and judges how far they disagree
-(`tipchain/paddle_tools/compare_outputs.py`). What is allowed stands in a section of the file's own, which the originals
-do not read, or is `MAX_DROP` and `MAX_ERROR`::
+twice more, with the quantized model and with the unquantized one on the same data, and judges the drop of the metric where
+there are labels, else how far the two disagree (`tipchain/paddle_tools/compare_outputs.py`). The labels are those that the
+suite's configuration evaluates on. They, and what is allowed, may also stand in a section of the file's own, which the
+originals do not read; without it `MAX_DROP`, `MAX_DISAGREEMENT` and `MAX_ERROR` hold::
 
     ===========================quantization_tolerance_params===========================
-    max_drop:0.02
-    reason:PP-LCNet loses 1.2 points on 50,000 images
+    labels:dataset/ILSVRC2012/val_list.txt
+    max_drop:0.03
+    reason:PP-LCNet loses 2.4 points on 50,000 images
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ from tipchain.chain.roles import ROLES
 from tipchain.chain.slots import Slots
 from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.devices import parse_device
-from tipchain.errors import ParamsError
+from tipchain.errors import ParamsError, TipchainError
 
 NAME = "ptq_infer_python"
 TOLERANCE_SECTION = "quantization_tolerance_params"
-MAX_DROP, MAX_ERROR = 0.1, 0.25
-WHY_ALLOWED = (
+MAX_DROP, MAX_DISAGREEMENT, MAX_ERROR = 0.02, 0.1, 0.25
+WHY_DROP = "8-bit post-training quantization keeps accuracies within 2 % of floating point (arXiv:1806.08342)"
+WHY_DISAGREEMENT = (
     "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
     "calibration data change most of them"
 )
+MAX_BASES = 10
+"""Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
 RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs.py")
 
@@ -63,6 +68,35 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Where a suite's configuration says what it evaluates on.
+
+    Attributes:
+        config: role of the line that names the configuration, as its value or behind ``-c``.
+        section: the keys that lead to the data set.
+        labels: key of the list of images and labels.
+        root: key of the folder that its names are relative to.
+        reads_lists: whether inference takes such a list for its images.
+    """
+
+    config: str
+    section: tuple[str, ...]
+    labels: str
+    root: str
+    reads_lists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """A list of labels, the folder of its names, the images to infer with, and whether the file names it itself."""
+
+    path: str
+    root: str
+    images: str
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """How one suite's driver quantizes and infers.
 
@@ -83,10 +117,11 @@ class Rule:
         gpu: inference on the GPU.
         cwd: where to infer.
         results_log: the suite's log of status lines.
-        on_gpu: whether the quantization's program takes a GPU whatever it is told.
+        on_gpu: the quantization's program that takes a GPU whatever it is told.
         cpu_words: words that have the program quantize on the CPU.
         links: names that inference wants for what the quantization leaves.
         takes_gpu_id: whether the original's third argument counts.
+        evaluation: where the suite's labels are, None for nowhere.
     """
 
     layout: Layout
@@ -103,10 +138,11 @@ class Rule:
     gpu: Device
     cwd: str = "."
     results_log: str = "results_python.log"
-    on_gpu: bool = False
+    on_gpu: str = ""
     cpu_words: str = ""
     links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     takes_gpu_id: bool = False
+    evaluation: Evaluation | None = None
 
 
 _SEG = ("device!", "model_config", "infer_batch", "infer_data", "benchmark")
@@ -141,6 +177,9 @@ RULES: Mapping[str, Rule] = {
             "inference.pdmodel": ("model.pdmodel", "__model__"),
             "inference.pdiparams": ("model.pdiparams", "__params__"),
         },
+        evaluation=Evaluation(
+            config="export_kl_quant", section=("DataLoader", "Eval", "dataset"), labels="cls_label_path", root="image_root",
+        ),
     ),
     "paddleseg": Rule(
         layout=Layout(
@@ -163,7 +202,10 @@ RULES: Mapping[str, Rule] = {
         unquantized={"model_config": "{v[source]}/deploy.yaml"},
         cpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
         gpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
-        on_gpu=True,
+        on_gpu="deploy/slim/quant/ptq.py",
+        evaluation=Evaluation(
+            config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
+        ),
     ),
     "paddlevideo": Rule(
         layout=Layout(
@@ -290,11 +332,17 @@ MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How far a quantized model may be from the unquantized one, and why."""
+    """How far a quantized model may be from the unquantized one, and why; labels and images that a file names itself."""
 
-    max_drop: float
-    max_error: float
-    reason: str
+    max_drop: float = MAX_DROP
+    max_disagreement: float = MAX_DISAGREEMENT
+    max_error: float = MAX_ERROR
+    reason: str = ""
+    labels: str = ""
+    images: str = ""
+
+
+SHARES = ("max_drop", "max_disagreement", "max_error")
 
 
 def tolerance(request: Request) -> Tolerance:
@@ -304,13 +352,13 @@ def tolerance(request: Request) -> Tolerance:
         ParamsError: a key is unknown or repeated, a value is no number from 0 to 1, or the reason is missing.
     """
     found: dict[str, str] = {}
-    allowed = ("max_drop", "max_error", "reason")
+    allowed = (*SHARES, "reason", "labels", "images")
     params = request.file.section(TOLERANCE_SECTION)
     for param in params:
         message, expected = "", ", ".join(allowed)
         if param.key not in allowed or param.key in found:
             message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
-        elif param.key != "reason" and not _is_share(param.value):
+        elif param.key in SHARES and not _is_share(param.value):
             message, expected = "is no share", "a number from 0 to 1"
         if message:
             raise ParamsError(
@@ -322,17 +370,14 @@ def tolerance(request: Request) -> Tolerance:
                 expected=expected,
             )
         found[param.key] = param.value.strip()
-    if params and not found.get("reason"):
+    if not found.get("reason") and any(key in found for key in SHARES):
         line = params[-1].line
         raise ParamsError(
             f"[{TOLERANCE_SECTION}] needs `reason:`", file=request.file.path, line=line,
             expected="why so much is allowed, as measured",
         )  # fmt: skip
-    return Tolerance(
-        max_drop=float(found.get("max_drop", MAX_DROP)),
-        max_error=float(found.get("max_error", MAX_ERROR)),
-        reason=found.get("reason", WHY_ALLOWED),
-    )
+    shares = {key: float(found.pop(key)) for key in SHARES if key in found}
+    return Tolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
 
 
 def _is_share(text: str) -> bool:
@@ -467,7 +512,7 @@ class _Quantization:
             step="quantize",
             argv=(*self.chain.python, *program, *words),
             env=self.visible(),
-            on_gpu=rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
+            on_gpu=program[0] == rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
             leg=label or NAME,
             leaves=() if self.request.legacy else leaves,
         )
@@ -571,8 +616,10 @@ class _Quantization:
         self.point = (device, point)
         return command
 
-    def inference_words(self, device: Device, point: Mapping[str, str], model: Mapping[str, str]) -> Words:
-        """Return the words of an inference, the interpreter aside."""
+    def inference_words(
+        self, device: Device, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
+    ) -> Words:
+        """Return the words of an inference, the interpreter aside, with ``images`` for the file's own."""
         words = list(self.split(self.slots["inference"]))
         for text in device.arguments:
             role, raw = text.rstrip("!"), text.endswith("!")
@@ -582,7 +629,8 @@ class _Quantization:
             if role in point:
                 words += flag(slot, point[role], raw=raw and self.request.legacy, fixes=self.fixes)
             else:
-                words += self.words(slot, self.fill(model[role]) if role in model else None)
+                own = images if images and role == "infer_data" else None
+                words += self.words(slot, self.fill(model[role]) if role in model else own)
         return tuple(words)
 
     def cwd(self) -> str:
@@ -603,8 +651,9 @@ class _Quantization:
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: Tolerance
     ) -> None:
         """Add an inference with each of the two models, recorded, and the comparison of what came out."""
-        exported = () if self.rule.source else self.export(program, label, first)
+        exported = needs if self.rule.source else self.export(program, label, first, needs)
         device, point = self.point if first.on_gpu else self.point_of(first)
+        labels, why = self.labels(allowed)
         files, ids = [], []
         for which, model, more in (
             ("unquantized", self.rule.unquantized, exported), ("quantized", self.rule.model, needs),
@@ -612,7 +661,7 @@ class _Quantization:
             path = self.chain.path(
                 "-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz")))
             )
-            words = self.inference_words(device, point, model)
+            words = self.inference_words(device, point, model, labels.images if labels else "")
             where = posixpath.join(self.request.options.root, path)
             command = replace(
                 first,
@@ -625,7 +674,17 @@ class _Quantization:
             )
             ids.append(self.chain.add(command))
             files.append(path)
-        limits = ("--max-drop", f"{allowed.max_drop:g}", "--max-error", f"{allowed.max_error:g}")
+        limits = [
+            word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")
+        ]
+        if labels:
+            limits += [
+                "--labels",
+                labels.path,
+                "--root",
+                labels.root,
+                *(["--need-labels"] if labels.own else []),
+            ]
         command = Command(
             id=label,
             step="compare",
@@ -634,8 +693,50 @@ class _Quantization:
             leg=label or NAME,
         )
         self.chain.add(command)
-        told = f"the quantized model may change {allowed.max_drop:g} of the decisions: {allowed.reason}"
-        self.chain.tell("default", told, None, "info")
+        drop = (
+            f"the metric on {labels.path} may drop by {allowed.max_drop:g}: {allowed.reason or WHY_DROP}"
+            if labels
+            else ""
+        )
+        told = f"no metric is judged, for {why}; the quantized model may change {allowed.max_disagreement:g} of the decisions"
+        self.chain.tell("default", drop or f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
+
+    def labels(self, allowed: Tolerance) -> tuple[Labels | None, str]:
+        """Return the labels that the file, or the suite's configuration, names; else None and why there are none."""
+        rule, place = self.rule.evaluation, Path(self.request.options.root)
+        if allowed.labels:
+            path, root = allowed.labels, posixpath.dirname(allowed.labels)
+        elif rule is None:
+            return None, f"{self.rule.layout.suite} names no labels"
+        else:
+            words = self.slots[rule.config].value.split()
+            config = (
+                words[words.index("-c") + 1] if "-c" in words[:-1] else self.slots[rule.config].value.strip()
+            )
+            try:
+                named = _evaluated_on(place / config, rule.section)
+            except TipchainError as error:
+                return None, f"{config} cannot be read: {str(error).partition(chr(10))[0]}"
+            path, root = (str(named.get(key) or "") for key in (rule.labels, rule.root))
+            if not path or not root:
+                return None, f"{config} has no {rule.labels} and {rule.root} in {'.'.join(rule.section)}"
+        images = allowed.images
+        if not images and rule and rule.reads_lists and posixpath.dirname(path) == posixpath.normpath(root):
+            images = path
+        try:
+            names = [
+                line.split()[0] for line in (place / path).read_text("utf-8").splitlines() if line.strip()
+            ]
+            images = images or posixpath.join(
+                root, posixpath.commonpath([posixpath.dirname(one) for one in names])
+            )
+        except (OSError, ValueError):
+            if not allowed.labels:
+                return None, f"{path} cannot be read"
+        images = images or root
+        if not images.startswith("/"):
+            images = posixpath.relpath(images, self.rule.cwd)
+        return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
 
     def point_of(self, command: Command) -> tuple[Device, Mapping[str, str]]:
         """Return the first setting of the device of a command."""
@@ -652,7 +753,7 @@ class _Quantization:
                 folder, _, name = text.rpartition("/")
                 yield Find(text=text, files=(f"{glob.escape(folder)}/{name}",))
 
-    def export(self, program: Words, label: str, first: Command) -> tuple[str, ...]:
+    def export(self, program: Words, label: str, first: Command, needs: tuple[str, ...]) -> tuple[str, ...]:
         """Add the export of the model without quantization, for a suite whose program quantizes what it trained."""
         words = [word.replace("tools/post_quant.py", "tools/export_model.py") for word in program]
         if "--slim_config" in words:
@@ -668,9 +769,32 @@ class _Quantization:
             step="export",
             argv=(*self.chain.python, *words),
             env=self.visible(),
+            needs=needs,
             leg=first.leg,
             leaves=(
                 Artifact(what="program", files=tuple(f"{glob.escape(folder)}/{one}" for one in PROGRAMS)),
             ),
         )
         return (self.chain.add(command),)
+
+
+def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
+    """Return a section of a suite's configuration, above those that it is based on.
+
+    Raises:
+        ParamsError: one cannot be read, or is not YAML.
+    """
+    from tipchain.yaml_lines import load_yaml
+
+    merged: dict[str, object] = {}
+    for _ in range(MAX_BASES):
+        data = load_yaml(config, ParamsError, "a configuration").data
+        found: object = data
+        for key in section:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        merged = {**found, **merged} if isinstance(found, Mapping) else merged
+        base = data.get("_base_")
+        if not isinstance(base, str) or merged.get("_inherited_") is False:
+            break
+        config = config.parent / base
+    return merged

@@ -10,6 +10,7 @@ import threading
 import ray
 
 from tipchain.errors import class_and_line
+from tipchain.language import say
 from tipchain.nightly.cluster.messages import Node, Settings
 from tipchain.nightly.cluster.shipping import MIB, survey
 from tipchain.nightly.items import CLUSTERS_OWN
@@ -71,7 +72,7 @@ class Watch(threading.Thread):
         try:
             self.nodes = living_nodes()
         except Exception as error:  # noqa: BLE001 - the head may come back; if not, Ray ends this process
-            print(f"nodes: {class_and_line(error)}", file=sys.stderr)
+            print(say(f"nodes: {class_and_line(error)}"), file=sys.stderr)
 
     def end(self) -> None:
         """Look no more: asked for nodes when it is shut down, Ray would begin anew."""

@@ -13,27 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.diagnose.acts import (
+from tipchain.parity.diagnose.arrangements import layout_code
+from tipchain.parity.diagnose.functions import (
+    ACTIVATIONS,
+    ARGUMENTS,
+    MOST_EPSILON,
+    called,
+    has_axis,
+    kind_of,
+    place_of,
+)
+from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, holder_of
+from tipchain.parity.diagnose.piece import Piece, Step, is_plain, is_tensor, paddle_of
+from tipchain.parity.diagnose.program import (
+    FUSED,
+    LAYER,
+    LIKES,
+    Act,
+    Op,
     called_as,
     constant,
+    numpy_of,
     passed_through,
     with_argument,
     with_arguments,
     with_tensor,
 )
-from tipchain.parity.diagnose.arguments import kind_of
-from tipchain.parity.diagnose.arrangements import layout_code
-from tipchain.parity.diagnose.asking import is_tensor, paddle_of
-from tipchain.parity.diagnose.function_arguments import ARGUMENTS, MOST_EPSILON, has_axis
-from tipchain.parity.diagnose.functions import ACTIVATIONS, called, place_of
-from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, holder_of
-from tipchain.parity.diagnose.operations import FUSED, LIKES
-from tipchain.parity.diagnose.piece import Piece
-from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of
-from tipchain.parity.diagnose.reference import Step, is_plain
-from tipchain.parity.diagnose.terms import own_tensors
+from tipchain.parity.diagnose.tensors import own_tensors, told_by_name
 from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
-from tipchain.parity.diagnose.wrong_values import told_by_name
 from tipchain.parity.locate.differences import HIDING
 
 NAMES = {
@@ -202,7 +209,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
             code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
-            message=f"it divides and orders axes otherwise than the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
+            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
         )  # fmt: skip
 

@@ -9,11 +9,17 @@ from itertools import takewhile
 from math import inf, isfinite, sqrt
 from typing import Any
 
-from tipchain.parity.diagnose.outcomes import Outcome
-from tipchain.parity.diagnose.piece import Edit, Piece
+import numpy as np
+
+from tipchain.parity.diagnose.piece import Edit, Outcome, Piece
 from tipchain.parity.diagnose.program import Act, Op
-from tipchain.parity.rounding import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.parity.findings import Diagnosis
+from tipchain.parity.locate.differences import arrange, relative, rms
+from tipchain.parity.locate.verdicts import LayerVerdict, effective_bits
+from tipchain.parity.rounding import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import Pace
+
+# Causes as they are tried, and what is told about those that explain an error.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,3 +264,70 @@ def name_number(value: float, sizes: Sequence[int]) -> str:
         if abs(value - known) <= SAME_SINGLE * abs(known):
             return told
     return f"{value:.6g}" if value != inf else "inf"
+
+
+# A layer that computes with fewer bits than float32 has.
+
+
+FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
+"""Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
+
+
+def lower_precision(verdict: LayerVerdict) -> Diagnosis:
+    """Return what is told about a layer whose float64 result is right and whose float32 result is not."""
+    bits = effective_bits(verdict.own or 0.0)
+    _, name = min(FORMATS, key=lambda known: abs(known[0] - bits))
+    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    fix = (
+        f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast to {name}"
+        if name == "bfloat16"
+        else f"run {shown} in float32: switch TF32 off (`FLAGS_cudnn_allow_tf32`, `NVIDIA_TF32_OVERRIDE=0`), or leave out a cast to float16"
+    )
+    return Diagnosis(
+        code="lower-precision", port_path=verdict.port_path,
+        message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
+        evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
+        explained=None, fix=fix,
+    )  # fmt: skip
+
+
+# What gradients tell by themselves: parameters that get none, and factors.
+
+
+def told_by_gradients(piece: Piece, outcome: Outcome) -> Diagnosis | None:
+    """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's."""
+    truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
+    scale = max((rms(one) for one in truth.values()), default=0.0)
+    truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
+    missing, factors = [], {}
+    for name, expected in truth.items():
+        actual = outcome.gradients.get(name)
+        if actual is None or not rms(actual):
+            missing.append(name)
+            continue
+        axes = arrange(expected, actual)
+        if axes is None:
+            return None
+        turned = expected.transpose(axes)
+        factor = float(np.sum(turned * actual) / np.sum(turned * turned))
+        if relative(turned * factor, actual) > CONSTANT:
+            return None
+        factors[name] = factor
+    values = list(factors.values())
+    if missing and all(abs(one - 1) < CONSTANT for one in values):
+        if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
+            return None  # the code tells where
+        names = ", ".join(missing)
+        return Diagnosis(
+            code="stop-gradient", port_path=piece.paths[1], message=f"{piece.shown}: {names} gets no gradient, the reference's does",
+            evidence=f"the other {len(values)} gradients are the reference's", explained=1.0,
+            fix=f"let {names} of {piece.shown} be trained: set `stop_gradient = False`",
+        )  # fmt: skip
+    if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
+        told = name_number(values[0], ())
+        return Diagnosis(
+            code="scaled-gradient", port_path=piece.paths[1], message=f"{piece.shown}: its gradients are {told} times the reference's",
+            evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients", explained=1.0,
+            fix=f"remove what multiplies the gradient by {told} in the forward or backward of {piece.shown}",
+        )  # fmt: skip
+    return None

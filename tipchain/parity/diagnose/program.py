@@ -1,4 +1,4 @@
-"""What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced."""
+"""What a layer of a Paddle model calls while it runs, and the same run with some of these calls changed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,68 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.diagnose.operations import ALIASES, CREATORS, INPLACE, PLAIN, SPECIAL
-from tipchain.parity.locate.structures import take_out
+from tipchain.parity.locate.trace import take_out
+
+# Paddle's operators, functions and methods that a model's code may call, and one name for each.
+
+
+SPECIAL = {
+    "__add__": "add", "__radd__": "add", "__sub__": "subtract", "__rsub__": "rsub", "__mul__": "multiply",
+    "__rmul__": "multiply", "__truediv__": "divide", "__rtruediv__": "rdiv", "__div__": "divide", "__matmul__": "matmul",
+    "__neg__": "neg", "__pow__": "pow", "__getitem__": "getitem", "__iadd__": "add", "__isub__": "subtract",
+    "__imul__": "multiply", "__itruediv__": "divide", "__rpow__": "rpow", "__rmatmul__": "matmul", "__floordiv__": "floor_divide",
+    "__mod__": "remainder", "__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "__ge__": "greater_equal",
+    "__and__": "logical_and", "__or__": "logical_or", "__invert__": "logical_not", "__setitem__": "setitem",
+}  # fmt: skip
+"""Operators by the name they have here."""
+INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
+PLAIN = (
+    "abs", "add", "addmm", "astype", "baddbmm", "bmm", "broadcast_to", "cast", "chunk", "clip", "clone", "concat",
+    "cos", "cumsum", "detach", "divide", "einsum", "erf", "exp", "expand", "expand_as", "flatten", "flip", "gather",
+    "gather_nd", "index_select", "log", "log1p", "logsumexp", "masked_fill", "masked_select", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "mm", "mod", "moveaxis", "multiply", "neg", "norm", "outer", "pow", "prod",
+    "reciprocal", "reshape", "repeat_interleave", "roll", "rot90", "rsqrt", "scale", "sigmoid", "sign", "sin",
+    "softmax", "split", "sqrt", "square", "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "swapaxes",
+    "t", "take_along_axis", "tanh", "tensordot", "tile", "topk", "transpose", "tril", "triu", "unbind", "unflatten",
+    "unsqueeze", "unstack", "var", "view", "where", "amax", "amin", "permute", "sub", "mul", "div", "negative",
+    "float", "half", "bfloat16", "double", "slice", "concatenate", "cat", "add_", "subtract_", "multiply_", "divide_",
+    "scale_", "clip_", "exp_", "sqrt_", "rsqrt_", "reshape_", "flatten_", "squeeze_", "unsqueeze_", "sigmoid_",
+    "tanh_", "add_n", "kron", "arange", "linspace", "full", "zeros", "ones", "eye", "zeros_like", "ones_like", "full_like",
+    "meshgrid", "argmax", "argmin", "argsort", "sort", "median", "cumprod", "less_than", "less_equal", "greater_than",
+    "greater_equal", "floor_divide", "remainder", "logical_not", "logical_and", "logical_or", "scatter", "scatter_nd",
+    "put_along_axis", "index_put", "index_sample", "index_add", "diag", "lerp", "floor", "ceil", "round", "crop",
+    "diff", "cdist", "trunc", "searchsorted", "rsub", "stft", "istft", "expm1", "log2", "log10", "erfinv", "atan2", "multiplex",
+)  # fmt: skip
+"""Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
+ALIASES = {"sub": "subtract", "mul": "multiply", "div": "divide", "negative": "neg", "permute": "transpose", "cat": "concat",
+           "concatenate": "concat", "view": "reshape", "mm": "matmul", "bmm": "matmul", "amax": "max", "amin": "min",
+           "cast": "astype", "less_than": "less", "greater_than": "greater", "mod": "remainder", "swapaxes": "transpose",
+           "swapdims": "transpose"}  # fmt: skip
+CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
+"""Functions that make tensors of plain numbers."""
+LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
+"""Functions that make tensors of one number, of another tensor's shape."""
+FUSED = {
+    "scaled_dot_product_attention": ("matmul", "multiply", "softmax", "matmul"), "linear": ("matmul", "add"), "addmm": ("matmul", "add"),
+    "baddbmm": ("matmul", "add"), "layer_norm": ("mean", "var", "sqrt", "multiply", "add"),
+}  # fmt: skip
+"""What a function does that other code does in several calls."""
+OF_TORCH = {
+    "sub": "subtract", "mul": "multiply", "div": "divide", "truediv": "divide", "true_divide": "divide", "rtruediv": "rdiv",
+    "rdiv": "rdiv", "rmul": "multiply", "radd": "add", "iadd": "add", "isub": "subtract", "imul": "multiply", "itruediv": "divide",
+    "negative": "neg", "permute": "transpose", "cat": "concat", "view": "reshape", "reshape": "reshape", "mm": "matmul", "bmm": "matmul",
+    "rmatmul": "matmul", "amax": "max", "amin": "min", "to": "astype", "type": "astype", "float": "astype", "double": "astype",
+    "half": "astype", "type_as": "astype", "clamp": "clip", "repeat": "tile", "gather": "take_along_axis", "floordiv": "floor_divide",
+    "mod": "remainder", "fmod": "remainder", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "and": "logical_and", "or": "logical_or", "invert": "logical_not", "bitwise_not": "logical_not", "upsample": "interpolate",
+    "T": "transpose", "mT": "transpose", "swapaxes": "transpose", "absolute": "abs", "linalg_vector_norm": "norm", "vector_norm": "norm",
+    "concatenate": "concat", "scatter": "put_along_axis",
+}  # fmt: skip
+"""Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
+
+
+# What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
+
 
 Array = npt.NDArray[Any]
 Original = Callable[..., Any]
@@ -307,3 +367,160 @@ def numpy_of(tensor: Any) -> Array:
     """Return a tensor's values in float64, or as they are if they are no floats."""
     array = np.asarray(tensor.detach().numpy())
     return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+# What can stand in the place of a call: another function, the same one and more, its arguments changed.
+
+
+Unary = Callable[[Any], Any]
+
+
+def then(change: Unary) -> Act:
+    """Return what changes the result of a call."""
+    return lambda original, args, kwargs: change(original(*args, **kwargs))
+
+
+def then_first(change: Unary) -> Act:
+    """Return what changes the result of a call, or the first of its results."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = original(*args, **kwargs)
+        many = isinstance(result, tuple | list)
+        return type(result)([change(result[0]), *result[1:]]) if many else change(result)
+
+    return act
+
+
+def instead(change: Unary) -> Act:
+    """Return what does something else with the first argument."""
+    return lambda _original, args, _kwargs: change(args[0])
+
+
+def argument(number: int) -> Act:
+    """Return what gives back one of the arguments."""
+    return lambda _original, args, _kwargs: args[number]
+
+
+def on_input(change: Unary) -> Act:
+    """Return what changes the first argument of a call."""
+    return lambda original, args, kwargs: original(change(args[0]), *args[1:], **kwargs)
+
+
+def with_argument(number: int, value: Any, name: str = "") -> Act:
+    """Return a call with another value for one argument, by its position or else by its name."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if number < len(args):
+            return original(*args[:number], value, *args[number + 1 :], **kwargs)
+        return original(*args, **{**kwargs, name: value})
+
+    return act
+
+
+def with_arguments(values: Mapping[int | str, Any]) -> Act:
+    """Return a call with other values for some arguments, by position or name."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = [values.get(number, one) for number, one in enumerate(args)]
+        named = {name: one for name, one in values.items() if isinstance(name, str)}
+        return original(*changed, **{**kwargs, **named})
+
+    return act
+
+
+def exchanged(one: int, other: int) -> Act:
+    """Return a call with two of its arguments in each other's place."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = list(args)
+        changed[one], changed[other] = changed[other], changed[one]
+        return original(*changed, **kwargs)
+
+    return act
+
+
+def of_both(function: Callable[[Any, Any], Any]) -> Act:
+    """Return what does something else with the first two arguments."""
+    return lambda _original, args, _kwargs: function(args[0], args[1])
+
+
+def called_as(function: Callable[..., Any], *, most: int | None = None, without: Sequence[str] = (), **more: Any) -> Act:  # fmt: skip
+    """Return another function called with the same arguments, at most the first ``most``, and some changed."""
+
+    def act(_original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kept = {name: value for name, value in kwargs.items() if name not in without}
+        return function(*args[:most], **{**kept, **more})
+
+    return act
+
+
+def constant(result: Any) -> Act:
+    """Return what gives back a known result."""
+    return lambda _original, _args, _kwargs: result
+
+
+def in_order(order: Sequence[int], name: str = "x") -> Act:
+    """Return a call whose list of tensors is in another order."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = args[0] if args else kwargs[name]
+        turned = [given[number] for number in order]
+        return original(turned, *args[1:], **kwargs) if args else original(**{**kwargs, name: turned})
+
+    return act
+
+
+def with_tensor(args: Sequence[Any], old: int, new: Any) -> Act:
+    """Return a call with another tensor in the places of one, also in lists among the arguments.
+
+    Args:
+        args: the arguments as they were.
+        old: the identity of the tensor there.
+        new: what stands in its place.
+    """
+    return with_tensors(args, {old: new})
+
+
+def with_tensors(args: Sequence[Any], changes: Mapping[int, Any]) -> Act:
+    """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
+    places = [
+        (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
+        for number, one in enumerate(args)
+        for place, each in enumerate(one if isinstance(one, list | tuple) else [one])
+        if id(each) in changes
+    ]
+
+    def act(original: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = list(given)
+        for number, place, new in places:
+            if place is None:
+                changed[number] = new
+            else:
+                changed[number] = [*changed[number][:place], new, *changed[number][place + 1 :]]
+        return original(*changed, **kwargs)
+
+    return act
+
+
+def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given.
+
+    Args:
+        taker: the number of the call that is given the tensor.
+        place: which of its arguments it is.
+        maker: the number of the call that makes the result.
+    """
+    seen: list[Any] = []
+
+    def take(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        seen[:] = [args[place]]
+        return original(*args, **kwargs)
+
+    def give(result: Any) -> Any:
+        kept = seen[0].reshape(result.shape)
+        return kept + (result - kept).detach()
+
+    def both(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return give(take(original, args, kwargs))
+
+    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

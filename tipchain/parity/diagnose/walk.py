@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.diagnose.asking import is_tensor
-from tipchain.parity.diagnose.piece import Piece
+from tipchain.parity.diagnose.piece import Piece, Step, is_tensor
 from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of, tensors_of
-from tipchain.parity.diagnose.reference import Step
 from tipchain.parity.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.parity.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 

@@ -4,24 +4,356 @@ from __future__ import annotations
 
 import importlib.metadata
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from tipchain.conversion.layouts import only_in_torch
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.imports import kept_import
-from tipchain.parity.builders import check_batch
+from tipchain.parity.builders import check_batch, make_optimizer
+from tipchain.parity.compare import PIECE
 from tipchain.parity.frameworks.base import Array, Batch, Builder
 from tipchain.parity.frameworks.randomness import Draws, switched_off
-from tipchain.parity.frameworks.torch_randomness import drawing
-from tipchain.parity.frameworks.torch_variances import RunningVariances
-from tipchain.parity.optimizers import make_optimizer
 from tipchain.torch_weights import read_torch_state
+
+# What torch draws at random, taken from a `Draws`: below its functions, where dropout and attention have become operators.
+
+
+OWN = frozenset(
+    f"aten::{name}" for name in (
+        "multinomial", "poisson", "binomial", "cauchy_", "geometric_", "log_normal_", "_standard_gamma", "_sample_dirichlet",
+        "rrelu_with_noise", "rrelu_with_noise_",
+    )
+)  # fmt: skip
+"""Operators that draw and are left to torch."""
+ATTENTION = {
+    "aten::_scaled_dot_product_flash_attention": 3,
+    "aten::_scaled_dot_product_efficient_attention": 5,
+    "aten::_scaled_dot_product_cudnn_attention": 5,
+}
+"""Kernels that drop inside, by the place of the probability among their arguments."""
+
+
+@contextmanager
+def drawing(torch: Any, draws: Draws) -> Iterator[None]:
+    """Let torch's operators take their random numbers from ``draws`` for a while."""
+    with _mode(torch)(draws):
+        yield
+
+
+@cache
+def dispatch_mode() -> Any:
+    """Return the base class of modes that are given each of torch's operators."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Tell torch.compile's machinery to leave this alone only where it is loaded: importing it takes over a second."""
+            return "torch._dynamo" in sys.modules
+
+    return DispatchMode
+
+
+@cache
+def _mode(torch: Any) -> Any:
+    class Drawing(dispatch_mode()):  # type: ignore[misc]
+        def __init__(self, draws: Draws) -> None:
+            super().__init__()
+            self.draws = draws
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
+            if name == "aten::native_dropout":
+                return _dropout(torch, func, self.draws, *args)
+            if name in OWN or (name in ATTENTION and _nth(args, kwargs, ATTENTION[name], "dropout_p", 0.0)):
+                self.draws.own()
+            result = func(*args, **kwargs)
+            fill = FILLING.get(name)
+            if fill is not None:
+                numbers = fill(self.draws, result, args, kwargs)
+                if not torch.is_tensor(numbers):
+                    numbers = torch.from_numpy(np.ascontiguousarray(numbers)).to(result.device)
+                result.copy_(numbers.reshape(result.shape))
+            return result
+
+    return Drawing
+
+
+def _dropout(torch: Any, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
+    """Return what `native_dropout`, which a GPU has, does: the result and the mask."""
+    if train is False or not 0 < rate < 1:
+        return func(values, rate, train)
+    mask = torch.from_numpy(draws.kept(values.shape, rate)).to(values.device, torch.bool)
+    return values * mask / (1 - rate), mask
+
+
+def _nth(args: Any, kwargs: Any, place: int, name: str, default: Any) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    """Return ones with a probability: given, or one for each element."""
+    given = _nth(args, kwargs, 1, "p", None)
+    if given is None:  # ``torch.bernoulli(probabilities)``
+        given = args[0]
+    if isinstance(given, float | int):
+        return draws.kept(result.shape, 1.0 - given)
+    odds = given.detach().cpu().double().numpy()
+    return draws.uniform(result.shape) >= 1.0 - odds
+
+
+def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    given = _nth(args, kwargs, 1, "p", 0.5)
+    return _bernoulli(draws, result, (None, given), {})
+
+
+def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    low, high = _nth(args, kwargs, 1, "from", 0.0), _nth(args, kwargs, 2, "to", 1.0)
+    return low + (high - low) * draws.uniform(result.shape).astype(np.float64)
+
+
+def _between(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return draws.uniform(result.shape)
+
+
+def _standard(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return draws.normal(result.shape)
+
+
+def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    mean, std = _nth(args, kwargs, 1, "mean", 0.0), _nth(args, kwargs, 2, "std", 1.0)
+    return mean + std * draws.normal(result.shape).astype(np.float64)
+
+
+def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    mean, std = _nth(args, kwargs, 0, "mean", 0.0), _nth(args, kwargs, 1, "std", 1.0)
+    made = result.new_tensor(draws.normal(result.shape))
+    return mean + std * made
+
+
+def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    return -np.log(draws.uniform(result.shape).astype(np.float64)) / _nth(args, kwargs, 1, "lambd", 1.0)
+
+
+def _integers(draws: Draws, result: Any, args: Any, _kwargs: Any) -> Any:
+    """Return whole numbers: below the one that is given before the shape, or between two."""
+    given = [one for one in args if isinstance(one, int)]
+    low, high = (0, given[0]) if len(given) == 1 else given[:2]
+    return low + np.floor(draws.uniform(result.shape).astype(np.float64) * (high - low))
+
+
+def _order(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return np.argsort(draws.uniform(result.shape), kind="stable")
+
+
+FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
+    "aten::bernoulli": _bernoulli,
+    "aten::bernoulli_": _bernoulli_in_place,
+    "aten::rand": _between,
+    "aten::rand_like": _between,
+    "aten::uniform_": _uniform,
+    "aten::uniform": _uniform,
+    "aten::randn": _standard,
+    "aten::randn_like": _standard,
+    "aten::normal_": _normal_in_place,
+    "aten::normal": _normal,
+    "aten::exponential_": _exponential,
+    "aten::randint": _integers,
+    "aten::randperm": _order,
+}
+"""Operators whose results are filled anew, and with what."""
+
+
+# torch's parameters under an optimizer, with gradients from outside.
+
+
+class Layers(nn.Module):  # type: ignore[misc]
+    """One layer of every kind that optimizers' rules tell apart; it is never run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.bn = nn.BatchNorm2d(4)
+        self.embedding = nn.Embedding(7, 5)
+        self.norm = nn.LayerNorm(5)
+        self.linear = nn.Linear(5, 6)
+        self.head = nn.Linear(6, 3)
+
+
+def build_layers() -> nn.Module:
+    """Return the small model."""
+    return Layers()
+
+
+class TorchUpdates:
+    """The parameters of a torch module."""
+
+    def __init__(self, framework: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.framework, self.optimizer = framework, optimizer
+        self.parameters = dict(model.named_parameters())
+        self.rates = [float(group["lr"]) for group in optimizer.param_groups]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter."""
+        return {name: tuple(one.shape) for name, one in self.parameters.items()}
+
+    def assign(self, values: Mapping[str, Array]) -> None:
+        """Give every parameter its value."""
+        with torch.no_grad():
+            for name, one in self.parameters.items():
+                one.copy_(self.framework.tensor(values[name]))
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Yield a copy of every parameter."""
+        for name, one in self.parameters.items():
+            yield name, self.framework.array(one)
+
+    def set_rate(self, factor: float) -> None:
+        """Set every group's rate to ``factor`` times its own first one."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+
+    def step(self, gradients: Mapping[str, Array]) -> None:
+        """Update the parameters once; frozen ones get no gradient."""
+        for name, one in self.parameters.items():
+            if one.requires_grad:
+                one.grad = self.framework.tensor(gradients[name]).to(one.dtype)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def open_updates(
+    framework: Any, model: nn.Module, optimizer: Builder, rate: float, args: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> TorchUpdates:  # fmt: skip
+    """Build the optimizer over ``model``; what the port does not have gets no gradients."""
+    made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
+    made.parameters = {name: one for name, one in made.parameters.items() if not only_in_torch(name, names)}
+    return made
+
+
+def parameter_rates(trainer: Any, model: nn.Module, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
+    """Return the rate of every parameter: its group's."""
+    groups = trainer.optimizer.param_groups
+    rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
+    return {name: rates[id(one)] for name, one in model.named_parameters() if id(one) in rates}
+
+
+def momentum(trainer: Any) -> float:
+    """Return the first group's momentum or beta1; OneCycleLR moves it unless told otherwise."""
+    group = trainer.optimizer.param_groups[0]
+    return float(group.get("momentum", group.get("betas", (0.0,))[0]))
+
+
+# torch's running variances by Paddle's definition.
+
+
+class RunningVariances:
+    """Follows the running variances of a torch model's BatchNorm layers while it trains.
+
+    torch adds the unbiased variance of a batch to ``running_var`` (``torch.nn.BatchNorm2d``, "Note"), Paddle the biased
+    one. With n values per channel they differ by n/(n-1), so that a correct port would look wrong after training
+    forwards. With the share f that a batch's variance has in the average (the momentum, or one over the number of
+    batches where it is None) each forward makes ``(1 - f) v + f s`` of v; here it is followed with ``s (n-1)/n`` instead.
+    """
+
+    def __init__(self, torch: Any, model: Any) -> None:
+        self.torch = torch
+        self._layers: dict[str, Any] = {}
+        self._biased: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+        self._hooks: list[Any] = []
+        batch_norm = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        for prefix, layer in model.named_modules():
+            if isinstance(layer, batch_norm) and layer.running_var is not None:
+                self._watch(f"{prefix}.running_var" if prefix else "running_var", layer)
+
+    def _watch(self, name: str, layer: Any) -> None:
+        def before(module: Any, inputs: Any) -> None:  # noqa: ARG001
+            self._before[name] = module.running_var.detach().double().clone()
+
+        def after(module: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001
+            if module.training:
+                self._follow(name, module, inputs[0])
+
+        self._layers[name] = layer
+        self._biased[name] = layer.running_var.detach().double().clone()
+        self._hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+
+    def _follow(self, name: str, layer: Any, images: Any) -> None:
+        momentum, before = layer.momentum, self._before[name]
+        share = 1 / float(layer.num_batches_tracked) if momentum is None else float(momentum)
+        count = images.numel() // images.shape[1]
+        added = layer.running_var.detach().double() - (1 - share) * before
+        self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
+
+    def biased(self, name: str, buffer: Any) -> Any:
+        """Return ``buffer``, called ``name``, as Paddle would have it if it is a variance of the model watched.
+
+        Another model's buffer of the same name is returned as it is.
+        """
+        if name not in self._layers or self._layers[name].running_var is not buffer:
+            return buffer
+        return self._biased[name].to(buffer.dtype)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model itself have Paddle's variances for a while."""
+        kept = {name: layer.running_var.detach().clone() for name, layer in self._layers.items()}
+        for name, layer in self._layers.items():
+            layer.running_var.copy_(self.biased(name, layer.running_var))
+        try:
+            yield
+        finally:
+            for name, layer in self._layers.items():
+                layer.running_var.copy_(kept[name])
+
+    def stop(self) -> None:
+        """Take the hooks away."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+
+# Parameters of a torch model a little apart from what they are.
+
+
+def perturb(model: Any, ulps: float, number: int) -> None:
+    """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
+
+    Args:
+        model: the module, changed in place.
+        ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
+        number: which of the perturbations; every odd one is the mirror image of the one before.
+    """
+    generator = np.random.default_rng(number // 2)
+    distance = -ulps if number % 2 else ulps
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.is_floating_point():
+                continue
+            flat = parameter.detach().reshape(-1)
+            for piece in flat.split(PIECE):  # what fits into a core's cache takes a twentieth of the time
+                coins = torch.from_numpy(generator.integers(0, 2, len(piece), dtype=np.int8))
+                steps = coins.to(piece.device, piece.dtype).mul_(2 * distance).sub_(distance)
+                size = piece.abs().float()
+                unit = torch.nextafter(size, torch.full_like(size, torch.inf)).sub_(size)
+                piece.add_(steps.mul_(unit))
+            if flat.data_ptr() != parameter.data_ptr():  # a layout that has no flat view
+                parameter.copy_(flat.view_as(parameter))
+
+
+# The torch side.
 
 
 class TorchTrainer:

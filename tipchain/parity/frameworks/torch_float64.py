@@ -14,8 +14,7 @@ from typing import Any
 
 from tipchain.parity.envelope import ULPS
 from tipchain.parity.frameworks.base import Array, Batch, Builder
-from tipchain.parity.frameworks.torch_ import TorchFramework
-from tipchain.parity.frameworks.torch_randomness import dispatch_mode
+from tipchain.parity.frameworks.torch_ import TorchFramework, dispatch_mode
 
 SHIFT = ULPS * 2.0**-29
 """How far apart shifted weights start, in float32's units in the last place: `ULPS` of float64's."""
@@ -37,7 +36,7 @@ class TorchFloat64(TorchFramework):
 
     def load_weights(self, model: Any, path: Path) -> None:
         """Load a state dict, and move its values a few of float64's units where `shift` says so."""
-        from tipchain.parity.frameworks.torch_perturbation import perturb
+        from tipchain.parity.frameworks.torch_ import perturb
 
         super().load_weights(model, path)
         if self.shift is not None:

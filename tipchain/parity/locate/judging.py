@@ -10,20 +10,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.parity.locate.agreeing import Agreeing, Found
-from tipchain.parity.locate.agreement import continued, made_next, of_one_size, settled
-from tipchain.parity.locate.code_at_fault import CodeAtFault, Noise, holds
+from tipchain.parity.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
+from tipchain.parity.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import relative, squeezed_as
-from tipchain.parity.locate.feeding import Fed
-from tipchain.parity.locate.glue import CodeRounding
-from tipchain.parity.locate.gradient_glue import Steered
-from tipchain.parity.locate.gradient_measures import input_gradients, parameter_gradients
+from tipchain.parity.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.pair_replays import Models, PairReplays, pair_steps
-from tipchain.parity.locate.replay import NotReplayed, replay
+from tipchain.parity.locate.replay import Fed, Models, NotReplayed, PairReplays, pair_steps, replay
 from tipchain.parity.locate.runs import Run
-from tipchain.parity.locate.shared_parameters import Shared, SharedParameters
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Value
 from tipchain.parity.locate.verdicts import (

@@ -21,15 +21,12 @@ from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, Link
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import PairJudge, same_numbers
-from tipchain.parity.locate.layer_pairs import LayerPair, pair_layers, pair_packed
-from tipchain.parity.locate.matching import Matching, match_calls
-from tipchain.parity.locate.pair_replays import Copies, Doubles, Models
+from tipchain.parity.locate.matching import LayerPair, Matching, match_calls, pair_layers, pair_packed
+from tipchain.parity.locate.replay import Copies, Doubles, Models
 from tipchain.parity.locate.runs import Inputs, Loss, Run, Start, random_start, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.structures import put_back, take_out
-from tipchain.parity.locate.trace import Trace, Value
-from tipchain.parity.locate.twins import Twins
+from tipchain.parity.locate.trace import Trace, Twins, Value, put_back, take_out
 from tipchain.parity.locate.verdicts import LayerVerdict
 from tipchain.parity.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace

@@ -1,8 +1,4 @@
-"""What makes two finished images differ: layout, channel order, scale, mean and std, dtype, place, padding.
-
-Every cause is a hypothesis: what should happen to the reference's images if it held is done to them, and the result is
-compared with the port's. One that leaves rounding alone is taken before one that leaves up to a hundredth.
-"""
+"""What makes two finished images differ: layout, channel order, scale, mean and std, crop."""
 
 from __future__ import annotations
 
@@ -13,13 +9,15 @@ from itertools import permutations
 
 import numpy as np
 
-from tipchain.parity.pieces.data_arrays import (
+from tipchain.parity.pieces.data_pipeline import OPPOSITE, constants, name_both
+from tipchain.parity.pieces.data_sources import (
     Array,
     Arrays,
     Cause,
     apart,
     apply,
     channel_axis,
+    fit,
     overlap,
     plane,
     rounding,
@@ -28,10 +26,344 @@ from tipchain.parity.pieces.data_arrays import (
     size,
     size_of,
 )
-from tipchain.parity.pieces.data_constants import OPPOSITE, constants
-from tipchain.parity.pieces.data_shapes import explain_shapes
-from tipchain.parity.pieces.data_values import REVERSED, curve_steps, value_steps
-from tipchain.parity.rounding import EXPLAINED, FEW, REMAINDER, ROUGH, SAME_ENLARGED, TINY
+from tipchain.parity.rounding import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
+
+# What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
+
+
+Explain = Callable[[Arrays, Arrays], list[Cause]]
+
+
+def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[Cause]:
+    """Return the causes of different shapes, then what ``explain`` says of the values under them."""
+    e, a = next(pair for pair in zip(expected, actual, strict=True) if pair[0].shape != pair[1].shape)
+    shapes = f"{e.shape} expected, {a.shape} actual"
+    turned = _turned(expected, actual, explain)
+    if turned is not None:
+        axes, rest = turned
+        if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
+            return rest
+        layout = Cause(code="layout", message=f"layout: {shapes}{_order_of(e.shape, axes)}", fix=_transpose(e, a, axes),
+                       explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
+        return [layout, *rest]
+    if all([n for n in one.shape if n > 1] == [n for n in other.shape if n > 1] for one, other in zip(expected, actual, strict=True)):  # fmt: skip
+        rest = explain(
+            [one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual
+        )
+        axis = Cause(code="layout", message=f"layout: {shapes}: an axis of size 1",
+                     fix=f"reshape the port's to {e.shape}", explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
+        return [axis, *rest]
+    return [_size(e, a, shapes, expected, actual)]
+
+
+def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[int, ...], list[Cause]] | None:
+    """Return the order of axes that makes all shapes alike and leaves least to explain, with what it leaves."""
+    e = expected[0]
+    if e.ndim > 5 or any(one.ndim != e.ndim for one in (*expected, *actual)):
+        return None
+    fitting = [
+        axes
+        for axes in permutations(range(e.ndim))
+        if all(one.transpose(axes).shape == other.shape for one, other in zip(expected, actual, strict=True))
+    ]
+    if not fitting:
+        return None
+    found = [(explain([one.transpose(axes) for one in expected], actual), axes) for axes in fitting]
+    rest, axes = min(found, key=lambda one: (len(one[0]), bool(one[0]) and one[0][0].code == "unknown"))
+    return axes, rest
+
+
+def _order_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> str:
+    """Return ": HWC in place of CHW" where that is what was done to the last three axes."""
+    rest = len(shape) - 3
+    if rest < 0 or axes[:rest] != tuple(range(rest)):
+        return f": axes in the order {axes}"
+    last = tuple(axis - rest for axis in axes[rest:])
+    names = {(1, 2, 0): "HWC in place of CHW", (2, 0, 1): "CHW in place of HWC"}
+    return f": {names[last]}" if last in names else f": axes in the order {axes}"
+
+
+def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
+    back = tuple(axes.index(axis) for axis in range(len(axes)))
+    return f"transpose the port's image by {back}: {actual.shape} becomes {expected.shape}"
+
+
+def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> Cause:
+    fix = "resize and crop to the reference's size"
+    if e.ndim != a.ndim:
+        return Cause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
+    axes = channel_axis(e.shape), channel_axis(a.shape)
+    if None not in axes and axes[0] != axes[1]:
+        return Cause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
+    if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
+        return Cause(
+            code="channels", message=f"size: {shapes}: another number of channels",
+            fix="convert images to the reference's mode (RGB or grey) as they are read", explained=None,
+        )  # fmt: skip
+    return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
+
+
+def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> Cause | None:
+    """Recognize images of which one is the middle of the other."""
+    high, wide = plane(expected[0].shape)
+    cut = []
+    for pair in zip(expected, actual, strict=True):
+        gaps = [pair[0].shape[axis] - pair[1].shape[axis] for axis in (high, wide)]
+        if min(gaps) < 0 < max(gaps):
+            return None
+        large, small = pair if max(gaps) > 0 else pair[::-1]
+        for axis, gap in zip((high, wide), map(abs, gaps), strict=True):
+            begin = gap // 2
+            place = [slice(None)] * large.ndim
+            place[axis % large.ndim] = slice(begin, large.shape[axis] - gap + begin)
+            large = large[tuple(place)]
+        cut.append((large, small))
+    larges, smalls = [one for one, _ in cut], [one for _, one in cut]
+    if apart(larges, smalls) > rounding(larges, smalls):
+        return None
+    return Cause(code="crop-size", message=f"size: {shapes}: one is the middle of the other",
+                 fix="crop to the reference's size", explained=1.0)  # fmt: skip
+
+
+def _resized(e: Array, a: Array, shapes: str) -> Cause:
+    """Name sizes of which one keeps the shape of the image, and the other does not."""
+    high, wide = plane(e.shape)
+    sides = [(one.shape[high], one.shape[wide]) for one in (e, a)]
+    square = [one[0] == one[1] for one in sides]
+    same = min(sides[0]) == min(sides[1])
+    cause = Cause(
+        code="size", message=f"size: {shapes}", fix="resize and crop to the reference's size", explained=None
+    )
+    if square[0] != square[1] and same:
+        kept, exact = ("reference", "port") if square[1] else ("port", "reference")
+        words = (
+            f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
+        )
+        ours = f"Resize({min(sides[0])})" if square[1] else f"Resize(({sides[0][0]}, {sides[0][1]}))"
+        return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
+    return cause
+
+
+# Hypotheses about the values of images of one shape: scale, mean and std, whole numbers, a narrower type.
+
+
+BYTE = 255.0
+"""The largest value of a byte."""
+REVERSED = "normalization-order"
+"""The code of mean and std that stand in the opposite order of channels."""
+
+
+def value_steps(
+    expected: Arrays, actual: Arrays, bound: float, *, affine_only: bool = False
+) -> Iterator[tuple[Cause, float]]:
+    """Yield what may have been done to the values, with the root mean square that it leaves.
+
+    Args:
+        expected: the reference's arrays.
+        actual: the port's, of equal shapes.
+        bound: what leaves more is none.
+        affine_only: leave out what only the values themselves show.
+    """
+    if any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return
+    if not affine_only:
+        yield from (one for one in _rounded(expected, actual) if one[1] <= bound)
+    e, a = rows_of(expected, None), rows_of(actual, None)
+    factor, shift = fit(e, a)
+    left = apart([factor[0] * e + shift[0]], [a])
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=0), left
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    if axis is None or len({one.shape[axis] for one in expected}) != 1 or expected[0].shape[axis] < 2:
+        return
+    e, a = rows_of(expected, axis), rows_of(actual, axis)
+    factor, shift = fit(e, a)
+    moved = [apply(one, axis, factor, shift) for one in expected]
+    left = apart(moved, actual)
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=len(factor)), left
+
+
+CURVES: tuple[tuple[str, Callable[[Array], Array], Callable[[Array], Array]], ...] = (
+    ("logarithm", np.log, np.exp),
+    ("square root", np.sqrt, np.square),
+    ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), lambda x: np.log(x / (1 - x))),
+    ("tanh", np.tanh, np.arctanh),
+)
+"""Functions of single values that one side may take, with their inverses."""
+
+
+def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[Cause, float]]:
+    """Yield a function that one side takes of each value and the other does not, up to a factor and a shift."""
+    a = rows_of(actual, None)
+    for name, forward, back in CURVES:
+        for function, extra in ((forward, True), (back, False)):
+            with np.errstate(all="ignore"):
+                e = np.asarray(function(rows_of(expected, None)))
+            if not np.abs(e).max(initial=0.0) < 1e100:  # NaN, or squares that are not finite
+                continue
+            factor, shift = fit(e, a)
+            left = apart([factor[0] * e + shift[0]], [a])
+            if left <= bound:
+                what = (
+                    "takes the {} of each value, the reference does not"
+                    if extra
+                    else "does not take the {} of each value, the reference does"
+                )
+                yield Cause(code="value-function", message=f"values: the port {what.format(name)}",
+                            fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does", explained=None), left  # fmt: skip
+
+
+def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+    """Yield conversions that lose something."""
+    whole = all((one == np.rint(one)).all() for one in actual)
+    yield from _levels(expected, actual)
+    levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
+    if whole:
+        for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
+            cause = Cause(
+                code="dtype", message=f"dtype: the port {name} to whole numbers", fix=levels, explained=None
+            )
+            yield cause, apart([change(one) for one in expected], actual)
+        if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
+            for change in (np.trunc, np.floor, np.rint):
+                cause = Cause(
+                    code="uint8-overflow", message="dtype: the port's values wrap around in uint8 (modulo 256)",
+                    fix="convert to float32 before arithmetic: uint8 wraps around at 256", explained=None,
+                )  # fmt: skip
+                yield cause, apart([change(one) % 256 for one in expected], actual)
+    (low, high), beyond = _ends(actual), _ends(expected)
+    if low < high and (beyond[0] < low or beyond[1] > high):
+        cause = Cause(code="clipped", message=f"values: the port clips them to {low:.4g}..{high:.4g}",
+                      fix="do not clip what the reference does not", explained=None)  # fmt: skip
+        yield cause, apart([one.clip(low, high) for one in expected], actual)
+    half = (
+        [one.astype(np.float16).astype(np.float64) for one in expected]
+        if max(map(abs, beyond)) < 6e4
+        else None
+    )
+    if half is not None:
+        cause = Cause(code="dtype", message="dtype: the port's values went through float16",
+                      fix="keep the image in float32", explained=None)  # fmt: skip
+        yield cause, apart(half, actual)
+
+
+def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+    """Yield that pixels became whole grey levels before they were divided by 255 and normalized, where constants are known."""
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    count = expected[0].shape[axis] if axis is not None else 1
+    for known in constants(count):
+        factor, shift = (one / BYTE if at == 0 else one for at, one in enumerate(known.line))
+        if known.rank or not factor.all():
+            continue
+        grey = [
+            [apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)
+        ]
+        whole_levels = [all(np.abs(one - np.rint(one)).max() <= ROUGH for one in side) for side in grey]
+        if whole_levels != [False, True]:
+            continue
+        whole = [np.rint(one) for one in grey[1]]
+        for name, change in (("cuts", np.floor), ("rounds", np.rint)):
+            # What lies between two levels but for float32's error may have become either.
+            each = [
+                (change(one - ROUGH), change(one + ROUGH), own)
+                for one, own in zip(grey[0], whole, strict=True)
+            ]
+            made = [apply(np.where(own == high, high, low), axis, factor, shift) for low, high, own in each]
+            cause = Cause(
+                code="rounding", message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
+                fix="keep pixels in floating point until they are normalized", explained=None,
+            )  # fmt: skip
+            yield cause, apart(made, actual)
+
+
+def _ends(arrays: Arrays) -> tuple[float, float]:
+    return min(float(one.min()) for one in arrays), max(float(one.max()) for one in arrays)
+
+
+def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
+    """Return the cause of ``actual = factor * expected + shift``."""
+    spread = size_of([actual])
+    if (np.abs(factor) < NOISE).all():
+        return Cause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
+    alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
+    if alike and np.abs(shift).max() <= ROUGH * spread:
+        return _scale(float(factor.mean()))
+    if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
+        return Cause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
+                     fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
+    each = 3 if channels == 0 else channels
+    both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
+    named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
+    kept = _kept(factor)
+    odd = both is None or max(both[0].rank, both[1].rank) > 0
+    fix = (
+        "normalize with the reference's mean and std"
+        if both is None
+        else _fix(both[0].mean, both[0].std, both[0].name)
+    )
+    if kept and odd:
+        if both is None or not _only_bytes(both[1].name):
+            how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
+            named, fix = (
+                f": is {how} before the normalization?",
+                "divide by 255 once, before the normalization",
+            )
+        return Cause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
+    if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
+        fix = "give mean and std in the order of the image's channels"
+        return Cause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
+    return Cause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
+
+
+def _only_bytes(name: str) -> bool:
+    return name.endswith(("of pixels in 0..255", "divided by 255 twice"))
+
+
+def _kept(factor: Array) -> float:
+    """Return 255 or 1/255 where that is the factor of every channel, else 0."""
+    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
+
+
+def _scale(scale: float) -> Cause:
+    fix = "scale the image as the reference does"
+    words = f"scale: {scale:.6g} times the reference's"
+    if abs(scale / BYTE - 1) < ROUGH:
+        words, fix = (
+            "scale: 255 times the reference's: is a division by 255 missing?",
+            "divide the image by 255",
+        )
+    elif abs(scale * BYTE - 1) < ROUGH:
+        words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
+        fix = "divide the image by 255 once only: ToTensor does it too"
+    return Cause(code="scale", message=words, fix=fix, explained=None)
+
+
+def _line(factor: Array, shift: Array) -> str:
+    if len(factor) == 1:
+        pairs = f"{factor[0]:.4g} * expected {shift[0]:+.4g}"
+    else:
+        pairs = ", ".join(
+            f"channel {n}: {a:.4g} * expected {b:+.4g}"
+            for n, (a, b) in enumerate(zip(factor, shift, strict=True))
+        )
+    return f"{'mean' if np.abs(factor - 1).max() <= ROUGH else 'mean/std'}: actual = {pairs}"
+
+
+def _fix(mean: Array, std: Array, name: str) -> str:
+    if name.startswith("none"):
+        return "remove the port's normalization: the reference has none"
+    shown = ["[" + ", ".join(f"{one:.4g}" for one in values) + "]" for values in (mean, std)]
+    return f"pass mean={shown[0]}, std={shown[1]} (of pixels in 0..1) to the port's Normalize"
+
+
+# What makes two finished images differ: layout, channel order, scale, mean and std, dtype, place, padding.
+#
+# Every cause is a hypothesis: what should happen to the reference's images if it held is done to them, and the result is
+# compared with the port's. One that leaves rounding alone is taken before one that leaves up to a hundredth.
+
 
 LEFT = 1 - EXPLAINED
 """A cause holds if at most this share of the difference is left."""

@@ -1,25 +1,335 @@
-"""What a side's transforms do to raw images: found out by trying, where both the raw and the finished image are at hand.
-
-A pipeline is resize, crop, order of channels and a straight line for each channel (mean, std and scale). Sizes are
-looked for on a coarse grid of pixels first; of the likeliest every method, rounding and offset is tried on whole images.
-"""
+"""What a side's transforms do to raw images, found by trying; and why two sides' transforms differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.parity.pieces.data_arrays import channel_axis, fit
-from tipchain.parity.pieces.data_constants import name_one
-from tipchain.parity.pieces.data_resize import METHODS, Method, resize, resize_bytes
-from tipchain.parity.rounding import EXPLAINED
+from tipchain.parity.pieces.data_sources import Array, Cause, apart, channel_axis, fit, rounding, size_of
+from tipchain.parity.rounding import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
 
-Array = npt.NDArray[Any]
+# The constants that images are usually normalized with, and which of them two sides use.
+#
+# Sources: ImageNet's are those of torchvision's and PaddleClas' models, CLIP's those of OpenAI's release,
+# Inception's 0.5; Caffe's subtract the mean of BGR channels from 0..255; CIFAR's and MNIST's are those of common scripts.
+
+
+OPPOSITE = " in the opposite order of channels"
+CLOSE = 2e-3
+"""Relative error up to which a factor or shift is that of constants: sets are rounded to three digits here and there."""
+KNOWN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "0.5 (Inception)": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "CLIP": ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    "CIFAR-10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "CIFAR-10 (true deviations)": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "CIFAR-100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "MNIST": ((0.1307,), (0.3081,)),
+    "Fashion-MNIST": ((0.2860,), (0.3530,)),
+    "0.5": ((0.5,), (0.5,)),
+    "Caffe": ((123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 1 / 255, 1 / 255)),
+}
+"""Means and standard deviations of pixels in 0..1, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Constants:
+    """A normalization ``(pixel - mean) / std`` of pixels in 0..1, by channel.
+
+    Attributes:
+        name: what it is called.
+        mean: per channel.
+        std: likewise.
+        rank: how odd it is: 0 is common.
+    """
+
+    name: str
+    mean: Array
+    std: Array
+    rank: int = 0
+
+    @property
+    def plain(self) -> str:
+        """Its name without the order of channels."""
+        return self.name.removesuffix(OPPOSITE)
+
+    @property
+    def line(self) -> tuple[Array, Array]:
+        """What it does to pixels in 0..1: ``a * pixel + b``."""
+        return 1 / self.std, -self.mean / self.std
+
+
+def constants(channels: int) -> Iterator[Constants]:
+    """Yield the well-known normalizations of images with so many channels, and usual mistakes with each."""
+    ones, zeros = np.ones(channels), np.zeros(channels)
+    yield Constants(name="none, pixels in 0..1", mean=zeros, std=ones)
+    yield Constants(name="none, pixels in 0..255", mean=zeros, std=ones / 255)
+    for name, (means, stds) in KNOWN.items():
+        if len(means) == channels:
+            mean, std = np.array(means), np.array(stds)
+        elif len(means) == 1:
+            mean, std = means[0] * ones, stds[0] * ones
+        else:
+            continue
+        yield Constants(name=name, mean=mean, std=std)
+        if np.ptp(mean) or np.ptp(std):
+            yield Constants(name=f"{name}{OPPOSITE}", mean=mean[::-1], std=std[::-1], rank=1)
+        yield Constants(name=f"{name} without its mean", mean=zeros, std=std, rank=1)
+        yield Constants(name=f"{name} without its std", mean=mean, std=ones, rank=1)
+        yield Constants(name=f"{name}, multiplied by std", mean=mean, std=1 / std, rank=2)
+        yield Constants(name=f"{name} with mean and std exchanged", mean=std, std=mean, rank=2)
+        yield Constants(name=f"{name} of pixels in 0..255", mean=mean / 255, std=std / 255, rank=1)
+        yield Constants(name=f"{name} of pixels divided by 255 twice", mean=mean * 255, std=std * 255, rank=1)
+
+
+def name_both(factor: Array, shift: Array, spread: float) -> tuple[Constants, Constants] | None:
+    """Return the normalizations of which the port's makes ``factor * x + shift`` of the reference's, None if unknown.
+
+    Args:
+        factor: per channel.
+        shift: per channel.
+        spread: size of the port's values, which shifts are held against.
+    """
+    known = list(constants(len(factor)))
+    if not factor.all():
+        return None
+    slopes, offsets = (np.array([one.line[number] for one in known]) for number in (0, 1))
+    a = slopes[None] / slopes[:, None]  # the port's along the second axis
+    b = offsets[None] - a * offsets[:, None]
+    error = np.maximum(np.abs(a / factor - 1).max(axis=2), np.abs(b - shift).max(axis=2) / max(spread, NOISE))
+    # A common pair goes before an odd one that fits as well.
+    ranks = np.array([one.rank for one in known])
+    score = np.maximum(error, SAME_SINGLE) * 10.0 ** (ranks[:, None] + ranks[None])
+    score[(error > CLOSE) | np.eye(len(known), dtype=bool)] = np.inf
+    ours, theirs = np.unravel_index(int(score.argmin()), score.shape)
+    return (known[ours], known[theirs]) if np.isfinite(score[ours, theirs]) else None
+
+
+def name_one(factor: Array, shift: Array, largest: float) -> str:
+    """Return what a normalization ``factor * pixel + shift`` of raw pixels is, with its mean and std.
+
+    Args:
+        factor: per channel.
+        shift: per channel.
+        largest: what white is in the raw image: 255 of bytes, else 1.
+    """
+    scale = factor * largest
+    for one in constants(len(factor)):
+        a, b = one.line
+        if np.allclose(a, scale, rtol=CLOSE, atol=0) and np.allclose(
+            b, shift, rtol=CLOSE, atol=CLOSE * max(1.0, float(np.abs(a).max()) * 0.5)
+        ):
+            return one.name
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, std = -shift / scale, 1 / scale
+    return f"mean {_shown(mean)}, std {_shown(std)} of pixels in 0..1"
+
+
+def _shown(values: Array) -> str:
+    return "[" + ", ".join(f"{one:.4g}" for one in values) + "]"
+
+
+# How libraries resize an image: every method as a matrix for each axis, or as Pillow itself does it.
+#
+# Sources: Pillow's ``Resample.c`` (filters widened when shrinking: antialiasing), OpenCV's ``INTER_*`` and torch's and
+# Paddle's ``interpolate`` (filters of a fixed width, R. Keys' cubic with a = -0.75).
+
+
+Kernel = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One way to resize.
+
+    Attributes:
+        kernel: the interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"``, ``"area"``, ``"box"``, ...
+        antialias: whether the filter is widened when shrinking.
+        grid: where pixels lie: ``"half pixel"``, ``"corners"`` (align_corners), ``"origin"`` (pixel i at i * scale).
+        pillow: the name of Pillow's filter that does this to bytes, or "".
+    """
+
+    kernel: str
+    antialias: bool = False
+    grid: str = "half pixel"
+    pillow: str = ""
+
+    def __str__(self) -> str:
+        grid = {"half pixel": "", "corners": ", align_corners", "origin": ", pixels aligned at the origin"}[
+            self.grid
+        ]
+        widened = {True: ", antialiased", False: ", not antialiased"}[self.antialias]
+        return f"{self.kernel}{'' if self.kernel in ('nearest', 'area', 'adaptive') else widened}{grid}"
+
+    @property
+    def known_as(self) -> str:
+        """How libraries call it."""
+        names = {
+            ("nearest", "half pixel"): "Pillow's NEAREST, torch's nearest-exact",
+            ("nearest", "origin"): "OpenCV's INTER_NEAREST, torch's and Paddle's nearest",
+            ("area", "half pixel"): "OpenCV's INTER_AREA",
+            ("adaptive", "half pixel"): "torch's and Paddle's area, adaptive average pooling",
+        }
+        if (self.kernel, self.grid) in names:
+            return names[self.kernel, self.grid]
+        if self.pillow:
+            return f"Pillow's {self.pillow}" + (
+                ", torch with antialias=True" if self.kernel in ("bilinear", "bicubic") else ""
+            )
+        opencv = {"bilinear": "LINEAR", "bicubic": "CUBIC", "lanczos4": "LANCZOS4"}
+        if self.kernel in opencv and self.grid == "half pixel":
+            return f"OpenCV's INTER_{opencv[self.kernel]}" + (
+                "" if self.kernel == "lanczos4" else ", torch's and Paddle's interpolate"
+            )
+        return "align_corners=True" if self.grid == "corners" else "Paddle's align_mode=1"
+
+
+METHODS = (
+    Method(kernel="bilinear", antialias=True, pillow="BILINEAR"),
+    Method(kernel="bilinear"),
+    Method(kernel="nearest", pillow="NEAREST"),
+    Method(kernel="nearest", grid="origin"),
+    Method(kernel="bicubic", antialias=True, pillow="BICUBIC"),
+    Method(kernel="bicubic"),
+    Method(kernel="area"),
+    Method(kernel="adaptive"),
+    Method(kernel="box", antialias=True, pillow="BOX"),
+    Method(kernel="hamming", antialias=True, pillow="HAMMING"),
+    Method(kernel="lanczos", antialias=True, pillow="LANCZOS"),
+    Method(kernel="lanczos4"),
+    Method(kernel="bilinear", grid="corners"),
+    Method(kernel="bilinear", grid="origin"),
+    Method(kernel="bicubic", grid="corners"),
+)
+
+
+def resize(image: Array, shape: tuple[int, int], method: Method, rows: Array | None = None, columns: Array | None = None) -> Array:  # fmt: skip
+    """Return an image of another size, float64.
+
+    Args:
+        image: ``[h, w, c]``.
+        shape: the new height and width, in pixels.
+        method: how.
+        rows: which rows of the result are wanted; all by default.
+        columns: which columns.
+    """
+    high, wide = (
+        matrix(image.shape[0], shape[0], method, rows),
+        matrix(image.shape[1], shape[1], method, columns),
+    )
+    values = image.astype(np.float64, copy=False)
+    down = (high @ values.reshape(values.shape[0], -1)).reshape(len(high), *values.shape[1:])
+    result: Array = wide @ down  # the columns of each row
+    return result
+
+
+def resize_bytes(image: Array, shape: tuple[int, int], method: Method) -> Array | None:
+    """Return what Pillow makes of an image of bytes, float64; None where it is not installed or cannot do it."""
+    if not method.pillow or image.dtype != np.uint8 or importlib.util.find_spec("PIL") is None:
+        return None
+    from PIL import Image
+
+    squeezed = image[..., 0] if image.shape[-1] == 1 else image
+    made = Image.fromarray(squeezed).resize(shape[::-1], Image.Resampling[method.pillow])
+    return np.asarray(made, dtype=np.float64).reshape(*shape, image.shape[-1])
+
+
+def matrix(old: int, new: int, method: Method, wanted: Array | None = None) -> Array:
+    """Return what makes ``new`` values of ``old`` ones, ``[new, old]``, or those of its rows that are wanted."""
+    places = np.arange(new) if wanted is None else wanted
+    if method.kernel in ("area", "adaptive"):
+        return _area(old, new, places, whole=method.kernel == "adaptive")
+    if method.kernel == "nearest":
+        made = np.zeros((len(places), old))
+        offset = 0.5 if method.grid == "half pixel" else 0.0
+        at = np.floor((places + offset) * old / new).astype(int).clip(0, old - 1)
+        made[np.arange(len(places)), at] = 1
+        return made
+    return (
+        _widened(old, new, places, method.kernel) if method.antialias else _sampled(old, new, places, method)
+    )
+
+
+def _area(old: int, new: int, places: Array, *, whole: bool) -> Array:
+    """Return the means over what each new pixel covers: exact parts of the axis, or all pixels touched."""
+    low, high = places[:, None] * old / new, (places[:, None] + 1) * old / new
+    if whole:
+        low, high = np.floor(low), np.ceil(high)
+    cells = np.arange(old)[None]
+    covered = (np.minimum(high, cells + 1) - np.maximum(low, cells)).clip(0)
+    made: Array = covered / covered.sum(axis=1, keepdims=True)
+    return made
+
+
+def _widened(old: int, new: int, places: Array, kernel: str) -> Array:
+    """Return a filter as wide as the pixels that become one; what lies outside the image is left out."""
+    scale = old / new
+    wide = max(scale, 1.0)
+    support = {"bilinear": 1.0, "bicubic": 2.0, "box": 0.5, "hamming": 1.0, "lanczos": 3.0}[kernel] * wide
+    centre = (places + 0.5) * scale
+    first = (centre - support + 0.5).astype(int).clip(0)
+    last = (centre + support + 0.5).astype(int).clip(None, old)
+    cells = np.arange(old)[None]
+    weights = _KERNELS[kernel]((cells + 0.5 - centre[:, None]) / wide)
+    weights = np.where((cells >= first[:, None]) & (cells < last[:, None]), weights, 0.0)
+    made: Array = weights / weights.sum(axis=1, keepdims=True)
+    return made
+
+
+def _sampled(old: int, new: int, places: Array, method: Method) -> Array:
+    """Return a filter of a few neighbouring pixels; beyond the edge the last pixel goes on."""
+    if method.grid == "corners":
+        at = places * ((old - 1) / (new - 1) if new > 1 else 0.0)
+    else:
+        offset = 0.5 if method.grid == "half pixel" else 0.0
+        at = (places + offset) * (old / new) - offset
+    taps = {"bilinear": 1, "bicubic": 2, "lanczos4": 4}[method.kernel]
+    base = np.floor(at).astype(int)
+    made = np.zeros((len(places), old))
+    steps = range(1 - taps, taps + 1)
+    weights = np.stack([_KERNELS[_FIXED[method.kernel]](at - base - step) for step in steps])
+    weights /= weights.sum(axis=0)
+    for step, weight in zip(steps, weights, strict=True):
+        np.add.at(made, (np.arange(len(places)), (base + step).clip(0, old - 1)), weight)
+    return made
+
+
+_FIXED = {"bilinear": "bilinear", "bicubic": "cubic", "lanczos4": "lanczos4"}
+
+
+def _cubic(x: Array, a: float) -> Array:
+    x = np.abs(x)
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, (((x - 5) * x + 8) * x - 4) * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
+
+
+def _lanczos(x: Array, lobes: int) -> Array:
+    return np.where(np.abs(x) < lobes, np.sinc(x) * np.sinc(x / lobes), 0.0)
+
+
+_KERNELS: dict[str, Kernel] = {
+    "bilinear": lambda x: (1 - np.abs(x)).clip(0),
+    "bicubic": lambda x: _cubic(x, -0.5),
+    "cubic": lambda x: _cubic(x, -0.75),
+    "box": lambda x: ((x > -0.5) & (x <= 0.5)).astype(np.float64),
+    "hamming": lambda x: np.where(np.abs(x) < 1, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0),
+    "lanczos": lambda x: _lanczos(x, 3),
+    "lanczos4": lambda x: _lanczos(x, 4),
+}
+
+
+# What a side's transforms do to raw images: found out by trying, where both the raw and the finished image are at hand.
+#
+# A pipeline is resize, crop, order of channels and a straight line for each channel (mean, std and scale). Sizes are
+# looked for on a coarse grid of pixels first; of the likeliest every method, rounding and offset is tried on whole images.
+
+
 GRID = 16
 """Rows and columns of the coarse grid."""
 BEYOND = 64
@@ -244,7 +554,7 @@ class _Work:
             made = raw[np.ix_(*at)] if geometry.rule == "none" else resize(raw, shape, method, *at)
             given.append(made.reshape(-1, made.shape[-1]))
             wanted.append(result[np.ix_(rows, columns)].reshape(-1, result.shape[-1]))
-        found = _lines(np.concatenate(given), np.concatenate(wanted))
+        found = _fit_lines(np.concatenate(given), np.concatenate(wanted))
         spread = float(np.concatenate(wanted).std())
         return found[3] / spread if spread else float("inf")
 
@@ -314,7 +624,7 @@ def _finest(
                 np.concatenate([one.reshape(-1, one.shape[-1]) for one in side])
                 for side in (parts, work.results)
             )
-            order, factor, shift, left = _lines(given, wanted)
+            order, factor, shift, left = _fit_lines(given, wanted)
             yield Pipeline(geometry=moved, method=method if resizes else None, whole=whole and resizes, order=order,
                            factor=factor, shift=shift, largest=work.largest, left=left)  # fmt: skip
 
@@ -331,7 +641,7 @@ def _near(geometry: Geometry) -> Iterator[Geometry]:
         )
 
 
-def _lines(given: Array, wanted: Array) -> tuple[tuple[int, ...], Array, Array, float]:
+def _fit_lines(given: Array, wanted: Array) -> tuple[tuple[int, ...], Array, Array, float]:
     """Return the order of channels, straight lines that make ``wanted`` of ``given``, and what they leave, RMS."""
     channels = given.shape[1]
     orders = [tuple(range(channels))] + ([tuple(reversed(range(channels)))] if channels > 1 else [])
@@ -344,3 +654,162 @@ def _lines(given: Array, wanted: Array) -> tuple[tuple[int, ...], Array, Array, 
             best = order, factor, shift, left
     assert best is not None
     return best
+
+
+# Why two sides' transforms differ, where the raw images are at hand: both pipelines are found out and held together.
+
+
+Change = Callable[[Array], Array]
+
+
+def explain_pipelines(
+    raws: tuple[Sequence[Array], Sequence[Array]], expected: Sequence[Array], actual: Sequence[Array]
+) -> tuple[list[Cause], str]:
+    """Return what the sides do otherwise to raw images, and what each was found to do, in words.
+
+    Args:
+        raws: of the reference and of the port, ``[h, w, c]``.
+        expected: what the reference makes of its own.
+        actual: what the port makes of its.
+
+    Returns:
+        No cause where the pipelines do not explain 99 % of the difference; of what was found out the words tell all the same.
+    """
+    es, acts = [one.astype(np.float64) for one in expected], [one.astype(np.float64) for one in actual]
+    off = apart(es, acts)
+    scale = min(off, size_of(es) + size_of(acts))
+    ours, theirs = (
+        identify(raw, made, scale * (1 - EXPLAINED)) for raw, made in zip(raws, (es, acts), strict=True)
+    )
+    words = "; ".join(
+        f"the {side} {found}" for side, found in (("reference", ours), ("port", theirs)) if found is not None
+    )
+    if ours is None or theirs is None:
+        return [], words
+    explained = 1 - (ours.left + theirs.left) / scale
+    if explained < EXPLAINED:
+        return [], words
+    crop = es[0].shape[-2:] if channel_axis(es[0].shape) == -3 else es[0].shape[-3:-1]
+    ways = (one.alike(raw, (crop[0], crop[1])) for one, raw in zip((ours, theirs), raws, strict=True))
+    return list(_differences(ours, theirs, explained, halves=not set.intersection(*ways))), words
+
+
+def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: bool) -> Iterator[Cause]:
+    """Yield what differs between two pipelines, in the order in which it is done; ``halves``: crops are rounded otherwise."""
+
+    def cause(code: str, message: str, fix: str) -> Cause:
+        return Cause(code=code, message=message, fix=fix, explained=explained)
+
+    one, other = ours.geometry, theirs.geometry
+    if (one.rule, one.height, one.width, one.rounds) != (other.rule, other.height, other.width, other.rounds):
+        yield cause(
+            "resize-size", f"resize: the reference {one.size_words()}, the port {other.size_words()}",
+            "resize as the reference does: it " + one.size_words(),
+        )  # fmt: skip
+    if ours.method != theirs.method and ours.method is not None and theirs.method is not None:
+        same = ours.method.kernel == theirs.method.kernel and ours.method.grid == theirs.method.grid
+        yield cause(
+            "antialias" if same else "interpolation",
+            f"resize: the reference's interpolation is {ours.method} ({ours.method.known_as}), the port's {theirs.method} ({theirs.method.known_as})",
+            f"resize with {ours.method}: {ours.method.known_as}",
+        )  # fmt: skip
+    elif ours.whole != theirs.whole:
+        which = "port" if theirs.whole else "reference"
+        yield cause("rounding", f"resize: only the {which} rounds to whole grey levels after resizing",
+                    f"resize {'bytes' if ours.whole else 'floats'}, as the reference does")  # fmt: skip
+    places = [(at.corner, at.down, at.right) for at in (one, other)]
+    if places[0] != places[1] or (halves and not one.corner):
+        yield cause("crop-offset", f"crop: the reference takes {one.crop_words()}, the port {other.crop_words()}",
+                    f"cut {one.crop_words()}")  # fmt: skip
+    if ours.order != theirs.order:
+        yield cause("channel-order", f"channel order: the reference takes the raw channels {ours.order}, the port {theirs.order}",
+                    "give the port's transforms channels in the reference's order: convert BGR to RGB")  # fmt: skip
+    yield from _scaling(ours, theirs, cause)
+
+
+def _scaling(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], Cause]) -> Iterator[Cause]:
+    scale = np.abs(ours.factor).max()
+    apart_by = np.abs(ours.factor - theirs.factor).max() / scale, np.abs(ours.shift - theirs.shift).max()
+    if max(apart_by) <= ROUGH:
+        return
+    ratio = theirs.factor / ours.factor
+    for factor, words in (
+        (255.0, "is a division by 255 missing?"),
+        (1 / 255.0, "is it divided by 255 twice?"),
+    ):
+        if np.abs(ratio / factor - 1).max() < 1 - EXPLAINED:
+            yield cause("scale", f"scale: the port's factors are {factor:.4g} times the reference's: {words}",
+                        "divide the image by 255 once, before the normalization")  # fmt: skip
+            return
+    yield cause(
+        "normalization", f"normalization: the reference's is {ours.constants}, the port's {theirs.constants}",
+        f"normalize with the reference's constants: {ours.constants}",
+    )  # fmt: skip
+
+
+RERUNS: tuple[tuple[str, str, str, Change], ...] = (
+    ("channel-order", "channel order: reversed (RGB against BGR) before the transforms",
+     "convert the raw image's channels to the reference's order", lambda raw: raw[..., ::-1]),
+    ("flip", "values: mirrored left to right before the transforms", "remove the flip", lambda raw: raw[:, ::-1]),
+    ("flip", "values: mirrored upside down before the transforms", "remove the flip", lambda raw: raw[::-1]),
+    ("height-width", "layout: height and width are exchanged before the transforms",
+     "exchange height and width back: (h, w), not (w, h)", lambda raw: np.swapaxes(raw, 0, 1)),
+)  # fmt: skip
+"""What may have been done to a raw image before the transforms."""
+
+
+def explain_reruns(
+    run: Callable[[Array], Array], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
+) -> list[Cause]:
+    """Return what has to be done to raw images so that the reference makes of them what the port makes.
+
+    Args:
+        run: the reference's transforms of one raw image.
+        raws: ``[h, w, c]``.
+        expected: what the reference makes of them.
+        actual: what the port makes of them.
+    """
+    acts = [one.astype(np.float64) for one in actual]
+    off = min(apart([one.astype(np.float64) for one in expected], acts), size_of(acts) + 1)
+    for code, message, fix, change in RERUNS:
+        if any(raw.ndim != 3 for raw in raws):
+            continue
+        try:
+            found = [np.asarray(run(np.ascontiguousarray(change(raw))), dtype=np.float64) for raw in raws]
+        except Exception:  # noqa: BLE001, S112  (a transform that cannot take it: the hypothesis does not apply)
+            continue
+        left = apart(found, acts)
+        if left <= max(rounding(found, acts), (1 - EXPLAINED) * off):
+            return [Cause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
+    return []
+
+
+def spy(dataset: Any, numbers: Sequence[int]) -> list[tuple[Array, Any]] | None:
+    """Return what goes into a data set's ``transform`` and what comes out of it, sample by sample; None without one.
+
+    The data set is not changed: a shallow copy of it is given a transform that remembers.
+    """
+    inner = getattr(dataset, "transform", None)
+    if not callable(inner):
+        return None
+    seen: list[tuple[Any, Any]] = []
+
+    def remember(raw: Any) -> Any:
+        before = np.array(raw)
+        made = inner(raw)
+        seen.append((before, made))
+        return made
+
+    try:
+        copied = copy.copy(dataset)
+        copied.transform = remember
+        found = []
+        for number in numbers:
+            seen.clear()
+            copied[number]
+            if len(seen) != 1 or seen[0][0].dtype.kind not in "biuf":
+                return None
+            found.append(seen[0])
+    except Exception:  # noqa: BLE001  (a data set that cannot be copied or called so tells nothing)
+        return None
+    return found

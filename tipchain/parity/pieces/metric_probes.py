@@ -1,18 +1,503 @@
-"""Outputs and labels on which two metrics are called: the models' own, and such as tell ways of counting apart."""
+"""What a metric says, the outputs and labels on which it is called, and the usual ways of counting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.metric_probe import make_probe
-from tipchain.parity.pieces.metric_values import Batch
+from tipchain.blame import placed
+from tipchain.errors import UsageError
+from tipchain.parity.locate.sides import LiveSide
+from tipchain.parity.locate.trace import put_back, take_out
+
+# Ways of counting: what usual metrics give for outputs and labels, each with what sets it apart from the others.
+
 
 Array = npt.NDArray[Any]
+Batches = Sequence[tuple[Array, Array]]
+MOST = 10
+"""Top-k accuracies are told apart up to this k."""
+UNITS = ("", "percent", "error", "percent error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way of counting.
+
+    Attributes:
+        metric: ``"accuracy"``, ``"precision"``, ``"recall"``, ``"f1"``, ``"iou"``, ``"exact match"``, ``"mse"``, ...
+        k: of a top-k accuracy.
+        average: over what values of classes are averaged: ``""`` (none are), ``"classes"`` (those there are), ``"all
+            classes"``, ``"but the first"`` (that of the background), ``"micro"``, ``"weighted"``.
+        over: ``"samples"``, or ``"batches"``: the mean of the values of each batch.
+        threshold: above which an output of its own counts as true; None where the largest output counts.
+        axis: of the outputs over which the largest is looked for.
+        unit: ``""`` (a fraction), ``"percent"``, ``"error"`` (what is missing to 1), ``"percent error"``.
+    """
+
+    metric: str
+    k: int = 1
+    average: str = ""
+    over: str = "samples"
+    threshold: float | None = None
+    axis: int = 1
+    unit: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it is called."""
+        name = {"accuracy": f"top-{self.k} accuracy", "f1": "F1", "iou": "IoU"}.get(self.metric, self.metric)
+        if self.metric == "accuracy" and (self.threshold is not None or self.average or self.axis != 1):
+            name = "accuracy"
+        if self.metric == "accuracy" and self.average == "classes":
+            said = (
+                "mean class accuracies" if self.over == "batches" else "the mean of the classes' accuracies"
+            )
+        elif self.metric == "accuracy" and self.average:
+            said = (
+                "mean accuracies over all classes"
+                if self.over == "batches"
+                else "the mean over all classes' accuracies"
+            )
+        else:
+            average = {
+                "": "",
+                "classes": "macro ",
+                "all classes": "macro (over all classes) ",
+                "but the first": "macro (without class 0) ",
+            }.get(self.average, f"{self.average} ")
+            said = f"{average}{name}" if self.over == "batches" else f"the {average}{name}"
+        if self.threshold is not None:
+            said += f" of outputs above {self.threshold:g}"
+        if self.axis != 1:
+            said += f" of the largest along axis {self.axis}"
+        if self.over == "batches":
+            said = f"the mean of the batches' {said if self.average and self.metric == 'accuracy' else said.replace('accuracy', 'accuracies', 1)}"
+        return (
+            said
+            + {
+                "": "",
+                "percent": ", in percent",
+                "error": ", taken from 1",
+                "percent error": ", taken from 1, in percent",
+            }[self.unit]
+        )
+
+    def value(self, batches: Batches) -> float | None:
+        """Return what it gives, None where it cannot be counted so."""
+        parts = batches if self.over == "batches" else [_join(batches)]
+        found = [self._share(*one) for one in parts]
+        if any(one is None for one in found):
+            return None
+        share = float(np.mean([one for one in found if one is not None]))
+        return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[
+            self.unit
+        ]
+
+    def _share(self, outputs: Array, labels: Array) -> float | None:
+        if self.metric in _REGRESSION:
+            return (
+                _REGRESSION[self.metric](outputs.astype(np.float64), labels.astype(np.float64))
+                if outputs.shape == labels.shape
+                else None
+            )
+        if self.threshold is not None:
+            if outputs.size != labels.size:
+                return None
+            return self._binary(outputs.reshape(labels.shape) > self.threshold, labels.astype(bool))
+        if outputs.ndim < 2 or labels.dtype.kind not in "iu":
+            return None
+        flat = _flat(outputs, self.axis)
+        if flat is None or len(flat) != labels.size:
+            return None
+        return self._classes(flat, labels.reshape(-1))
+
+    def _binary(self, found: Array, true: Array) -> float:
+        if self.metric == "exact match":
+            return float((found == true).reshape(len(true), -1).all(axis=1).mean())
+        if self.metric == "accuracy":
+            return float((found == true).mean())
+        hits = float((found & true).sum())
+        return _rate(self.metric, hits, float(found.sum()), float(true.sum()))
+
+    def _classes(self, outputs: Array, labels: Array) -> float | None:
+        count = outputs.shape[1]
+        if ((labels < 0) | (labels >= count)).any():
+            return None
+        if self.metric == "accuracy":
+            ranks = (outputs > outputs[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+            hits = ranks < self.k
+            return _over_classes(hits, labels, self.average, count) if self.average else float(hits.mean())
+        return _confusion(self.metric, self.average, outputs.argmax(axis=1), labels, count)
+
+
+def _join(batches: Batches) -> tuple[Array, Array]:
+    return np.concatenate([one for one, _ in batches]), np.concatenate([one for _, one in batches])
+
+
+def _flat(outputs: Array, axis: int) -> Array | None:
+    """Return outputs as ``[n, classes]``, the classes along ``axis``."""
+    if axis >= outputs.ndim:
+        return None
+    moved = np.moveaxis(outputs, axis, -1)
+    flat: Array = moved.reshape(-1, moved.shape[-1])
+    return flat
+
+
+def _over_classes(hits: Array, labels: Array, average: str, count: int) -> float:
+    each = [hits[labels == number].mean() for number in np.unique(labels)]
+    return float(np.mean(each)) if average == "classes" else float(np.sum(each) / count)
+
+
+def _rate(metric: str, hits: float, found: float, true: float) -> float:
+    below = {"precision": found, "recall": true, "f1": (found + true) / 2, "iou": found + true - hits}[metric]
+    return hits / below if below else 0.0
+
+
+def _confusion(metric: str, average: str, found: Array, labels: Array, count: int) -> float | None:
+    if not average:
+        return (
+            _rate(
+                metric,
+                float(((found == 1) & (labels == 1)).sum()),
+                float((found == 1).sum()),
+                float((labels == 1).sum()),
+            )
+            if count == 2
+            else None
+        )
+    hits, each, true = (
+        np.bincount(one, minlength=count).astype(float) for one in (found[found == labels], found, labels)
+    )
+    if average == "micro":
+        return _rate(metric, hits.sum(), each.sum(), true.sum())
+    rates = np.array([_rate(metric, *one) for one in zip(hits, each, true, strict=True)])
+    if average == "weighted":
+        return float((rates * true).sum() / true.sum())
+    seen = (each + true) > 0
+    if average == "all classes":
+        return float(rates.mean())
+    if average == "but the first":
+        seen[0] = False
+    return float(rates[seen].mean()) if seen.any() else 0.0
+
+
+def _mean_square(out: Array, label: Array) -> float:
+    return float(np.mean((out - label) ** 2))
+
+
+_REGRESSION: dict[str, Callable[[Array, Array], float]] = {
+    "mse": _mean_square,
+    "rmse": lambda out, label: float(np.sqrt(_mean_square(out, label))),
+    "mae": lambda out, label: float(np.mean(np.abs(out - label))),
+    "r2": lambda out, label: (
+        1 - _mean_square(out, label) / float(label.var()) if label.var() else float("nan")
+    ),
+}
+
+
+def accuracies(classes: int, most: int = MOST) -> Iterator[Way]:
+    """Yield the accuracies of a classifier, as fractions."""
+    for k in range(1, min(most, classes) + 1):
+        for over in ("samples", "batches"):
+            yield Way(metric="accuracy", k=k, over=over)
+    yield Way(metric="accuracy", average="classes")
+    yield Way(metric="accuracy", average="all classes")
+    yield Way(metric="accuracy", average="classes", over="batches")
+
+
+def ways(classes: int) -> Iterator[Way]:
+    """Yield every way of counting, as fractions: of so many classes, of thresholds, of numbers."""
+    yield from accuracies(classes)
+    yield Way(metric="accuracy", average="all classes", over="batches")
+    yield Way(metric="accuracy", axis=0)
+    yield from (Way(metric="accuracy", axis=axis) for axis in (2, 3))
+    for metric in ("f1", "precision", "recall", "iou"):
+        for average in ("classes", "all classes", "but the first", "micro", "weighted", ""):
+            for over in ("samples", "batches"):
+                yield Way(metric=metric, average=average, over=over)
+    for metric in ("accuracy", "f1", "precision", "recall", "iou", "exact match"):
+        for threshold in (0.0, 0.5):
+            for over in ("samples", "batches"):
+                yield Way(metric=metric, threshold=threshold, over=over)
+    for metric in _REGRESSION:
+        for over in ("samples", "batches"):
+            yield Way(metric=metric, over=over)
+
+
+def differences(one: Way, other: Way) -> list[str]:
+    """Return the names of what sets two ways apart, the most telling first."""
+    return [field.name for field in fields(Way) if getattr(one, field.name) != getattr(other, field.name)]
+
+
+# Logits and labels on which a metric's code is tried alone, and what other ways of counting would give for them.
+#
+# Every way of counting gives a number of its own here: the last batch is smaller and worse than the others, classes
+# have different numbers of samples, one has none, and the true class comes at every place of the ranking.
+
+
+BATCH_SIZES = (8, 8, 3)
+"""Samples of the batches."""
+RANKS = (0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 2, 5, 1, 3, 0, 5, 9)
+"""How many classes have a larger logit than the true one, for each sample: every way of counting gives another number."""
+TRUE_CLASSES = (0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 2, 1, 2, 3, 3, 2, 1, 0, 3)
+"""The classes of the probe's samples: not equally many of each, so that means over classes and over samples differ."""
+MOST_K = 6
+"""Top-k accuracies are told apart up to this k."""
+SAME_PERCENT = 1e-3
+"""Percent between two numbers of one way of counting. Other ways are 100/19 percent of a sample apart; a metric may round to three decimals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierProbe:
+    """Synthetic outputs of a classifier.
+
+    Attributes:
+        logits: float32 ``[n, c]``, no two of a sample alike.
+        label: int64 ``[n]``.
+        tied: float32 ``[n, c]``, every sample's logits rounded to a few values.
+    """
+
+    logits: Array
+    label: Array
+    tied: Array
+
+    def batches(self, *, ties: bool = False) -> list[tuple[Array, Array]]:
+        """Return logits and labels batch by batch."""
+        ends = np.cumsum(BATCH_SIZES)[:-1]
+        logits = np.split(self.tied if ties else self.logits, ends)
+        return list(zip(logits, np.split(self.label, ends), strict=True))
+
+
+def make_probe(classes: int) -> ClassifierProbe:
+    """Return the probe for ``classes`` >= 2 classes; the last has no sample, unless there are only two."""
+    label = np.array(TRUE_CLASSES, dtype=np.int64) % (classes - 1 if classes > 2 else 2)
+    ranks = np.minimum(RANKS, classes - 1)
+    random = np.random.default_rng(0)
+    values = np.linspace(2.0, -2.0, classes, dtype=np.float32)
+    logits = np.empty((len(label), classes), dtype=np.float32)
+    for row, true, rank in zip(logits, label, ranks, strict=True):
+        others = random.permutation([number for number in range(classes) if number != true])
+        row[np.insert(others, rank, true)] = values
+    return ClassifierProbe(logits=logits, label=label, tied=np.round(logits))
+
+
+def other_ways(classes: int) -> dict[str, float]:
+    """Return what each way of counting gives for the probe, in percent, by words for it."""
+    batches = make_probe(classes).batches()
+    values = {way.words: way.value(batches) for way in accuracies(classes, MOST_K)}
+    return {words: 100 * share for words, share in values.items() if share is not None}
+
+
+def recognize(value: float, classes: int) -> str:
+    """Return words for the way of counting that gives ``value`` for the probe, or ""."""
+    ways = other_ways(classes)
+    for words, percent in ways.items():
+        if abs(value - percent) < SAME_PERCENT:
+            return words
+    for words, percent in ways.items():
+        if percent and abs(100 * value - percent) < SAME_PERCENT:
+            return f"{words} as a fraction, not in percent"
+    return ""
+
+
+# What a metric says, whatever it is: a callable, or an object with Paddle's or torchmetrics' protocol.
+
+
+Batch = tuple[Any, Any]
+"""Outputs and labels: arrays, or arrays in tuples, lists and mappings."""
+Values = dict[str, float]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OfTensors:
+    """A metric that takes its framework's tensors, never arrays: an alignment case's."""
+
+    metric: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class Meter:
+    """One side's metric.
+
+    A callable is given arrays, and its framework's tensors if it does not take them; an object tensors first.
+
+    Attributes:
+        side: the framework.
+        metric: a callable ``(outputs, labels)``; an object with ``compute``, ``update``, ``accumulate`` and ``reset``
+            (`paddle.metric.Metric`), or with ``update``, ``compute`` and ``reset`` (torchmetrics); or a class of these.
+        kind: what it was found to be: ``"callable"``, ``"paddle"``, ``"torchmetrics"``.
+        orders: whether arrays or tensors are tried first.
+    """
+
+    side: LiveSide
+    metric: Any
+    kind: str = ""
+    orders: tuple[bool, ...] = ()
+
+    @classmethod
+    def of(cls, side: LiveSide, metric: Any) -> Meter:
+        """Return the meter of a metric.
+
+        Raises:
+            UsageError: it is none.
+        """
+        tensors = isinstance(metric, OfTensors)
+        metric = metric.metric if isinstance(metric, OfTensors) else metric
+        metric = metric() if isinstance(metric, type) else metric
+        if all(hasattr(metric, name) for name in ("update", "accumulate")):
+            kind = "paddle"
+        elif all(hasattr(metric, name) for name in ("update", "compute")):
+            kind = "torchmetrics"
+        elif callable(metric):
+            kind = "callable"
+        else:
+            raise UsageError(
+                f"the {side.name} metric is a {type(metric).__name__}\n"
+                "  expected: a callable (outputs, labels), or an object with update and compute or accumulate"
+            )
+        orders = (True,) if tensors else (False, True) if kind == "callable" else (True, False)
+        return cls(side=side, metric=metric, kind=kind, orders=orders)
+
+    def values(self, batches: Sequence[Batch]) -> Values:
+        """Return what a fresh copy of the metric says about all batches together.
+
+        Raises:
+            UsageError: it is no number, or no mapping or sequence of numbers.
+            Exception: whatever the metric raises.
+        """
+        return self._attempt(lambda tensors: self._feed(self._fresh(), batches, tensors=tensors))
+
+    def repeated(self, first: Sequence[Batch], between: Sequence[Batch]) -> tuple[Values, Values]:
+        """Return what one copy says about ``first``, and about the same again after it has seen ``between``."""
+
+        def run(tensors: bool) -> tuple[Values, Values]:
+            metric = self._fresh()
+            before = self._feed(metric, first, tensors=tensors)
+            self._feed(metric, between, tensors=tensors)
+            return before, self._feed(metric, first, tensors=tensors)
+
+        return self._attempt(run)
+
+    def _attempt(self, run: Callable[[bool], T]) -> T:
+        """Run with tensors or arrays, whichever the metric takes; what it took once it is given ever after."""
+        for number, tensors in enumerate(self.orders):
+            last = number == len(self.orders) - 1
+            try:
+                found = run(tensors)
+            except Exception:
+                if last:
+                    raise
+                continue
+            self.orders = (tensors,)
+            return found
+        raise AssertionError("nothing was tried")
+
+    def _fresh(self) -> Any:
+        try:
+            return copy.deepcopy(self.metric)
+        except Exception:  # noqa: BLE001  (what cannot be copied is used as it is)
+            return self.metric
+
+    def _feed(self, metric: Any, batches: Sequence[Batch], *, tensors: bool) -> Values:
+        with self.side.recording(gradient=False):
+            given = [
+                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors))
+                for one, other in batches
+            ]
+            if self.kind == "callable":
+                if len(batches) > 1:
+                    given = [
+                        (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors))
+                        for one, other in [join(batches)]
+                    ]
+                return self._named(metric(*given[0]), None)
+            if hasattr(metric, "reset"):
+                metric.reset()
+            for outputs, labels in given:
+                self._update(metric, outputs, labels)
+            if self.kind == "torchmetrics":
+                return self._named(metric.compute(), None)
+            return self._named(
+                metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None
+            )
+
+    def _update(self, metric: Any, outputs: Any, labels: Any) -> None:
+        if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
+            metric.update(outputs, labels)
+            return
+        found = metric.compute(outputs, labels)
+        # Paddle's own loop hands over what compute gives, as arrays.
+        values = found if isinstance(found, tuple | list) else [found]
+        metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
+
+    def _convert(self, value: Any, *, tensors: bool) -> Any:
+        structure, arrays, _ = take_out(value, lambda one: isinstance(one, np.ndarray))
+        made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
+        return put_back(structure, made)
+
+    def _named(self, found: Any, names: Any) -> Values:
+        """Return numbers by name."""
+        if isinstance(found, Mapping):
+            result: Values = {}
+            for name, one in found.items():
+                result |= {f"{name}{key}": value for key, value in self._numbers(one).items()}
+        else:
+            result = self._numbers(found)
+            given = (
+                list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
+            )
+            if len(given) == len(result):
+                result = dict(zip(map(str, given), result.values(), strict=True))
+        if not result:
+            raise UsageError(
+                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
+            )
+        return result
+
+    def _numbers(self, found: Any) -> Values:
+        if isinstance(found, tuple | list):
+            return {
+                f"[{number}]{key}": value
+                for number, one in enumerate(found)
+                for key, value in self._numbers(one).items()
+            }
+        if found is None:
+            return {}
+        try:
+            array = np.asarray(
+                self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64
+            )
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
+            ) from error
+        if array.size == 1:
+            return {"": float(array.reshape(()))}
+        return {f"[{number}]": float(one) for number, one in enumerate(array.reshape(-1))}
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Return batches as one, joined along axis 0."""
+    if len(batches) == 1:
+        return batches[0]
+    sides = []
+    for number in (0, 1):
+        taken = [take_out(one[number], lambda value: isinstance(value, np.ndarray)) for one in batches]
+        joined = [np.concatenate(arrays) for arrays in zip(*(arrays for _, arrays, _ in taken), strict=True)]
+        sides.append(put_back(taken[0][0], joined))
+    return sides[0], sides[1]
+
+
+# Outputs and labels on which two metrics are called: the models' own, and such as tell ways of counting apart.
+
+
 CLASSES = 10
 """Of a classifier of which nothing is known."""
 SIZES = ((7, 7, 4), (16, 5), (9, 2, 2))

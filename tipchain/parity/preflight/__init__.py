@@ -4,13 +4,9 @@
 the environment. Each part can be called by itself.
 """
 
-from tipchain.parity.preflight.environment import check_environment
-from tipchain.parity.preflight.flags import check_flags
-from tipchain.parity.preflight.front import check
-from tipchain.parity.preflight.layers import check_layers
-from tipchain.parity.preflight.optimizers import check_optimizers
+from tipchain.parity.preflight.construction import check, check_environment, check_flags, check_layers
+from tipchain.parity.preflight.optimizers import check_optimizers, check_schedulers
 from tipchain.parity.preflight.parameters import check_parameters
-from tipchain.parity.preflight.schedulers import check_schedulers
 from tipchain.parity.preflight.table import Pair
 
 __all__ = [

@@ -10,17 +10,25 @@ from collections.abc import Iterator
 from math import floor
 from typing import Any
 
-from tipchain.parity.preflight.present import bias_property
-from tipchain.parity.preflight.spelling import (
+from tipchain.parity.preflight.table import (
+    UNTOLD,
+    Kind,
+    Property,
+    Reader,
+    Shape,
+    bias_property,
     channels_last,
     given,
+    held,
+    kind,
     ntuple,
     paddle_pads,
+    plain,
+    prop,
     space,
     write_pads,
     write_sizes,
 )
-from tipchain.parity.preflight.table import UNTOLD, Kind, Property, Reader, Shape, held, kind, plain, prop
 
 LINEAR_MODES = ("linear", "bilinear", "trilinear")
 
@@ -322,7 +330,7 @@ def _fold_sizes(name: str) -> Reader:
     return read
 
 
-KINDS = (
+SPACE_KINDS = (
     *(_convolution(axes, transposed=transposed) for axes in (1, 2, 3) for transposed in (False, True)),
     *(one for axes in (1, 2, 3) for one in _pools(axes)),
     *(_paddings(axes) for axes in (1, 2, 3)),

@@ -1,18 +1,21 @@
-"""Parameters and buffers of matched layers, compared in torch's layout."""
+"""Parameters and buffers of matched layers, compared in torch's layout: values, ties."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot
-from tipchain.conversion.reparametrized import magnitude_dim, paddle_leaf
+from tipchain.conversion.layouts import LayerTensors, Slot, magnitude_dim, paddle_leaf
+from tipchain.paddle_weights import view_of
 from tipchain.parity.findings import Effect, Finding
-from tipchain.parity.locate.layer_pairs import LayerPair, Print, print_of
+from tipchain.parity.locate.differences import equal
+from tipchain.parity.locate.matching import LayerPair, Print, print_of
 from tipchain.parity.preflight.tensors import (
     TensorPair,
     Tensors,
@@ -21,7 +24,183 @@ from tipchain.parity.preflight.tensors import (
     port_name,
     port_trained,
 )
-from tipchain.parity.preflight.values import Difference, difference
+from tipchain.parity.rounding import REMAINDER, ROUGH, SAME_SINGLE
+from tipchain.torch_weights import array_of
+
+# How the values of a parameter differ from those it should have.
+
+
+Array = npt.NDArray[Any]
+GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
+"""The gates of recurrent layers, in the order in which both frameworks stack their weights."""
+ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A difference of values.
+
+    Attributes:
+        code: its slug.
+        text: what the port's values are, as the end of a sentence.
+        fix: what to do.
+    """
+
+    code: str
+    text: str
+    fix: str
+
+
+def difference(
+    expected: Array, actual: Array, *, kind: str, leaf: str, dtypes: tuple[str, str],
+    others: Mapping[Print, Sequence[str]], own: str,
+) -> Difference | None:  # fmt: skip
+    """Say how values differ; None where they are the same up to their precision.
+
+    Args:
+        expected: torch's.
+        actual: the port's, in torch's layout; of one shape.
+        kind: the layer's.
+        leaf: torch's name of the tensor in the layer.
+        dtypes: of both.
+        others: names of torch's tensors by `print_of` their values.
+        own: torch's name of this one.
+    """
+    if _equal(expected, actual, max(ROUNDED.get(dtype, 0.0) for dtype in dtypes)):
+        return None
+    if leaf.startswith("running_"):
+        return Difference(
+            code="running-statistics", text=f"other statistics: {_measure(expected, actual)}",
+            fix="copy torch's running_mean and running_var with the weights",
+        )  # fmt: skip
+    found = _arranged(expected, actual, kind)
+    return found or _elsewhere(expected, actual, others, own) or _rescaled(expected, actual) or Difference(
+        code="values", text=f"other values: {_measure(expected, actual)}", fix="copy it: `tipchain.copy_weights(reference, port)`"
+    )  # fmt: skip
+
+
+def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
+    if equal(expected, actual):
+        return True
+    if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
+        return False
+    return bool(
+        np.allclose(
+            actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True
+        )
+    )
+
+
+def _size(array: Array) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+    return found if np.isfinite(found) else 0.0
+
+
+def _measure(expected: Array, actual: Array) -> str:
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    odd = int(np.count_nonzero(apart)) + int(np.isnan(apart).sum() if not np.count_nonzero(apart) else 0)
+    return f"{odd} of {apart.size} differ, by up to {np.nanmax(apart) if not np.isnan(apart).all() else np.nan:.3g}"
+
+
+def _arranged(expected: Array, actual: Array, kind: str) -> Difference | None:
+    """Say that the same numbers stand in another order."""
+    if print_of(np.asarray(expected, np.float64)) != print_of(np.asarray(actual, np.float64)):
+        return None
+    for axes in permutations(range(expected.ndim)):
+        if tuple(expected.shape[axis] for axis in axes) == actual.shape and np.array_equal(
+            expected.transpose(axes), actual
+        ):
+            how = "transposed" if expected.ndim == 2 else f"with its axes in the order {list(axes)}"
+            return Difference(
+                code="transposed-weight", text=f"torch's {how}", fix="transpose it back when it is copied"
+            )
+    blocks = _blocks(expected, actual, kind)
+    if blocks is not None:
+        return blocks
+    for axis in range(expected.ndim):
+        if np.array_equal(_sorted(expected, axis), _sorted(actual, axis)):
+            return Difference(
+                code="permuted-weight", text=f"torch's with axis {axis} in another order",
+                fix="keep the order of torch's elements when it is copied",
+            )  # fmt: skip
+    flipped = tuple(range(2, expected.ndim))
+    if flipped and np.array_equal(np.flip(expected, flipped), actual):
+        return Difference(
+            code="flipped-weight", text="torch's with its kernel mirrored", fix="do not mirror the kernel"
+        )
+    return Difference(
+        code="permuted-weight",
+        text="torch's numbers in another order",
+        fix="keep torch's order when it is copied",
+    )
+
+
+def _sorted(array: Array, axis: int) -> Array:
+    """Return the slices along an axis in an order of their own."""
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])]
+
+
+def _blocks(expected: Array, actual: Array, kind: str) -> Difference | None:
+    """Say that the blocks stacked along the first axis (gates, projections) stand in another order."""
+    gates = GATES.get(kind)
+    for count in (len(gates),) if gates else (3, 2, 4):
+        if not expected.ndim or expected.shape[0] % count:
+            continue
+        ours, theirs = (np.split(array, count) for array in (expected, actual))
+        order = [
+            next((i for i, one in enumerate(ours) if np.array_equal(one, other)), None) for other in theirs
+        ]
+        if None in order or sorted(filter(lambda one: one is not None, order)) != list(range(count)):  # type: ignore[type-var]
+            continue
+        names = gates or ("qkv" if count == 3 else "0123"[:count])
+        there = "".join(names[one] for one in order if one is not None)
+        code = "gate-order" if gates else "swapped-projections"
+        return Difference(
+            code=code, text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
+            fix=f"stack them in the order {', '.join(names)}",
+        )  # fmt: skip
+    return None
+
+
+def _elsewhere(
+    expected: Array, actual: Array, others: Mapping[Print, Sequence[str]], own: str
+) -> Difference | None:
+    """Say that the values are those of another tensor."""
+    print_ = print_of(actual.astype(expected.dtype, copy=False))
+    names = [name for name in others.get(print_, ()) if name != own] if any(print_[1:]) else []
+    if len(names) != 1:
+        return None
+    return Difference(
+        code="other-layer-weight",
+        text=f"those of torch's {names[0]}",
+        fix=f"copy torch's {own} to it, not {names[0]}",
+    )
+
+
+def _rescaled(expected: Array, actual: Array) -> Difference | None:
+    """Say that the values are torch's times one number."""
+    if expected.size < 4 or not np.isfinite(actual).all() or not np.isfinite(expected).all():
+        return None
+    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
+    squares = float(np.dot(ours, ours))
+    factor = float(np.dot(ours, theirs)) / squares if squares else 0.0
+    if (
+        not factor
+        or abs(factor - 1) < ROUGH
+        or not np.allclose(theirs, factor * ours, rtol=REMAINDER, atol=SAME_SINGLE * _size(theirs))
+    ):
+        return None
+    return Difference(
+        code="scaled-weight", text=f"torch's times {factor:.6g}", fix=f"do not multiply it by {factor:.6g}"
+    )
+
+
+# Parameters and buffers of matched layers, compared in torch's layout.
+
 
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
@@ -188,7 +367,7 @@ class _Lazy(defaultdict[Print, list[str]]):
         return super().get(key, default)
 
 
-def _finding(
+def _parameter_finding(
     pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
     return Finding(
@@ -204,7 +383,7 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
     if ours is not None:
         trained, array = tensors.trained(ours), tensors.array(ours)
         idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
-        yield _finding(
+        yield _parameter_finding(
             pair, code, f"{ours.name} {list(ours.shape)}", "none", f"{path} has no {pair.leaf}, torch's {ours.name} has",
             f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}", effect="none" if idle else "here",
         )  # fmt: skip
@@ -213,7 +392,7 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
         if theirs.fixed and not array.any():
             return
         idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
-        yield _finding(
+        yield _parameter_finding(
             pair, code, "none", f"{port_name(theirs)} {list(theirs.shape)}",
             f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
             f"make `{path}` without {pair.leaf}", effect="none" if idle else "here",
@@ -239,12 +418,12 @@ def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
     dims = [magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs)]
     if kind == "g" and name and None not in dims and dims[0] != dims[1]:
         told = [f"dim={'None' if one == -1 else one}" for one in dims]
-        return _finding(
+        return _parameter_finding(
             pair, "weight-norm-dim", told[0], told[1],
             f"weight_norm of `{pair.layers.port}` has {told[1]}, the reference's is {told[0]} in Paddle's layout: {port_name(theirs)} is {shapes[1]} in torch's, torch's {ours.name} is {shapes[0]}",
             f"pass {told[0]} to the weight_norm of `{pair.layers.port}`",
         )  # fmt: skip
-    return _finding(
+    return _parameter_finding(
         pair, "shape", str(shapes[0]), str(shapes[1]),
         f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
@@ -279,7 +458,7 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot) -> Fi
     joined = (
         (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
     )
-    return _finding(
+    return _parameter_finding(
         pair, "divided-weight", names[0], names[1], f"{joined[0]} hold together the numbers of {joined[1]}",
         "nothing: what is made of them is compared", effect="none",
     )  # fmt: skip
@@ -310,7 +489,7 @@ def _values(
     if len(theirs.parts) > 1 and told.code in UNCLEAR:
         told = _of_part(pair, expected, actual, theirs) or told
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
-    return _finding(
+    return _parameter_finding(
         pair, told.code, ours.name, port_name(theirs), f"{port_name(theirs)} holds {told.text}",
         f"`{port_name(theirs)}`: {told.fix}", effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )  # fmt: skip
@@ -364,7 +543,7 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
     for pair, ours, theirs in differing:
         assert pair.theirs is not None
         name = port_name(pair.theirs)
-        yield _finding(
+        yield _parameter_finding(
             pair, "trainable", f"requires_grad={ours}", f"stop_gradient={not theirs}",
             f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
             f"set `{name}.stop_gradient = {not ours}`", effect="elsewhere",
@@ -410,3 +589,86 @@ def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print
         sum(one[1] for one in told) % 2**64,
         sum(one[2] for one in told) % 2**64,
     )
+
+
+# Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
+
+
+Key = tuple[int, float, float]
+
+
+def check_ties(reference: Any, port: Any) -> list[Finding]:
+    """Return a finding for every weight that one model has once and the other several times.
+
+    Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
+    Constant tensors tell nothing.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+    """
+    ours = {name: array_of(one) for name, one in reference.named_parameters()}
+    theirs = {name: view_of(one) for name, one in _once(port)}
+    keys = _keys(ours), _keys(theirs)
+    several = {key for held in keys for key, count in Counter(held.values()).items() if count > 1}
+    if not several:
+        return []
+    groups = _groups(ours, keys[0], several), _groups(theirs, keys[1], several)
+    return [
+        _tie_finding(names, groups[1][key])
+        for key, names in groups[0].items()
+        if groups[1].get(key) and len(names) != len(groups[1][key]) and 1 in (len(names), len(groups[1][key]))
+    ]
+
+
+def _once(port: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the port's parameters, each under its first name."""
+    seen: set[int] = set()
+    for name, one in port.named_parameters():
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield name, one
+
+
+def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
+    """Return what equal parameters have alike: size, least and largest; nothing of constants."""
+    found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
+    return {name: key for name, key in found.items() if key[1] < key[2]}
+
+
+def _groups(
+    arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]
+) -> Mapping[Print, list[str]]:
+    """Return the names of parameters by what they hold, of those that may stand several times."""
+    found: dict[Print, list[str]] = defaultdict(list)
+    for name, key in keys.items():
+        if key in several:
+            found[print_of(arrays[name].astype(np.float32, copy=False))].append(name)
+    return found
+
+
+def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
+    split = len(theirs) > len(ours)
+    names = theirs if split else ours
+    one, many = (ours[0], "the port") if split else (theirs[0], "the reference")
+    told = ", ".join(f"`{name}`" for name in names)
+    kept = "the reference" if split else "the port"
+    fix = f"use one tensor for {told}" if split else f"give {told} tensors of their own"
+    return Finding(
+        code="tied-weights", kind="parameter", reference_path=_around(ours), port_path=_around(theirs),
+        reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
+        port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
+        message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
+        fix=fix,
+    )  # fmt: skip
+
+
+def _around(names: list[str]) -> str:
+    """Return the path of the innermost layer that holds all of some tensors."""
+    parts = [name.split(".")[:-1] for name in names]
+    common: list[str] = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        common.append(level[0])
+    return ".".join(common)

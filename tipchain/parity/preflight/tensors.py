@@ -14,7 +14,7 @@ from tipchain.conversion.matching import match_models, matchable_layers
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN_KIND
 from tipchain.paddle_weights import view_of
-from tipchain.parity.locate.layer_pairs import LayerPair, print_of
+from tipchain.parity.locate.matching import LayerPair, print_of
 from tipchain.torch_weights import array_of
 
 Array = npt.NDArray[Any]

@@ -22,8 +22,7 @@ from tipchain.parity.locate.replay import NotReplayed, Replayed, replay
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.verdicts import FINE, LayerVerdict
-from tipchain.parity.preflight.front import alike
-from tipchain.parity.preflight.layers import place_of
+from tipchain.parity.preflight.construction import alike, place_of
 from tipchain.parity.preflight.table import Pair
 from tipchain.parity.rounding import ROUGH
 from tipchain.progress import OutOfTime, Pace

@@ -2,15 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
 from tipchain.parity.builders import open_builder
-from tipchain.parity.case_types import Case
-from tipchain.parity.frameworks.base import Array, Framework, Trainer
+from tipchain.parity.case_types import LABEL, Case
+from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.frameworks.base import Array, Framework, Trainer, concat_outputs
+
+# A case's metric: called once on everything, or fed batch by batch.
+
+
+Batch = tuple[Any, Any]
+"""A model's output for one batch, and the labels."""
+
+
+def measure(framework: Framework, metric: Any, batches: Sequence[Batch]) -> dict[str, float]:
+    """Return what a metric says about all batches together.
+
+    Args:
+        framework: whose tensors the batches hold.
+        metric: what ``build_metric()`` gave: a callable ``metric(output, label)``, which is called once, on all
+            batches joined along axis 0; or an object with ``update(output, label)``, called with one batch after
+            another, and ``compute()``. Either gives numbers in percent by name.
+        batches: outputs and labels, at least one.
+
+    Raises:
+        UsersError: the metric is neither, or what it gives is no mapping of names to single numbers.
+    """
+    if hasattr(metric, "accumulate"):
+        raise UsersError(
+            f"{placed(metric)}: a metric with accumulate(), whose values have no names\n"
+            "  expected: a callable (output, label) -> {name: percent}, or an object with update and compute"
+        )
+    if hasattr(metric, "update") and hasattr(metric, "compute"):
+        for output, label in batches:
+            metric.update(output, label)
+        return _numbers(metric.compute(), metric)
+    if not callable(metric):
+        raise UsersError(f"the metric is a {type(metric).__name__}, which cannot be called")
+    outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
+    return _numbers(metric(concat_outputs(framework, outputs), concat_outputs(framework, labels)), metric)
+
+
+def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
+    """Return metric values as a dump holds them: float32 of shape (1,)."""
+    return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
+
+
+def count_classes(output: Array, label: Array) -> tuple[Array, Array] | None:
+    """Return how many samples of each class were classified right, and how many there are, int64 ``[c]`` each.
+
+    Args:
+        output: logits ``[n, c]``.
+        label: class numbers ``[n]``.
+
+    Returns:
+        None where these are no such arrays, or a class number is none of the ``c``.
+    """
+    if not is_classification(output, label):
+        return None
+    classes = output.shape[1]
+    right = label[output.argmax(axis=1) == label]
+    return np.bincount(right, minlength=classes), np.bincount(label, minlength=classes)
+
+
+def is_classification(output: Array, label: Array) -> bool:
+    """Tell whether these are logits ``[n, c]`` of at least two classes with one class number for each sample."""
+    return (
+        output.ndim == 2
+        and output.dtype.kind == "f"
+        and output.shape[1] > 1
+        and label.shape == output.shape[:1]
+        and label.dtype.kind in "iu"
+        and bool(((label >= 0) & (label < output.shape[1])).all())
+    )
+
+
+def _numbers(found: object, metric: Any) -> dict[str, float]:
+    if not isinstance(found, Mapping) or not found:
+        raise UsersError(
+            f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
+        )
+    return {str(key): _number(str(key), value, metric) for key, value in found.items()}
+
+
+def _number(key: str, value: Any, metric: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsersError(
+            f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}"
+        ) from error
+
+
+def count_nan(framework: Framework, outputs: Iterable[Any]) -> int:
+    """Return the number of NaN in outputs of any structure."""
+    total = 0
+    for output in outputs:
+        if isinstance(output, Mapping | tuple | list):
+            total += count_nan(framework, output.values() if isinstance(output, Mapping) else output)
+        elif framework.is_tensor(output):
+            total += int(np.count_nonzero(np.isnan(framework.array(output))))
+    return total
+
+
+# What a stage has at hand on one side, and what it gives back. The same code serves both frameworks.
+
+
+# What a stage has at hand on one side, and what it gives back. The same code serves both frameworks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +240,97 @@ def in_order(length: int, size: int) -> list[list[int]]:
 def split(order: Sequence[int], size: int) -> list[list[int]]:
     """Return ``order`` in batches of ``size``; the last batch may be smaller."""
     return [list(order[start : start + size]) for start in range(0, len(order), size)]
+
+
+# Which samples a side was fed, for the facts beside a dump: both sides must have seen equal batches.
+
+
+class BatchLog:
+    """Files and labels, batch by batch: a digest of all, the first of them in full.
+
+    Args:
+        kept: how many batches are kept in full.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        self.first: list[dict[str, Any]] = []
+        self._digest = hashlib.sha256()
+
+    def add(self, files: Sequence[str], label: Array) -> None:
+        """Note one batch."""
+        # Labels that are no plain numbers (soft ones, masks) are known by their bytes.
+        plain = label.ndim == 1
+        labels = label.tolist() if plain else hashlib.sha256(label.tobytes()).hexdigest()
+        self._digest.update(json.dumps([list(files), labels]).encode())
+        if len(self.first) < self.kept:
+            self.first.append({"files": list(files), "labels": labels})
+
+    def facts(self) -> dict[str, Any]:
+        """Return what goes into the JSON beside the dump."""
+        return {"batches": self._digest.hexdigest(), "first_batches": self.first}
+
+
+# Fake batches of another size than the case's.
+
+
+def fake_batch(case: Case, size: int) -> dict[str, Array]:
+    """Return the case's fake inputs and label with ``size`` samples: the first dimension of each becomes that.
+
+    The numbers are drawn as the case's own, so that a smaller batch is the beginning of a larger one.
+    """
+    specs = {
+        name: replace(spec, shape=(size, *spec.shape[1:]), shapes=()) for name, spec in case.inputs.items()
+    }
+    return make_inputs(replace(case, inputs=specs))
+
+
+def batch_size(case: Case) -> int:
+    """Return the number of samples in the case's fake inputs."""
+    return next(spec.shape[0] for name, spec in case.inputs.items() if name != LABEL)
+
+
+# A model over the whole evaluation set; several stages need it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A model's outputs over the evaluation set, in order, and what the case's metric says about them.
+
+    Attributes:
+        output: the outputs of all batches joined along axis 0, in the model's own structure.
+        label: the labels, likewise.
+        metrics: percent, float32 of shape (1,).
+        samples: number of samples in the set.
+        nan: number of NaN among the outputs: a ranking of NaN looks like any other.
+    """
+
+    output: Any
+    label: Any
+    metrics: dict[str, Array]
+    samples: int
+    nan: int
+
+
+def run_evaluation(bench: Bench, model: Any) -> Evaluation:
+    """Run ``model``, which is in eval mode, over the whole evaluation set."""
+    framework, dataset = bench.framework, bench.dataset("val")
+    batches: list[tuple[Any, Any]] = []
+    with framework.inference():
+        for image, label, _ in framework.batches(dataset, in_order(len(dataset), bench.case.data.batch_size)):
+            batches.append((model(image), label))
+        metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
+        outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
+        return Evaluation(
+            output=concat_outputs(framework, outputs),
+            label=concat_outputs(framework, labels),
+            metrics=metrics,
+            samples=len(dataset),
+            nan=count_nan(framework, outputs),
+        )
+
+
+def evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[str, int]]:
+    """Return the metrics over the whole evaluation set, with the numbers of samples and of NaN among the outputs."""
+    found = run_evaluation(bench, model)
+    return found.metrics, {"samples": found.samples, "nan": found.nan}

@@ -1,12 +1,103 @@
-"""Step 2 of the guide, evaluation data: what the loader gives, and what the named transforms make of it."""
+"""Step 2 of the guide, evaluation data: what the loader gives, and what each transform makes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from tipchain.parity.frameworks.base import Array
+from tipchain.errors import UsageError
+from tipchain.outcome import Outcome
+from tipchain.parity.dumps import Record
+from tipchain.parity.frameworks.base import Array, Framework
+from tipchain.parity.judge import Verdict, compare
+from tipchain.parity.pieces.data_images import explain_images, words_of
+from tipchain.parity.pieces.data_order import explain_labels, explain_order
+from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, in_order
-from tipchain.parity.stages.transforms import trace_transforms
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.tolerance import Tolerance
+
+# What each named transform of a side makes of the first samples.
+#
+# The optional builder is ``build_transforms(root, split, **data args) -> (load, steps)``: ``load(index)`` reads a
+# sample of the data set as it is before any transform, ``steps`` are pairs of a name and a callable, in the order in
+# which the data set applies them. Results may be arrays, tensors, PIL images, or lists of these (frames).
+
+
+RAW = "raw"
+"""The name of what ``load`` gives."""
+Step = tuple[str, Callable[[Any], Any]]
+
+
+def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return ``transform_<sample>/<name>`` for the first samples, and facts for judging.
+
+    Args:
+        bench: the side.
+        images: what the data set gives for these samples, in order; the last transform must give the same.
+
+    Raises:
+        UsageError: the builder gives something else, or a transform gives no array of numbers.
+    """
+    builder = bench.optional_builder("transforms")
+    if builder is None:
+        return {}, {}
+    load, steps = _checked(builder(bench.eval_data, "val", **bench.case.data.args))
+    arrays: dict[str, Array] = {}
+    gap = ""
+    for number, image in enumerate(images):
+        value = load(number)
+        arrays[f"transform_{number}/{RAW}"] = _as_array(bench.framework, value, RAW)
+        for name, step in steps:
+            value = step(value)
+            arrays[f"transform_{number}/{name}"] = _as_array(bench.framework, value, name)
+        last = arrays[f"transform_{number}/{steps[-1][0]}"]
+        gap = gap or _gap(number, image, last)
+    return arrays, {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
+
+
+def _checked(found: Any) -> tuple[Callable[[int], Any], list[Step]]:
+    expected = "expected: (load, [(name, transform), ...])"
+    if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
+        raise UsageError(f"build_transforms gave {found!r:.80}\n  {expected}")
+    steps = list(found[1])
+    if not steps or not all(isinstance(one, tuple) and len(one) == 2 and callable(one[1]) for one in steps):
+        raise UsageError(f"build_transforms gave the steps {steps!r:.80}\n  {expected}")
+    names = [RAW, *(str(name) for name, _ in steps)]
+    if len(set(names)) < len(names) or any("/" in name or not name.strip() for name in names):
+        raise UsageError(f"build_transforms named its steps {', '.join(names[1:])}\n  expected: different names without '/', none of them {RAW!r}")  # fmt: skip
+    return found[0], steps
+
+
+def _as_array(framework: Framework, value: Any, name: str) -> Array:
+    """Return a sample as an array of its own: a later transform may change it in place."""
+    if framework.is_tensor(value):
+        return framework.array(value)
+    if isinstance(value, list | tuple):
+        parts = [_as_array(framework, one, name) for one in value]
+        if len({part.shape for part in parts}) == 1:
+            return np.stack(parts)
+        raise UsageError(f"after {name!r} a sample is {len(parts)} arrays of different shapes")
+    array = np.array(value)
+    if array.dtype.kind not in "biuf":
+        raise UsageError(f"after {name!r} a sample is a {type(value).__name__}, not an array of numbers")
+    return array
+
+
+def _gap(number: int, image: Array, last: Array) -> str:
+    """Say how the last transform's result differs from what the data set gives, or ""."""
+    if image.shape != last.shape:
+        return f"sample {number} has shape {image.shape}, the last transform gives {last.shape}"
+    if np.allclose(image, last, rtol=1e-5, atol=1e-6, equal_nan=True):
+        return ""
+    largest = float(np.nanmax(np.abs(image.astype(np.float64) - last)))
+    return f"sample {number} differs by up to {largest:.3g}"
+
+
+# Step 2 of the guide, evaluation data: what the loader gives, and what the named transforms make of it.
 
 
 def record(bench: Bench) -> Recording:
@@ -26,3 +117,302 @@ def record(bench: Bench) -> Recording:
     traced, facts = trace_transforms(bench, first)
     details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices), **facts}
     return Recording(arrays={**arrays, **traced}, details=details)
+
+
+# What makes two samples of a dump differ, in words; the hypotheses are those of `tipchain.parity.pieces.data_images`.
+
+
+def explain_sample(expected: Array, actual: Array) -> str:
+    """Return in words what differs between two samples, each cause named first; "" where nothing does.
+
+    Args:
+        expected: the reference's sample: an image (channels first or last), a clip of them, or any other array.
+        actual: the port's.
+    """
+    said = []
+    if expected.dtype != actual.dtype:
+        said.append(f"dtype: {expected.dtype} expected, {actual.dtype} actual")
+    if all(one.dtype.kind in "biuf" for one in (expected, actual)):
+        said.append(words_of(explain_images([expected], [actual])))
+    return "; ".join(filter(None, said))
+
+
+# Judge what each named transform makes of the first samples: the first that differs is named, and in what.
+
+
+def judge_transforms(dumps: Dumps, rules: Rules) -> list[Verdict]:
+    """Return one verdict about all named transforms, or none where neither side names any."""
+    subject = f"{dumps.stage}/transforms"
+    names = [_names(facts) for facts in (details(dumps.reference), details(dumps.port))]
+    if names == [None, None]:
+        return []
+    if None in names:
+        side = "port" if names[0] is None else "reference"
+        reason = f"only the {side} names a builder `transforms`: nothing to compare"
+        return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)]
+    for side, record in (("reference", dumps.reference), ("port", dumps.port)):
+        gap = details(record).get("transforms_gap")
+        if gap:
+            reason = f"the {side}'s named transforms do not give what its data set gives: {gap}"
+            return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)]
+    expected, actual = (list(one or []) for one in names)
+    said = next(_differing(dumps, rules, expected), "")
+    if not said and expected != actual:
+        said = (
+            f"the sides name different transforms: {', '.join(expected)} expected, {', '.join(actual)} actual"
+        )
+    if said:
+        return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=said)]
+    reason = f"equal after each: {', '.join(expected)}"
+    return [Verdict(outcome=Outcome.PASS, subject=subject, reason=reason)]
+
+
+def _names(facts: Mapping[str, object]) -> Sequence[str] | None:
+    found = facts.get("transforms")
+    return [str(name) for name in found] if isinstance(found, list) else None
+
+
+def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str]:
+    """Yield what differs, sample by sample and transform by transform."""
+    files = details(dumps.reference).get("files")
+    arrays = [
+        {k: v for k, v in record.arrays.items() if k.startswith("transform_")}
+        for record in (dumps.reference, dumps.port)
+    ]
+    tolerances = rules.for_arrays(dumps.stage, arrays[0])
+    samples = list(dict.fromkeys(key.partition("/")[0] for key in arrays[0]))
+    for sample in samples:
+        number = int(sample.removeprefix("transform_"))
+        file = f" ({files[number]})" if isinstance(files, list) and number < len(files) else ""
+        before = ""
+        for name in names:
+            key = f"{sample}/{name}"
+            if key not in arrays[0] or key not in arrays[1]:
+                break
+            expected, actual = arrays[0][key], arrays[1][key]
+            (verdict,) = compare({key: expected}, {key: actual}, tolerances[key])
+            if verdict.outcome is not Outcome.PASS or expected.dtype != actual.dtype:
+                where = (
+                    f"first differs after {name!r}"
+                    if before
+                    else "differs as it is read, before any transform"
+                )
+                yield f"sample {number}{file} {where}: {explain_sample(expected, actual) or verdict.reason}"
+            before = name
+
+
+# Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
+
+
+SEARCHED = 2000
+"""Among as many samples the one is looked for whose pixels stand in another's place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One sample of a dump.
+
+    Attributes:
+        image: whatever the data set gives.
+        label: its label, or None.
+        file: its name, or "".
+        key: the array that ``image`` was taken from.
+    """
+
+    image: Array
+    label: Array | None
+    file: str
+    key: str
+
+
+def samples_of(record: Record) -> list[Sample]:
+    """Return the samples of a dump of batches, in order."""
+    found = details(record).get("files")
+    files = [str(name) for name in found] if isinstance(found, list) else []
+    samples: list[Sample] = []
+    for number in range(len(record.arrays)):
+        key = f"dataloader_{number}"
+        if key not in record.arrays or record.arrays[key].ndim == 0:
+            break
+        images, labels = record.arrays[key], record.arrays.get(f"label_{number}")
+        for row, image in enumerate(images):
+            label = labels[row] if labels is not None and labels.ndim and row < len(labels) else None
+            file = files[len(samples)] if len(samples) < len(files) else ""
+            samples.append(Sample(image=image, label=label, file=file, key=key))
+    return samples
+
+
+def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
+    """Return one verdict about all samples, or none where a dump holds no batches.
+
+    A sample's image is allowed what its batch is, alone; dtypes must be equal, labels exactly so.
+    """
+    subject = f"{dumps.stage}/samples"
+    left, right = samples_of(dumps.reference), samples_of(dumps.port)
+    if not left or not right:
+        return []
+    tolerances = rules.for_arrays(dumps.stage, dumps.reference.arrays)
+    for number, (expected, actual) in enumerate(zip(left, right, strict=False)):
+        differing = _differences(expected, actual, tolerances[expected.key])
+        if differing:
+            said = "; ".join(_explain(number, left, right, differing))
+            reason = f"first at {_place(number, expected)}: {said}"
+            return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)]
+    if len(left) != len(right):
+        counts = f"{len(left)} expected, {len(right)} actual"
+        reason = f"the first {min(len(left), len(right))} are equal, but there are {counts}"
+        return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)]
+    reason = f"{len(left)} samples equal in file, label, dtype, shape and values"
+    return [Verdict(outcome=Outcome.PASS, subject=subject, reason=reason)]
+
+
+def label_notes(dumps: Dumps) -> Iterator[str]:
+    """Remark labels of different integer types, which are equal all the same."""
+    pair = [record.arrays.get("label_0") for record in (dumps.reference, dumps.port)]
+    kinds = [array.dtype for array in pair if array is not None]
+    if len(kinds) == 2 and kinds[0] != kinds[1]:
+        yield f"labels are {kinds[0]} expected, {kinds[1]} actual"
+
+
+def _explain(
+    number: int, left: Sequence[Sample], right: Sequence[Sample], differing: set[str]
+) -> Iterator[str]:
+    """Yield what differs between the samples of one place."""
+    expected, actual = left[number], right[number]
+    order = _order(number, left, right)
+    if order:
+        yield order  # another sample has another label and other pixels
+        return
+    if "file" in differing:
+        yield f"file: expected {expected.file}, actual {actual.file}"
+    if "label" in differing:
+        yield _label(number, left, right)
+    if "image" in differing:
+        yield explain_sample(expected.image, actual.image) or "values: by little more than rounding"
+
+
+def _place(number: int, sample: Sample) -> str:
+    return f"sample {number} ({sample.file})" if sample.file else f"sample {number}"
+
+
+def _differences(expected: Sample, actual: Sample, tolerance: Tolerance) -> set[str]:
+    """Return in which of file, label and image two samples differ."""
+    found = set()
+    if expected.file != actual.file:
+        found.add("file")
+    if not _same_label(expected.label, actual.label):
+        found.add("label")
+    if expected.image.dtype != actual.image.dtype or not _close(expected.image, actual.image, tolerance):
+        found.add("image")
+    return found
+
+
+def _same_label(expected: Array | None, actual: Array | None) -> bool:
+    if expected is None or actual is None:
+        return expected is actual
+    return np.array_equal(expected, actual)
+
+
+def _close(expected: Array, actual: Array, tolerance: Tolerance) -> bool:
+    (verdict,) = compare({"sample": expected}, {"sample": actual}, tolerance)
+    return verdict.outcome is Outcome.PASS
+
+
+def _order(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
+    """Say of which sample of the reference the port has the file or the pixels in this place, or ""."""
+    expected, actual = left[number], right[number]
+    if expected.file != actual.file:
+        found = next((n for n, one in enumerate(left) if one.file == actual.file), None)
+        if found is None:
+            return ""
+        return f"order: the port has the reference's sample {found} ({actual.file}) here{_shift(left, right)}"
+    if expected.image.shape != actual.image.shape or _same(expected.image, actual.image):
+        return ""
+    for found, one in enumerate(left[:SEARCHED]):
+        if found != number and one.image.shape == actual.image.shape and _same(one.image, actual.image):
+            return f"order: the port has the pixels of the reference's {_place(found, one)} here"
+    return ""
+
+
+def _same(expected: Array, actual: Array) -> bool:
+    """Tell whether two images of one shape are the same but for rounding."""
+    if expected.dtype.kind not in "biuf" or actual.dtype.kind not in "biuf":
+        return False
+    first = (0,) * expected.ndim
+    e, a = expected.astype(np.float64, copy=False), actual.astype(np.float64, copy=False)
+    bound = 1e-4 * max(1.0, abs(float(e[first])))
+    if e.size and abs(float(e[first]) - float(a[first])) > bound:  # a cheap look before the whole
+        return False
+    return bool(np.abs(e - a).max(initial=0.0) <= 1e-4 * max(1e-6, float(np.abs(e).max(initial=0.0))))
+
+
+def _shift(left: Sequence[Sample], right: Sequence[Sample]) -> str:
+    """Say whether the whole order is that of the reference, reversed, shifted, or with samples missing."""
+    numbers: dict[str, int] = {}
+    for number, one in enumerate(left):
+        numbers.setdefault(one.file, number)
+    if len(numbers) < len(left):
+        return ""
+    cause = explain_order([numbers.get(one.file) for one in right], len(left))
+    return "" if cause is None else cause.message.removeprefix("order")
+
+
+def _label(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
+    """Say how a label differs, and whether all labels do so in one way."""
+    expected, actual = left[number].label, right[number].label
+    if expected is None or actual is None:
+        return "label: one side has none"
+    said = f"label: expected {expected.tolist()}, actual {actual.tolist()}"
+    if expected.shape != actual.shape:
+        said = f"{said}: shapes {expected.shape} and {actual.shape}"
+    pairs = [
+        (e.label, a.label)
+        for e, a in zip(left, right, strict=False)
+        if e.label is not None and a.label is not None
+    ]
+    cause = explain_labels([e for e, _ in pairs], [a for _, a in pairs])
+    return said if cause is None else f"{said}{cause.message.removeprefix('label')}"
+
+
+# Judge evaluation data: the arrays, the samples one by one, the transforms, and the names of the files.
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the arrays, then samples and transforms, of which the first that differs is explained, then file names."""
+    verdicts = (*judge_samples(dumps, rules), *judge_transforms(dumps, rules), *judge_files(dumps))
+    notes = (*_kept_batches(dumps.reference), *label_notes(dumps))
+    return judging.judge(dumps, rules) + Judged(verdicts=verdicts, notes=notes)
+
+
+def judge_files(dumps: Dumps) -> list[Verdict]:
+    """Compare the file names that both loaders gave, in order."""
+    subject = f"{dumps.stage}/files"
+    left, right = _files(dumps.reference), _files(dumps.port)
+    if left is None or right is None:
+        return []
+    if left == right:
+        return [
+            Verdict(outcome=Outcome.PASS, subject=subject, reason=f"{len(left)} file names equal, in order")
+        ]
+    if sorted(left) == sorted(right):
+        kind = "the same files in another order"
+    else:
+        kind = f"{len(set(left) ^ set(right))} files on one side only"
+    first = next(
+        (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]),
+        min(len(left), len(right)),
+    )
+    shown = [names[first] if first < len(names) else "nothing" for names in (left, right)]
+    return [Verdict(outcome=Outcome.FAIL, subject=subject,
+                    reason=f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}")]  # fmt: skip
+
+
+def _files(record: Record) -> list[str] | None:
+    files = details(record).get("files")
+    return [str(name) for name in files] if isinstance(files, list) else None
+
+
+def _kept_batches(record: Record) -> list[str]:
+    facts = details(record)
+    kept, total = facts.get("batches_kept"), facts.get("batches_in_all")
+    return [f"the first {kept} of {total} batches were compared"] if kept != total else []

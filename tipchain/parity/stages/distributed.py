@@ -1,23 +1,39 @@
-"""Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch."""
+"""Several processes: training with ``paddle.DataParallel`` held against one process."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from tipchain.cores import core_count
-from tipchain.errors import UsageError
+from tipchain.errors import RecordError, UsageError
+from tipchain.outcome import Outcome
 from tipchain.paddle_export import Array
-from tipchain.parity.data_parallel.group import WorkerGroup
-from tipchain.parity.data_parallel.steps import Steps, state, train, update_rms
-from tipchain.parity.data_parallel.worker import STATE, WorkerJob
-from tipchain.parity.record import save_record
-from tipchain.parity.stages.batches import batch_size, fake_batch
-from tipchain.parity.stages.bench import Bench, Recording
+from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
+from tipchain.parity.dumps import save_record
+from tipchain.parity.judge import Verdict, compare
+from tipchain.parity.stages import judging
+from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
+from tipchain.parity.stages.judging import (
+    Dumps,
+    Judged,
+    Rules,
+    TensorFile,
+    details,
+    largest,
+    scaled,
+    tensor_paths,
+)
+from tipchain.parity.tolerance import Tolerance
+
+# Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch.
 
 
 def record(bench: Bench) -> Recording:
@@ -116,3 +132,150 @@ def diverged(digests: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
     names = dict.fromkeys(name for one in digests for name in one)
     found = {name: [rank for rank, one in others if one.get(name) != first.get(name)] for name in names}
     return {name: ranks for name, ranks in found.items() if ranks}
+
+
+# Judge training on several processes: losses and rates, parameters and buffers, and whether the processes agree.
+
+
+STAGE = "distributed"
+CLOSE = 0.1
+"""How near a ratio must be to the number of processes, or to one over it, to be taken for that."""
+Tensors = Mapping[str, Any]
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare several processes with one; what could not be run is a SKIP with the reason."""
+    facts = details(dumps.port)
+    if facts.get("skipped"):
+        verdict = Verdict(outcome=Outcome.SKIP, subject=f"{STAGE}/processes", reason=facts["skipped"])
+        return Judged(verdicts=(verdict,))
+    processes = int(facts.get("processes") or 0)
+    judged = _explain_losses(judging.judge_arrays(dumps, rules), dumps, processes)
+    try:
+        with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
+            judged += _judge_tensors(left, right, rules, processes)
+    except RecordError as error:
+        verdict = Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/tensors", reason=str(error))
+        judged += Judged(verdicts=(verdict,))
+    return judged + Judged(verdicts=tuple(_judge_ranks(facts)))
+
+
+def _judge_ranks(facts: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
+    subject, found = f"{STAGE}/ranks", facts.get("diverged")
+    if not isinstance(found, Mapping):
+        yield Verdict(
+            outcome=Outcome.ERROR, subject=subject, reason="the processes' digests are not in the dump"
+        )
+        return
+    if not facts.get("tensors"):
+        yield Verdict(outcome=Outcome.ERROR, subject=subject, reason="nothing was compared: no tensors")
+        return
+    if found.get("start"):
+        yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=(
+            f"before the first step {_named(found['start'])}: they do not come from rank 0 "
+            "(paddle.DataParallel leaves out a parameter with no_sync)"))  # fmt: skip
+    elif found.get("end"):
+        yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=(
+            f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
+            "a rate of its own"))  # fmt: skip
+    else:
+        yield Verdict(outcome=Outcome.PASS, subject=subject, reason=(
+            f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
+            "after the last"))  # fmt: skip
+
+
+def _named(tensors: Mapping[str, list[int]]) -> str:
+    shown = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in list(tensors.items())[:5]]
+    more = f" and {len(tensors) - 5} more" if len(tensors) > 5 else ""
+    return f"{len(tensors)} tensors differ from rank 0's: {', '.join(shown)}{more}"
+
+
+def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
+    verdicts = []
+    for verdict in judged.verdicts:
+        key = verdict.subject.partition("/")[2]
+        hint = ""
+        if verdict.outcome is Outcome.FAIL and key in dumps.port.arrays and key in dumps.reference.arrays:
+            ratio = _ratio(dumps.port.arrays[key], dumps.reference.arrays[key])
+            hint = _hint(ratio, processes, "learning rate" if key.startswith("lr_") else "loss")
+        verdicts.append(replace(verdict, reason=verdict.reason + hint) if hint else verdict)
+    return replace(judged, verdicts=tuple(verdicts))
+
+
+def _ratio(actual: Any, expected: Any) -> float:
+    if not np.size(actual) or not np.size(expected):
+        return float("nan")
+    one, other = float(np.ravel(actual)[0]), float(np.ravel(expected)[0])
+    return one / other if other else float("nan")
+
+
+def _hint(ratio: float, processes: int, what: str) -> str:
+    """Say what it means that something is as many times as large as there are processes, or as many times smaller."""
+    if processes < 2:
+        return ""
+    if abs(ratio * processes - 1) < CLOSE:
+        reason = {
+            "loss": "it is a sum over the batch, so that each process has a part of it; take the mean",
+            "update": "DataParallel averages the processes' gradients, and a loss that sums over the batch then gives "
+            "a part of them; take the mean",
+        }.get(what, "")
+        return f"; 1/{processes} of one process's{': ' if reason else ''}{reason}"
+    if abs(ratio / processes - 1) < CLOSE:
+        reason = {
+            "loss": "something multiplies it by the number of processes",
+            "update": "gradients are summed in place of averaged, or the loss or the rate is multiplied by the number "
+            "of processes",
+            "learning rate": "something scales it by the number of processes; both runs have the same global batch",
+        }[what]
+        return f"; {processes} times one process's: {reason}"
+    return ""
+
+
+def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) -> Judged:
+    verdicts: list[Verdict] = []
+    tolerances: dict[str, Tolerance] = {}
+    hint = _hint(_update_ratio(left, right), processes, "update")
+    updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
+    update = max(filter(isfinite, updates), default=0.0)
+    for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
+        verdicts += [
+            Verdict(outcome=Outcome.FAIL, subject=f"{STAGE}/{name}", reason=words)
+            for name in first if name not in second and not name.startswith("update_rms/")
+        ]  # fmt: skip
+    for name in left:
+        if name not in right or name.startswith("update_rms/"):
+            continue
+        bound = _bound(name, left[name], rules, update)
+        (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
+        failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
+        reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
+        verdicts.append(replace(verdict, subject=f"{STAGE}/{name}", reason=reason))
+        tolerances[f"{STAGE}/{name}"] = bound
+    if not update > 0:
+        reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
+        verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/parameter", reason=reason))
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+
+
+def _update_ratio(left: Tensors, right: Tensors) -> float:
+    """Return how many times as large as the reference's a port's update is, for the parameter in the middle."""
+    pairs = [
+        (float(left[name]), float(right[name]))
+        for name in left
+        if name.startswith("update_rms/") and name in right
+    ]
+    ratios = [actual / expected for expected, actual in pairs if expected > 0]
+    return median(ratios) if ratios else float("nan")
+
+
+def _bound(name: str, expected: Any, rules: Rules, update: float) -> Tolerance:
+    """Return what a tensor may differ by: a parameter a share of the largest RMS update, a buffer of its own size.
+
+    A parameter is also allowed the rounding of its own value, four times float32's epsilon.
+    """
+    group, size = name.partition("/")[0], largest(expected)
+    base = rules.group(group, STAGE)
+    if group != "parameter":
+        return scaled(base, size, expected)
+    return scaled(base, update, expected, extra=4 * float(np.finfo(np.float32).eps) * size)

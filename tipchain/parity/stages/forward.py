@@ -6,6 +6,9 @@ from typing import Any
 
 from tipchain.parity.frameworks.base import Array, flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
+from tipchain.parity.stages.judging import judge
+
+__all__ = ["judge", "record"]
 
 
 def record(bench: Bench) -> Recording:

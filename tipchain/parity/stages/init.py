@@ -1,16 +1,35 @@
-"""Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds."""
+"""Step 10 of the guide, initial values: over several seeds, as distributions where they are random."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from tipchain.errors import did_you_mean
+from tipchain.outcome import Outcome
+from tipchain.parity.dumps import Record
 from tipchain.parity.frameworks.base import Array
+from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.tolerance import EXACT, Tolerance
+from tipchain.parity.two_samples import (
+    adjust,
+    compare_distribution,
+    compare_mean,
+    compare_spread,
+    compare_tails,
+    kurtosis,
+    least_p_value,
+)
+
+# Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds.
 
 
 def record(bench: Bench) -> Recording:
@@ -69,3 +88,367 @@ def _range(flat: Array) -> Array:
     return np.array(
         [flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64
     )
+
+
+# In the words of papers: what random initial values look like, and which scheme gives such values.
+
+
+UNIFORM, NORMAL, TRUNCATED = "uniform", "normal", "normal truncated at 2 std"
+ENOUGH = 200
+"""Fewer values than this do not tell one kind of distribution from another."""
+USUAL_STDS = (0.01, 0.02, 1.0)
+"""Standard deviations that papers give as numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a sample looks like.
+
+    Attributes:
+        kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
+        doubt: how far, as a share, the standard deviation may be from that of the distribution.
+    """
+
+    mean: float
+    std: float
+    kurtosis: float
+    kind: str
+    doubt: float
+
+    def __str__(self) -> str:
+        return self.kind or (f"kurtosis {self.kurtosis:.2f}" if math.isfinite(self.kurtosis) else "one value")
+
+
+def look_at(values: Array) -> Look:
+    """Return what ``values`` look like.
+
+    Args:
+        values: finite values ``[n]``, n > 0.
+    """
+    mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+    if not std > 0:
+        return Look(mean=mean, std=std, kurtosis=math.nan, kind="", doubt=0.0)
+    fourth = kurtosis(values)
+    reach = float(np.max(np.abs(values - mean))) / std
+    # The standard error of a standard deviation is sqrt((kurtosis - 1) / 4n) of it.
+    doubt = max(0.01, 4 * math.sqrt(max(fourth - 1, 0.1) / (4 * values.size)))
+    return Look(mean=mean, std=std, kurtosis=fourth, kind=_kind(values.size, fourth, reach), doubt=doubt)
+
+
+def _kind(size: int, fourth: float, reach: float) -> str:
+    """Return the kind of distribution, by kurtosis and by the largest deviation in standard deviations."""
+    if size < ENOUGH:
+        return ""
+    if abs(fourth - 1.8) <= max(0.1, 4 / math.sqrt(size)) and reach < 1.9:
+        return UNIFORM
+    # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
+    if abs(fourth - 2.366) <= max(0.12, 5 / math.sqrt(size)) and reach < 2.5:
+        return TRUNCATED
+    return NORMAL if abs(fourth - 3) <= max(0.2, 16 / math.sqrt(size)) else ""
+
+
+def name_scheme(name: str, look: Look, shapes: Mapping[str, Sequence[int]]) -> str:
+    """Return the usual schemes that would give values of this look, joined with "or"; empty if none would.
+
+    Args:
+        name: the parameter's name; a bias goes by the fans of the weight beside it.
+        look: what its values look like.
+        shapes: shapes of all parameters, in torch's layout.
+    """
+    if look.kind and abs(look.mean) <= 0.1 * look.std:
+        found = [
+            words for words, std in _schemes(name, look.kind, shapes) if abs(look.std / std - 1) <= look.doubt
+        ]
+        return " or ".join(found[:2])
+    return ""
+
+
+def _schemes(name: str, kind: str, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, float]]:
+    """Yield words and standard deviation of each scheme. Sources: He 2015, Glorot 2010, LeCun 1998."""
+    shape = shapes.get(name, ())
+    bias = len(shape) < 2
+    if bias:
+        shape = shapes.get(name.replace("bias", "weight"), ())
+    if len(shape) >= 2:
+        field = math.prod(shape[2:])
+        fan_in, fan_out = shape[1] * field, shape[0] * field
+        if kind == UNIFORM:
+            words = "uniform within 1/sqrt(fan_in)" if bias else "kaiming_uniform with a=sqrt(5)"
+            yield f"{words} (torch's default)", 1 / math.sqrt(3 * fan_in)
+        if not bias:
+            law = UNIFORM if kind == UNIFORM else NORMAL
+            yield f"kaiming_{law} of gain sqrt(2) over fan_in {fan_in}", math.sqrt(2 / fan_in)
+            yield f"kaiming_{law} of gain sqrt(2) over fan_out {fan_out}", math.sqrt(2 / fan_out)
+            yield f"xavier_{law} of gain 1", math.sqrt(2 / (fan_in + fan_out))
+            yield f"kaiming_{law} of gain 1 over fan_in {fan_in}", 1 / math.sqrt(fan_in)
+            yield f"kaiming_{law} of gain 1 over fan_out {fan_out}", 1 / math.sqrt(fan_out)
+    if kind == UNIFORM:
+        yield "uniform in [-1, 1)", 1 / math.sqrt(3)
+    for std in USUAL_STDS:
+        if kind == TRUNCATED:
+            yield f"normal of std {std:g} cut at 2 std", std * 0.8796
+        if kind == NORMAL:
+            yield f"normal of std {std:g}", std
+
+
+# Judge initial values: what is the same in every model exactly, what is random as distributions.
+
+
+ALPHA = 1e-3
+"""Probability of a false alarm over all parameters together, where the dumps name none."""
+TESTS = 4
+"""Mean, standard deviation, kurtosis, distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parameter:
+    """What one side recorded of a parameter or buffer: see `tipchain.parity.stages.init.record`."""
+
+    shape: tuple[int, ...]
+    values: Array
+    ranges: Array
+
+    @property
+    def fixed(self) -> bool:
+        """Whether it is the same in every model."""
+        return all(np.array_equal(one, one[:1].repeat(len(one), 0), equal_nan=True)
+                   for one in (self.values.astype(np.float64), self.ranges))  # fmt: skip
+
+    @property
+    def constant(self) -> bool:
+        """Whether all its values are one number."""
+        return bool(self.ranges[:, 0].min() == self.ranges[:, 1].max())
+
+    @property
+    def finite(self) -> bool:
+        """Whether none of its values is NaN or infinite."""
+        return bool(np.isfinite(self.ranges[:, :2]).all())
+
+    def __str__(self) -> str:
+        if self.constant:
+            return f"{self.ranges[0, 0]:.6g} everywhere"
+        look = look_at(self.values.ravel()) if self.finite else None
+        shown = f"std {look.std:.3g}, {look}" if look else "NaN or Inf"
+        return f"{'the same values' if self.fixed else 'random values'} ({shown})"
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare every parameter and buffer: constants exactly, random values by four two-sample tests.
+
+    Holm's correction counts all tests, so that the probability of any false alarm is at most alpha.
+    """
+    expected, actual = _parameters(dumps.reference), _parameters(dumps.port)
+    alpha = details(dumps.reference).get("alpha", ALPHA)
+    verdicts: dict[str, Verdict] = {}
+    tolerances: dict[str, Tolerance] = {}
+    random: list[str] = []
+    for name in [*expected, *(name for name in actual if name not in expected)]:
+        mismatch = _mismatch(name, expected, actual)
+        if mismatch:
+            verdicts[name] = mismatch
+        elif expected[name].fixed and actual[name].fixed:
+            tolerances[name] = _tolerance(name, expected[name], rules)
+            verdicts[name] = _judge_fixed(name, expected[name], actual[name], tolerances[name])
+        else:
+            random.append(name)
+    verdicts |= _judge_random(random, expected, actual, alpha)
+    if not verdicts:
+        reason = "nothing was compared: the models have no parameters"
+        verdicts["parameters"] = Verdict(outcome=Outcome.ERROR, subject="parameters", reason=reason)
+    ordered = [name for name in [*expected, *actual, *verdicts] if name in verdicts]
+    return Judged(
+        verdicts=tuple(
+            replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)
+        ),
+        tolerances={f"{dumps.stage}/{name}": tolerance for name, tolerance in tolerances.items()},
+        notes=tuple(_notes(random, expected)),
+    )
+
+
+def _parameters(record: Record) -> dict[str, _Parameter]:
+    shapes = details(record).get("shapes") or {}
+    found = {}
+    for key, values in record.arrays.items():
+        kind, _, name = key.partition("/")
+        if kind == "value" and f"range/{name}" in record.arrays:
+            shape = tuple(shapes.get(name, values.shape[1:]))
+            ranges = np.asarray(record.arrays[f"range/{name}"])
+            found[name] = _Parameter(shape=shape, values=np.asarray(values), ranges=ranges)
+    return found
+
+
+def _verdict(outcome: Outcome, name: str, reason: str) -> Verdict:
+    return Verdict(outcome=outcome, subject=name, reason=reason)
+
+
+def _mismatch(
+    name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]
+) -> Verdict | None:
+    """Return the verdict about a parameter that cannot be compared, or None."""
+    reason, finite = "", True
+    if name not in actual:
+        reason = "missing in the port"
+    elif name not in expected:
+        hint = did_you_mean(name, [other for other in expected if other not in actual])
+        reason = "not in the reference" + (f", {hint}" if hint else "")
+    elif not expected[name].values.size and expected[name].shape == actual[name].shape:
+        reason = f"nothing was compared: the tensor is empty, shape {expected[name].shape}"
+        return Verdict(outcome=Outcome.ERROR, subject=name, reason=reason)
+    else:
+        reason = _other_kind(expected[name], actual[name])
+        finite = expected[name].finite and actual[name].finite
+    return Verdict(outcome=Outcome.FAIL, subject=name, reason=reason, finite=finite) if reason else None
+
+
+def _other_kind(left: _Parameter, right: _Parameter) -> str:
+    """Return why two parameters cannot start alike, whatever their distributions; empty if they can."""
+    if left.shape != right.shape:
+        return f"shapes differ: expected {left.shape}, actual {right.shape}"
+    if left.fixed != right.fixed:
+        always = " in every model"
+        return f"expected {left}{always * left.fixed}, actual {right}{always * right.fixed}"
+    strange = [side for side, one in (("reference", left), ("port", right)) if not one.finite]
+    if strange and not left.fixed:
+        return f"NaN or Inf among the initial values of the {' and the '.join(strange)}"
+    return ""
+
+
+def _tolerance(name: str, expected: _Parameter, rules: Rules) -> Tolerance:
+    """Return how close values must be that are the same in every model; a constant must be equal."""
+    own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
+    if rules.override is not None:
+        return rules.override
+    whole = expected.values.dtype.kind in "biu"  # an index beside the right one is another place
+    return rules.group(name, "init") if own or not (expected.constant or whole) else EXACT
+
+
+def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance: Tolerance) -> Verdict:
+    (verdict,) = compare({name: expected.values[0]}, {name: actual.values[0]}, tolerance)
+    if expected.constant and actual.constant and verdict.outcome is Outcome.FAIL:
+        return replace(verdict, reason=f"expected {expected}, actual {actual}")
+    if verdict.outcome is not Outcome.PASS:
+        return verdict
+    words = ("the least value", "the largest value", "the mean", "the root mean square")
+    left, right = expected.ranges[0], actual.ranges[0]
+    scale = float(np.max(np.abs(left[:2])))
+    allowed = (tolerance.rtol or 0.0) * scale + (tolerance.atol or tolerance.threshold or 0.0)
+    for number, what in enumerate(words):
+        # The last two are sums, which round.
+        bound = allowed + (1e-5 * scale if number > 1 else 0.0)
+        if left[number] != right[number] and not abs(left[number] - right[number]) <= bound:
+            reason = f"{what} differs: expected {left[number]:.9g}, actual {right[number]:.9g}"
+            return replace(
+                verdict, outcome=Outcome.FAIL, reason=f"{reason}, though the values kept are equal"
+            )
+    models = f"the same in all {len(expected.values)} models"
+    return replace(
+        verdict, reason=f"{expected}, {models}" if expected.constant else f"{models} · {verdict.reason}"
+    )
+
+
+def _judge_random(
+    names: Sequence[str], expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter], alpha: float
+) -> dict[str, Verdict]:
+    """Judge what differs from model to model."""
+    verdicts, samples = {}, {}
+    for name in names:
+        places, reason = _fixed_places(expected[name], actual[name])
+        if reason:
+            verdicts[name] = _verdict(Outcome.FAIL, name, reason)
+            continue
+        samples[name] = [one.values[:, ~places].ravel() for one in (expected[name], actual[name])]
+    needed = _least_size(TESTS * len(samples), alpha)
+    for name in [name for name, pair in samples.items() if min(map(len, pair)) < needed]:
+        kept = min(map(len, samples.pop(name)))
+        seeds = math.ceil(needed * len(expected[name].values) / kept)
+        reason = (
+            f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
+        )
+        verdicts[name] = _verdict(Outcome.SKIP, name, reason)
+    p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
+    shapes = {name: one.shape for name, one in expected.items()}
+    for number, (name, (left, right)) in enumerate(samples.items()):
+        looks = look_at(left), look_at(right)
+        size = f"{len(expected[name].values)} models, {left.size} values"
+        mine = p_values[TESTS * number : TESTS * (number + 1)]
+        if min(mine) > alpha:
+            reason = f"std {looks[0].std:.4g} expected, {looks[1].std:.4g} found, {looks[0]} · {size}"
+            verdicts[name] = _verdict(Outcome.PASS, name, reason)
+            continue
+        found = "; ".join(filter(None, (*_differences(looks, mine, alpha), *_named(name, looks, shapes))))
+        verdicts[name] = _verdict(
+            Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
+        )
+    return verdicts
+
+
+def _compare(left: Array, right: Array) -> list[float]:
+    """Return the p-values of the `TESTS` tests."""
+    moments = [test(left, right) for test in (compare_mean, compare_spread, compare_tails)]
+    return [*moments, compare_distribution(left, right)[1]]
+
+
+def _least_size(tests: int, alpha: float) -> int:
+    """Return how many values a side must have so that a difference can be seen at all."""
+    size = 1
+    while least_p_value(size) * tests > alpha:
+        size += 1
+    return size
+
+
+def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
+    """Return where a random parameter is the same in every model (a padding row), and what differs there."""
+    masks = [_structure(one.values) for one in (left, right)]
+    if left.values.shape[1] != right.values.shape[1]:
+        return np.zeros(left.values.shape[1], dtype=bool), "the sides kept different numbers of values"
+    places = masks[0] | masks[1]
+    wrong = places & ((masks[0] != masks[1]) | (left.values[0] != right.values[0]))
+    if places.all() or not wrong.any():
+        return places & ~places.all(), ""
+    first = int(np.argmax(wrong))
+    shown = [f"{one.values[0, first]:.6g} in every model" if mask[first] else "random values"
+             for one, mask in zip((left, right), masks, strict=True)]  # fmt: skip
+    count = f"{int(wrong.sum())} of the {wrong.size} values kept"
+    return places, f"{count} differ in kind: expected {shown[0]}, actual {shown[1]}"
+
+
+def _structure(values: Array) -> Array:
+    """Return which places always hold one value, of those values that are found nowhere else, bool ``[n]``.
+
+    A zero that is seen elsewhere too is no structure: a sparse matrix has some by chance in every model.
+    """
+    same = (values == values[:1]).all(axis=0)
+    places: Array = same & ~np.isin(values[0], values[:, ~same])
+    return places
+
+
+def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: float) -> list[str]:
+    """Return in words which of mean, standard deviation and kind of distribution differ."""
+    left, right = looks
+    mean, spread = (p <= alpha for p in p_values[:2])
+    found = []
+    if mean:
+        found.append(f"mean {left.mean:.4g} expected, {right.mean:.4g} found")
+    if spread:
+        ratio = right.std / left.std if left.std > 0 else math.inf
+        found.append(f"std {left.std:.4g} expected, {right.std:.4g} found, ratio {ratio:.4g}")
+    if str(left) != str(right) and (left.kind or right.kind):
+        found.append(f"{left} expected, {right} found")
+    return found or [f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"]  # fmt: skip
+
+
+def _named(name: str, looks: tuple[Look, Look], shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return which schemes the values look like, where that can be told."""
+    names = [name_scheme(name, look, shapes) for look in looks]
+    return [
+        f"{side} looks like {words}"
+        for side, words in zip(("expected", "found"), names, strict=True)
+        if words
+    ]
+
+
+def _notes(random: Sequence[str], expected: Mapping[str, _Parameter]) -> list[str]:
+    few = [name for name in random if expected[name].values.size < 100]
+    if not few:
+        return []
+    return [f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"]  # fmt: skip

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from tipchain.parity.frameworks.base import Array
-from tipchain.parity.frameworks.updates import updates_module
+from tipchain.outcome import Outcome
+from tipchain.parity.frameworks.base import Array, updates_module
+from tipchain.parity.judge import Verdict, compare
+from tipchain.parity.rounding import SAME_DOUBLE
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.updating import build_subject, names
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, largest
+from tipchain.parity.stages.optimizer import build_subject, names
+from tipchain.parity.tolerance import Tolerance
+
+# Step 6 of the guide, the learning rate: its whole curve.
+
 
 MOMENTUM = "momentum"
 
@@ -38,3 +49,125 @@ def record(bench: Bench) -> Recording:
     if len(set(momenta)) > 1:
         arrays[MOMENTUM] = np.array(momenta)
     return Recording(arrays=arrays, details={"per": case.train.schedule_per})
+
+
+# Judge the learning rate's curve, and say whether one that differs is shifted, stretched or scaled.
+
+
+CURVE = "lr"
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the curve, then those of parameters with rates of their own, and the momentum's where one moves."""
+    stage, reference, port = dumps.stage, dict(dumps.reference.arrays), dict(dumps.port.arrays)
+    if CURVE in reference and CURVE in port:
+        # Who has no curve of its own follows the common one.
+        for here, other in ((reference, port), (port, reference)):
+            here |= {key: here[CURVE] for key in other if key.startswith(f"{CURVE}/") and key not in here}
+    given = rules.for_arrays(stage, {**port, **reference})
+    verdicts, tolerances = [], {}
+    for key in (*reference, *(key for key in port if key not in reference)):
+        rule = _bound(given[key], reference.get(key))
+        sides = tuple({key: side[key]} if key in side else {} for side in (reference, port))
+        (verdict,) = compare(sides[0], sides[1], rule)
+        verdicts.append(replace(_finish(verdict, reference, port, rule, dumps), subject=f"{stage}/{key}"))
+        tolerances[f"{stage}/{key}"] = rule
+    if not verdicts:
+        reason = "nothing was compared: no curve on either side"
+        verdicts = [Verdict(outcome=Outcome.ERROR, subject=f"{stage}/dump", reason=reason)]
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+
+
+def _bound(rule: Tolerance, curve: Any) -> Tolerance:
+    if rule.rtol is None or curve is None:
+        return rule
+    return replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
+
+
+def _finish(
+    verdict: Verdict, reference: Mapping[str, Any], port: Mapping[str, Any], rule: Tolerance, dumps: Dumps
+) -> Verdict:
+    """Return the verdict with what is known about curves."""
+    key = verdict.subject
+    if key == MOMENTUM and verdict.diff is None:
+        where = "reference" if key in reference else "port"
+        reason = f"the {where}'s schedule moves the momentum too (OneCycleLR's cycle_momentum does), the other side's does not"
+        return replace(verdict, reason=reason)
+    if verdict.diff is None or not verdict.diff.size or not np.isfinite(port[key]).all():
+        return verdict
+    expected, actual = reference[key], port[key]
+    if expected.ndim != 1 or verdict.outcome is Outcome.FAIL:
+        return _failed(verdict, expected, actual, rule)
+    if key == CURVE and np.ptp(expected) == 0:
+        reason = (
+            f"proves nothing: the reference's rate is {expected[0]:.9g} at each of {len(expected)} steps; "
+            "raise  lr: {steps: ...}  until the schedule moves it"
+        )
+        return replace(verdict, outcome=Outcome.ERROR, reason=reason)
+    if key == CURVE and verdict.outcome is Outcome.PASS:
+        per = details(dumps.reference).get("per", "step")
+        return replace(verdict, reason=f"{len(expected)} rates, one per {per} · {verdict.reason}")
+    return verdict
+
+
+def _failed(verdict: Verdict, expected: Any, actual: Any, rule: Tolerance) -> Verdict:
+    if expected.ndim != 1:
+        reason = f"no curve, one rate per step: shape {expected.shape}"
+        return replace(verdict, outcome=Outcome.FAIL, reason=reason)
+    if _close(expected, actual, rule).all():
+        return verdict  # of another kind of dtype
+    return replace(verdict, reason=f"{explain(expected, actual, rule)} · {verdict.reason}")
+
+
+def explain(expected: Any, actual: Any, rule: Tolerance) -> str:
+    """Say how one curve differs from another of the same length.
+
+    Returns:
+        The first step that differs with both rates; and a shift, a stretch or a factor that explains all steps.
+    """
+    apart = np.flatnonzero(~_close(expected, actual, rule))
+    first, last = int(apart[0]), int(apart[-1])
+    words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
+    if last + 1 < len(expected):
+        words.append(f"equal from step {last + 1} on")
+    causes = [cause for find in (_shift, _stretch, _factor) if (cause := find(expected, actual, rule))]
+    return " · ".join(["; or ".join(causes), *words] if causes else words)
+
+
+def _close(expected: Any, actual: Any, rule: Tolerance) -> Any:
+    rtol, atol = (rule.rtol, rule.atol) if rule.threshold is None else (0.0, rule.threshold)
+    return np.abs(np.subtract(actual, expected)) <= (atol or 0.0) + (rtol or 0.0) * np.abs(expected)
+
+
+def _shift(expected: Any, actual: Any, rule: Tolerance) -> str:
+    """Say by how many steps one curve lags behind the other, "" if it does not; half of it must still overlap."""
+    for steps in range(1, len(expected) // 2 + 1):
+        pairs = {"behind": (expected[:-steps], actual[steps:]), "ahead": (expected[steps:], actual[:-steps])}
+        for where, (left, right) in pairs.items():
+            if np.ptp(left) > 0 and _close(left, right, rule).all():
+                plural = "step" if steps == 1 else "steps"
+                return f"the same curve, shifted: the port is {steps} {plural} {where}"
+    return ""
+
+
+def _stretch(expected: Any, actual: Any, rule: Tolerance) -> str:
+    """Say how many times as fast one curve is as the other, "" if it is not the same curve."""
+    for times in range(2, len(expected)):
+        slow = np.arange(len(expected)) // times
+        pairs = {"slow": (expected[slow], actual), "fast": (expected, actual[slow])}
+        for how, (left, right) in pairs.items():
+            if np.ptp(left) > 0 and _close(left, right, rule).all():
+                return (
+                    f"the same curve, the port's {times} times as {how}: "
+                    "stepped per epoch on one side, per iteration on the other?"
+                )
+    return ""
+
+
+def _factor(expected: Any, actual: Any, rule: Tolerance) -> str:
+    """Say which factor makes one curve of the other, "" if none does."""
+    counts = np.abs(expected) > (rule.atol or 0.0)
+    factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
+    if not factor or not _close(expected * factor, actual, rule).all():
+        return ""
+    return f"the port's rate is {factor:.6g} times the reference's at every step"

@@ -1,14 +1,29 @@
-"""Step 3 of the guide, the metric: over the whole evaluation set, and its code alone on equal inputs."""
+"""Step 3 of the guide, the metric: over the whole evaluation set, and its code alone on equal outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.base import Array
-from tipchain.parity.metric_probe import Probe, make_probe
-from tipchain.parity.metrics import as_arrays, count_classes, is_classification, measure
-from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.evaluation import Evaluation, run_evaluation
+from tipchain.parity.judge import Verdict
+from tipchain.parity.pieces.metric_probes import ClassifierProbe, make_probe, recognize
+from tipchain.parity.stages import judging
+from tipchain.parity.stages.bench import (
+    Bench,
+    Evaluation,
+    Recording,
+    as_arrays,
+    count_classes,
+    is_classification,
+    measure,
+    run_evaluation,
+)
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+
+# Step 3 of the guide, the metric: over the whole evaluation set, and its code alone on equal inputs.
 
 
 def record(bench: Bench) -> Recording:
@@ -39,7 +54,7 @@ def _is_classifier(bench: Bench, found: Evaluation) -> bool:
     return is_classification(bench.framework.array(found.output), bench.framework.array(found.label))
 
 
-def _try(bench: Bench, probe: Probe, *, ties: bool = False) -> dict[str, float]:
+def _try(bench: Bench, probe: ClassifierProbe, *, ties: bool = False) -> dict[str, float]:
     """Return what a new metric says about the probe."""
     framework = bench.framework
 
@@ -49,3 +64,94 @@ def _try(bench: Bench, probe: Probe, *, ties: bool = False) -> dict[str, float]:
     batches = [(tensor(logits), tensor(label)) for logits, label in probe.batches(ties=ties)]
     with framework.inference():
         return measure(framework, bench.builder("metric")(), batches)
+
+
+# Judge the metric, and say whether its code or the evaluation makes the difference.
+
+
+CODE, RIGHT, SAMPLES = "code/", "counts/right", "counts/samples"
+SHOWN = 4
+"""As many classes are named at most."""
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the metrics, those of synthetic outputs, and the counts by class."""
+    judged = judging.judge(dumps, rules)
+    wrong = {
+        verdict.subject.removeprefix("metric/")
+        for verdict in judged.verdicts
+        if verdict.outcome is Outcome.FAIL and verdict.diff is not None
+    }
+    verdicts = tuple(_explained(verdict, dumps, wrong) for verdict in judged.verdicts)
+    return replace(judged, verdicts=verdicts, notes=(*judged.notes, *_notes(dumps)))
+
+
+def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
+    """Return a failing verdict with words for where its difference comes from."""
+    key = verdict.subject.removeprefix("metric/")
+    if key not in wrong:
+        return verdict
+    if key in (RIGHT, SAMPLES):
+        words = _classes(dumps)
+    elif key.startswith(CODE):
+        words = _code(key, dumps)
+    else:
+        words = _source(key, dumps, wrong)
+    return replace(verdict, reason=f"{verdict.reason}; {words}") if words else verdict
+
+
+def _source(key: str, dumps: Dumps, wrong: set[str]) -> str:
+    """Say which of both differs, for a metric of the evaluation."""
+    code = f"{CODE}{key}"
+    if code not in dumps.reference.arrays or code not in dumps.port.arrays:
+        return ""
+    if code in wrong:
+        return f"the metric's code differs: {_code(code, dumps)}"
+    said = "the metric's code gives the same on equal inputs, so the evaluation differs"
+    counts = _classes(dumps)
+    return f"{said}: {counts}" if counts else said
+
+
+def _code(key: str, dumps: Dumps) -> str:
+    """Say what the differing numbers for equal inputs are."""
+    values = [_number(side.arrays[key]) for side in (dumps.reference, dumps.port)]
+    classes = details(dumps.reference).get("classes")
+    if None in values or not isinstance(classes, int) or classes < 2:
+        return ""
+    names = [recognize(value, classes) for value in values if value is not None]
+    said = f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
+    words = [
+        f"the {side}'s is {name}" for side, name in zip(("reference", "port"), names, strict=True) if name
+    ]
+    return f"{said} ({', '.join(words)})" if words else said
+
+
+def _number(array: object) -> float | None:
+    size = getattr(array, "size", 0)
+    return float(array.reshape(-1)[0]) if size == 1 else None  # type: ignore[attr-defined]
+
+
+def _classes(dumps: Dumps) -> str:
+    """Name the classes whose counts differ."""
+    sides = [(side.arrays.get(RIGHT), side.arrays.get(SAMPLES)) for side in (dumps.reference, dumps.port)]
+    (right, samples), (found, seen) = sides
+    if right is None or samples is None or found is None or seen is None:
+        return ""
+    if not right.shape == samples.shape == found.shape == seen.shape:
+        return ""
+    differing = [
+        f"class {number}: {right[number]} of {samples[number]} right expected, {found[number]} of {seen[number]} actual"
+        for number in range(len(right))
+        if right[number] != found[number] or samples[number] != seen[number]
+    ]
+    more = f", and {len(differing) - SHOWN} more classes" if len(differing) > SHOWN else ""
+    return "; ".join(differing[:SHOWN]) + more
+
+
+def _notes(dumps: Dumps) -> Iterator[str]:
+    left, right = details(dumps.reference), details(dumps.port)
+    if "classes" in left and left["classes"] is None:
+        yield "the outputs are no logits [n, c] with class numbers [n]: the metric's code was not tried alone"
+    ties = [facts.get("ties") for facts in (left, right)]
+    if ties[0] != ties[1] and all(isinstance(one, Mapping) for one in ties):
+        yield f"where logits are equal the sides rank them differently: {ties[0]} expected, {ties[1]} actual"

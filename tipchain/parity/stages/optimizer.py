@@ -2,13 +2,109 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import cycle, islice
+from math import isfinite
+from typing import Any
 
 import numpy as np
 
-from tipchain.parity.frameworks.base import Array
+from tipchain.errors import CaseError
+from tipchain.outcome import Outcome
+from tipchain.parity.frameworks.base import Array, Updates, updates_module
+from tipchain.parity.judge import Verdict, compare
+from tipchain.parity.rounding import ROUGH
+from tipchain.parity.settings import MODEL
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.updating import build_subject, draw, open_variant, sample, scaled, variants
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, largest, scaled
+
+# What the stages optimizer, regularization and lr share: a model to update, and equal numbers on both sides.
+
+
+MOST_ELEMENTS = 512
+"""Elements of a parameter that are recorded; all are updated, and more would only repeat what these show."""
+
+MOST_DRAWN = 100_003
+"""Elements of a parameter that are drawn, a prime, so that rows of a matrix do not repeat in step."""
+
+
+def build_subject(bench: Bench) -> Any:
+    """Return what the optimizer is built over: the small model of layers, or the case's own."""
+    if bench.case.updates.parameters == MODEL:
+        return bench.framework.build(bench.builder("model"), bench.case.model_args)
+    return bench.framework.build(updates_module(bench.framework).build_layers, {})
+
+
+def names(bench: Bench) -> Mapping[str, str]:
+    """Return Paddle's names by torch's for what `build_subject` returns."""
+    return bench.case.weights.names if bench.case.updates.parameters == MODEL else {}
+
+
+def variants(bench: Bench) -> dict[str, Mapping[str, Any]]:
+    """Return the optimizer's arguments by prefix of the keys: the case's own under "", each variant under ``name/``."""
+    named = {f"{name}/": args for name, args in bench.case.updates.variants.items()}
+    return {"": bench.case.optimizer_args, **named}
+
+
+def open_variant(bench: Bench, model: Any, prefix: str, args: Mapping[str, Any], rate: float) -> Updates:
+    """Build an optimizer over ``model``; the model's state is as it was, the optimizer's is fresh.
+
+    Raises:
+        CaseError: the builder refuses its arguments.
+    """
+    case = bench.case
+    if case.updates.parameters == MODEL:
+        gc.collect()  # optimizers stand in cycles; the one before may hold several times the model
+    module = updates_module(bench.framework)
+    try:
+        return module.open_updates(
+            bench.framework, model, bench.builder("optimizer"), rate, args, names(bench)
+        )
+    except CaseError as error:
+        key = error.key or "optimizer"
+        if prefix:
+            key = key.replace("optimizer", f"updates.variants.{prefix[:-1]}", 1)
+        hints = [error.hint] if error.hint else []
+        if case.updates.parameters != MODEL:
+            hints.append("rules for the case's own parameters need  updates: {parameters: model}")
+        raise CaseError(
+            error.message, file=error.file or case.path, line=error.line, key=key, found=error.found,
+            expected=error.expected, hint="; ".join(hints) or None,
+        ) from error  # fmt: skip
+
+
+def draw(shapes: Mapping[str, tuple[int, ...]], seed: int, number: int) -> dict[str, Array]:
+    """Return standard normal float32 arrays that depend on nothing but name, shape, seed and number.
+
+    More than `MOST_DRAWN` elements repeat themselves.
+    """
+    return {name: _drawn(shape, [seed, number, zlib.crc32(name.encode())]) for name, shape in shapes.items()}
+
+
+def _drawn(shape: tuple[int, ...], seeds: list[int]) -> Array:
+    drawn = np.random.default_rng(seeds).standard_normal(min(math.prod(shape), MOST_DRAWN), dtype=np.float32)
+    return np.resize(drawn, shape)
+
+
+def multiplied(arrays: Mapping[str, Array], factor: float) -> dict[str, Array]:
+    """Return every array times ``factor``."""
+    return {name: array * np.float32(factor) for name, array in arrays.items()}
+
+
+def sample(array: Array) -> Array:
+    """Return the array itself, or `MOST_ELEMENTS` elements evenly spread over a larger one."""
+    if array.size <= MOST_ELEMENTS:
+        return array
+    flat: Array = array.reshape(-1)
+    return flat[np.linspace(0, array.size - 1, MOST_ELEMENTS).astype(np.int64)]
+
+
+# Step 5 of the guide, the optimizer: its updates, from equal gradients.
+
 
 GRADIENTS = (1e-6, 1e-3, 1.0, 30.0, 0.1)
 """Sizes of the gradients, update by update. The first is so small that epsilon counts, the fourth so large that any usual
@@ -33,6 +129,69 @@ def record(bench: Bench) -> Recording:
         for number, (size, rate) in enumerate(sizes):
             updates.assign(zeros)
             updates.set_rate(rate)
-            updates.step(scaled(draw(shapes, settings.seed, number), size))
+            updates.step(multiplied(draw(shapes, settings.seed, number), size))
             arrays |= {f"{prefix}{name}_{number}": sample(value) for name, value in updates.values()}
     return Recording(arrays=arrays, details={"sizes": [size for size, _ in sizes]})
+
+
+# Judge the optimizer: every update of every parameter, and what an update that differs looks like.
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare each update; rtol goes with the largest element of the reference's."""
+    reference, port = dumps.reference.arrays, dumps.port.arrays
+    verdicts, tolerances = [], {}
+    given = rules.for_arrays(dumps.stage, {**port, **reference})
+    explained: set[str] = set()
+    for key in (*reference, *(key for key in port if key not in reference)):
+        rule = given[key]
+        if key in reference:
+            rule = scaled(rule, largest(reference[key]), reference[key])
+        expected, actual = ({key: side[key]} if key in side else {} for side in (reference, port))
+        (verdict,) = compare(expected, actual, rule)
+        parameter = key.rpartition("_")[0]
+        if (
+            verdict.outcome is Outcome.FAIL
+            and verdict.diff
+            and verdict.diff.size
+            and parameter not in explained
+        ):
+            explained.add(parameter)
+            verdict = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
+        elif verdict.outcome is Outcome.PASS and not np.any(reference[key]) and not np.any(port[key]):
+            verdict = replace(verdict, outcome=Outcome.SKIP, reason="neither side moves it: it is frozen")
+        verdicts.append(replace(verdict, subject=f"{dumps.stage}/{key}"))
+        tolerances[f"{dumps.stage}/{key}"] = rule
+    if all(verdict.outcome is Outcome.SKIP for verdict in verdicts):
+        reason = "nothing was compared: no updates on either side"
+        if verdicts:
+            reason = "proves nothing: no update moves any parameter, on either side"
+        verdicts = [Verdict(outcome=Outcome.ERROR, subject=f"{dumps.stage}/dump", reason=reason)]
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+
+
+def _explain(dumps: Dumps, key: str) -> str:
+    """Say what the first update of a parameter that differs looks like."""
+    last = key.rpartition("_")[2]
+    if not last.isdigit():  # a dump made elsewhere
+        return "an update that differs"
+    number = int(last)
+    words = f"update {number + 1} is the first that differs"
+    sizes = details(dumps.reference).get("sizes")
+    if isinstance(sizes, list) and number < len(sizes):
+        words += f" (gradients of size {sizes[number]:g})"
+    factor = common_factor(dumps.reference.arrays[key], dumps.port.arrays[key])
+    if factor is not None:
+        words += f"; the port's is {factor:.6g} times the reference's at every element"
+    return words
+
+
+def common_factor(expected: Any, actual: Any) -> float | None:
+    """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
+    counts = np.abs(expected) > 1e-3 * largest(expected)
+    if not counts.any() or not np.isfinite(actual).all():
+        return None
+    factors = np.asarray(actual, dtype=np.float64)[counts] / np.asarray(expected, dtype=np.float64)[counts]
+    middle = float(np.median(factors))
+    alike = np.abs(factors - middle) <= ROUGH * abs(middle)
+    return middle if isfinite(middle) and bool(alike.all()) else None

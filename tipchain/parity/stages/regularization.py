@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tipchain.parity.frameworks.base import Array
-from tipchain.parity.frameworks.updates import Updates
+from tipchain.outcome import Outcome
+from tipchain.parity.compare import diff_arrays
+from tipchain.parity.frameworks.base import Array, Updates
+from tipchain.parity.judge import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.updating import build_subject, draw, open_variant, sample, scaled, variants
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, variants
+from tipchain.parity.tolerance import Tolerance
+
+# Step 7 of the guide, regularization: what weight decay adds to the updates.
+
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
@@ -35,11 +45,11 @@ def record(bench: Bench) -> Recording:
         for name in shapes:
             arrays[f"start/{name}"] = sample(start[name]).reshape(-1)
             arrays[f"gradient/{name}"] = np.stack([sample(one[name]).reshape(-1) for one in gradients])
-        for kind, values in (("moved", start), ("free", scaled(start, 0.0))):
+        for kind, values in (("moved", start), ("free", multiplied(start, 0.0))):
             rows: dict[str, list[Array]] = {name: [] for name in shapes}
             for size in GRADIENTS:
                 updates = open_variant(bench, model, prefix, args, settings.decay_learning_rate)
-                for name, moved in _movements(updates, values, gradients, size).items():
+                for name, moved in _record_movements(updates, values, gradients, size).items():
                     rows[name].append(moved)
             arrays |= {f"{kind}/{prefix}{name}": np.stack(row) for name, row in rows.items()}
     return Recording(
@@ -47,16 +57,309 @@ def record(bench: Bench) -> Recording:
     )
 
 
-def _movements(
+def _record_movements(
     updates: Updates, start: Mapping[str, Array], gradients: list[dict[str, Array]], size: float
 ) -> dict[str, Array]:
     """Return how far each parameter moves from ``start`` in each update: shape ``[updates, elements]``."""
     moved: dict[str, list[Array]] = {name: [] for name in start}
     for one in gradients:
         updates.assign(start)
-        updates.step(scaled(one, size))
+        updates.step(multiplied(one, size))
         for name, value in updates.values():
             # The difference of two float32 is exact in float64.
             difference = sample(value).astype(np.float64) - sample(start[name])
             moved[name].append(difference.reshape(-1))
     return {name: np.stack(rows) for name, rows in moved.items()}
+
+
+# What a parameter's weight decay looks like, told from its updates alone.
+
+
+EPSILON = float(np.finfo(np.float32).eps)
+FREE_NOISE = 5e-5
+"""Share of an update in which correct optimizers may differ without any decay; the optimizer stage's tolerance."""
+FITS = 1e-2
+"""Share of the largest element by which a movement may miss a form and still be of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movements:
+    """How one side moved one parameter.
+
+    Attributes:
+        start: where it began, ``[elements]``.
+        gradients: the gradients of size 1, ``[updates, elements]``.
+        sizes: what they were multiplied by; the first is 0.
+        moved: how far it moved, ``[sizes, updates, elements]``.
+        free: how far it moved from zero, where nothing decays.
+        rate: the learning rate.
+    """
+
+    start: Array
+    gradients: Array
+    sizes: tuple[float, ...]
+    moved: Array
+    free: Array
+    rate: float
+
+    @property
+    def usable(self) -> bool:
+        """Whether there are movements, and all are finite."""
+        return bool(self.start.size and np.isfinite(self.moved).all() and np.isfinite(self.free).all())
+
+    @property
+    def decay(self) -> Array:
+        """What the decay adds, ``[sizes, updates, elements]``."""
+        difference: Array = self.moved - self.free
+        return difference
+
+    @property
+    def rounding(self) -> Array:
+        """The part of `decay` that may be rounding, per row, ``[sizes, updates]``."""
+        weights = np.abs(self.start).max() + np.abs(self.moved).max(axis=2)
+        noise: Array = 8 * EPSILON * weights + FREE_NOISE * np.abs(self.free).max(axis=2)
+        return noise
+
+    @property
+    def visibility(self) -> float:
+        """How many times larger than its rounding the decay is, in the row where it shows best."""
+        shown: Array = np.abs(self.decay).max(axis=2) / self.rounding
+        return float(shown.max())
+
+    @property
+    def decays(self) -> bool:
+        """Whether there is any decay beyond rounding."""
+        return not self.visibility <= 1.0
+
+
+def form_of(side: Movements) -> str:
+    """Say in a few words how a side decays a parameter, from its updates without gradients.
+
+    Movements in proportion to the parameter are L2's or decoupled decay's; equal ones L1's, or those of an optimizer
+    that divides by the gradient's size, of which the gradients that decay just overcomes tell L1 from L2.
+    """
+    if not side.decays:
+        return "not decayed"
+    first = side.decay[0, 0]
+    if not np.abs(first).max() > side.rounding[0, 0]:
+        return "moved only together with gradients"
+    share = float(first @ side.start / (side.start @ side.start))
+    sign = float(np.mean(first * np.sign(side.start)))
+    if _fits(first, share * side.start):
+        return _in_proportion(side, share)
+    if not _fits(first, sign * np.sign(side.start)):
+        return "decayed in no known form"
+    if abs(sign) < 0.5 * side.rate:
+        return f"L1, by {abs(sign):.4g} towards zero"
+    return f"{_behind_division(side)}, divided by the gradient's size"
+
+
+def _in_proportion(side: Movements, share: float) -> str:
+    """Tell L2 from decoupled decay, where anything tells them."""
+    first, second = side.decay[0]
+    carried = float(np.abs(second).max() / np.abs(first).max())
+    if abs(carried - 1) > FITS:
+        return f"L2 through the momentum, by {-share:.4g} of the parameter, then {carried:.3g} times that"
+    # Gradients a hundred times as large hardly move a parameter further where their size is divided by.
+    divides = np.abs(side.free[-1, 0]).max() < 10 * np.abs(side.free[-2, 0]).max()
+    return f"{'decoupled' if divides else 'L2 or decoupled'}, by {-share:.4g} of the parameter"
+
+
+def _fits(movement: Array, form: Array) -> bool:
+    return bool(np.abs(movement - form).max() <= FITS * np.abs(movement).max())
+
+
+def _behind_division(side: Movements) -> str:
+    """Tell L1 from L2 by which gradients of the other sign the decay overcomes: all below c, or all below c |p|."""
+    gradient = np.concatenate([size * side.gradients[0] for size in side.sizes[1:]])
+    start = np.tile(side.start, len(side.sizes) - 1)
+    flipped = np.concatenate([np.sign(row[0]) != np.sign(base[0]) for row, base in
+                              zip(side.moved[1:], side.free[1:], strict=True)])  # fmt: skip
+    against = np.sign(gradient) != np.sign(start)
+    by_value = _separated(np.abs(gradient)[against], flipped[against])
+    by_share = _separated((np.abs(gradient) / np.abs(start))[against], flipped[against])
+    if by_value is None and by_share is not None:
+        return f"L2, coefficient {by_share}"
+    if by_share is None and by_value is not None:
+        return f"L1, coefficient {by_value}"
+    return "L1 or L2"
+
+
+def _separated(values: Array, flipped: npt.NDArray[np.bool_]) -> str | None:
+    """Return the threshold, as a range, below which all elements flipped and above which none did; None without one."""
+    if not flipped.any() or flipped.all():
+        return None
+    low, high = float(values[flipped].max()), float(values[~flipped].min())
+    return f"between {low:.3g} and {high:.3g}" if low <= high else None
+
+
+# Judge regularization: what decay adds to the updates, parameter by parameter, and which parameters it touches.
+
+
+STAGE = "regularization"
+VISIBLE = 30.0
+"""How many times its rounding a decay must be for its comparison to prove something."""
+MOVED, FREE, START, GRADIENT = "moved/", "free/", "start/", "gradient/"
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare what decay adds, then which parameters it touches, for the case's optimizer and each variant."""
+    reference, port = dumps.reference.arrays, dumps.port.arrays
+    labels = [key.removeprefix(MOVED) for key in reference if key.startswith(MOVED)]
+    extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]
+    if not labels:
+        return Judged(verdicts=(_verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
+    verdicts = [_verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
+    tolerances: dict[str, Tolerance] = {}
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(label.rpartition("/")[0], []).append(label)
+    unequal = _different_inputs(reference, port)
+    if unequal:
+        return Judged(verdicts=(_verdict(Outcome.ERROR, "inputs", unequal),))
+    for variant, members in groups.items():
+        found, bounds = _judge_variant(variant, members, dumps, rules)
+        verdicts += found
+        tolerances |= bounds
+    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+
+
+def _different_inputs(reference: Mapping[str, Any], port: Mapping[str, Any]) -> str:
+    """Say which parameters did not start from equal values and gradients of equal shapes."""
+    unequal = [
+        key for key in reference
+        if key.startswith((START, GRADIENT)) and key in port and not np.array_equal(reference[key], port[key])
+    ]  # fmt: skip
+    return f"the sides did not start equal: {', '.join(unequal)}" if unequal else ""
+
+
+def _judge_variant(
+    variant: str, labels: list[str], dumps: Dumps, rules: Rules
+) -> tuple[list[Verdict], dict[str, Tolerance]]:
+    verdicts: list[Verdict] = []
+    tolerances: dict[str, Tolerance] = {}
+    touched: dict[str, tuple[bool, bool]] = {}
+    for label in labels:
+        missing = [key for key in (MOVED + label, FREE + label) if key not in dumps.port.arrays]
+        shapes = [tuple(dumps.reference.arrays[MOVED + label].shape)] + [
+            tuple(dumps.port.arrays[key].shape) for key in (MOVED + label, FREE + label) if key not in missing
+        ]
+        if missing:
+            verdicts.append(_verdict(Outcome.FAIL, label, "missing in the port"))
+        elif len(set(shapes)) > 1:
+            verdicts.append(
+                _verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}")
+            )
+        else:
+            left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
+            rule = rules.for_arrays(STAGE, {label: left.moved})[label]
+            verdict, bound = _judge_parameter(label, left, right, rule)
+            verdicts.append(verdict)
+            tolerances[verdict.subject] = bound
+            if left.usable and right.usable:
+                touched[label.rpartition("/")[2]] = (left.decays, right.decays)
+    if touched and not any(any(pair) for pair in touched.values()):
+        reason = "neither side decays any parameter: without gradients none moves, however high the rate"
+        return [_verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
+    if touched:
+        verdicts.append(_judge_touched(_join(variant, "decayed"), touched))
+    return verdicts, tolerances
+
+
+def _movements(record: Any, label: str, dumps: Dumps) -> Movements:
+    name = label.rpartition("/")[2]
+    facts = details(dumps.reference)
+    return Movements(
+        start=np.asarray(dumps.reference.arrays[START + name], dtype=np.float64),
+        gradients=np.asarray(dumps.reference.arrays[GRADIENT + name], dtype=np.float64),
+        sizes=tuple(float(size) for size in facts["sizes"]),
+        moved=np.asarray(record.arrays[MOVED + label]),
+        free=np.asarray(record.arrays[FREE + label]),
+        rate=float(facts["learning_rate"]),
+    )
+
+
+def _judge_parameter(
+    label: str, left: Movements, right: Movements, rule: Tolerance
+) -> tuple[Verdict, Tolerance]:
+    """Hold the movement that decay makes on one side against that on the other, row by row."""
+    if not left.start.size:
+        return _verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
+    strange = [side for side, one in (("reference", left), ("port", right)) if not one.usable]
+    if strange:
+        reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
+        return replace(_verdict(Outcome.FAIL, label, reason), finite=False), rule
+    bounds = _bounds(left, rule)
+    apart = np.abs(left.decay - right.decay).max(axis=2)
+    shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)
+    size, number = np.unravel_index(int(np.argmax(shares)), apart.shape)
+    bound = Tolerance(method="max", threshold=float(bounds[size, number]), reason=rule.reason)
+    diff = diff_arrays(label, left.decay[size, number], right.decay[size, number])
+    equal = bool((apart <= bounds).all())
+    if equal and left.decays and left.visibility < VISIBLE:
+        outcome, reason = (
+            Outcome.ERROR,
+            (
+                f"proves nothing: decay moves it only {left.visibility:.2g} times as far as rounding; "
+                "raise  updates: {decay_learning_rate: ...}"
+            ),
+        )
+    elif equal:
+        outcome, reason = Outcome.PASS, f"both: {form_of(left)} · max {diff.max_abs:.3g} · allowed {bound}"
+    elif not _free_agree(left, right):
+        outcome, reason = (
+            Outcome.ERROR,
+            ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
+        )
+    else:
+        outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
+    return _verdict(outcome, label, reason, diff), bound
+
+
+def _bounds(left: Movements, rule: Tolerance) -> Any:
+    """Return the allowed difference of every row: rtol of the decay's largest movement there, and rounding."""
+    if rule.threshold is not None:
+        return np.full(left.rounding.shape, rule.threshold)
+    return (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+
+
+def _free_agree(left: Movements, right: Movements) -> bool:
+    allowed = left.rounding
+    return bool((np.abs(left.free - right.free).max(axis=2) <= allowed).all())
+
+
+def _explain(left: Movements, right: Movements, diff: Any, bound: Tolerance, number: int) -> str:
+    expected, actual = form_of(left), form_of(right)
+    if left.decays != right.decays:
+        where = "in the reference" if left.decays else "in the port"
+        words = f"decayed {where} only: {expected if left.decays else actual}"
+    elif expected != actual:
+        words = f"expected {expected}; actual {actual}"
+    else:
+        words = f"{expected} on both sides, but not equal"
+    return (
+        f"{words} · worst in update {number + 1}, element {diff.worst_index[0]}: decay moves it by "
+        f"{diff.worst_expected:.9g} expected, {diff.worst_actual:.9g} actual · allowed {bound}"
+    )
+
+
+def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verdict:
+    """Compare which parameters decay touches at all."""
+    only = {
+        "reference": [name for name, (left, right) in touched.items() if left and not right],
+        "port": [name for name, (left, right) in touched.items() if right and not left],
+    }
+    if any(only.values()):
+        words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+        return _verdict(Outcome.FAIL, label, "; ".join(words))
+    spared = [name for name, (left, _) in touched.items() if not left]
+    words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
+    return _verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
+
+
+def _join(variant: str, name: str) -> str:
+    return f"{variant}/{name}" if variant else name
+
+
+def _verdict(outcome: Outcome, label: str, reason: str, diff: Any = None) -> Verdict:
+    return Verdict(outcome=outcome, subject=f"{STAGE}/{label}", reason=reason, diff=diff)

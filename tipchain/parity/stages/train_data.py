@@ -1,18 +1,78 @@
-"""Step 9 of the guide, training data: values without augmentation, the loader's order, what augmentation draws."""
+"""Step 9 of the guide, training data: values without augmentation, order, augmentation."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tipchain.errors import UsageError
+from tipchain.errors import UsageError, did_you_mean
+from tipchain.outcome import Outcome
+from tipchain.parity.dumps import Record
 from tipchain.parity.frameworks.base import Array, Framework
-from tipchain.parity.pixel_statistics import describe_image
+from tipchain.parity.judge import Verdict
+from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, split
+from tipchain.parity.stages.data import judge_files
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.two_samples import (
+    adjust,
+    compare_distribution,
+    compare_mean,
+    compare_share,
+    compare_spread,
+)
+
+# A few numbers that tell how an image was augmented, whatever did it.
+
+
+def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
+    """Return statistics of one image by name.
+
+    ``mean`` and ``std``, ``mean[c]`` for each channel; ``left_minus_right`` and ``top_minus_bottom``, the difference
+    of the halves' means, whose sign a flip changes; ``roughness``, the mean absolute difference of neighbours in a
+    row, which shrinks as an image is magnified. Not every array has all of them.
+
+    Args:
+        image: channels first (``[c, h, w]``, ``[..., c, h, w]``) or last, or any other array of numbers.
+    """
+    values = np.asarray(image, dtype=np.float32)
+    found = {"mean": float(values.mean()), "std": float(values.std())}
+    channels = _channel_axis(values.shape)
+    if channels is not None:
+        others = tuple(axis for axis in range(values.ndim) if axis != channels % values.ndim)
+        if values.shape[channels] > 1:
+            found |= {f"mean[{number}]": float(one) for number, one in enumerate(values.mean(axis=others))}
+        high, wide = (-2, -1) if channels == -3 else (-3, -2)
+        found["left_minus_right"] = _halves(values, wide)
+        found["top_minus_bottom"] = _halves(values, high)
+        found["roughness"] = (
+            float(np.abs(np.diff(values, axis=wide)).mean()) if values.shape[wide] > 1 else 0.0
+        )
+    return found
+
+
+def _channel_axis(shape: tuple[int, ...]) -> int | None:
+    """Return -3 or -1, the axis that has 1, 3 or 4 channels; None where there is none."""
+    return next((axis for axis in (-3, -1) if len(shape) >= 3 and shape[axis] in (1, 3, 4)), None)
+
+
+def _halves(values: npt.NDArray[np.float32], axis: int) -> float:
+    first, second = np.array_split(values, 2, axis=axis)
+    return float(first.mean() - second.mean()) if second.size else 0.0
+
+
+# Step 9 of the guide, training data: values without augmentation, order, augmentation.
+
+
+# Step 9 of the guide, training data: values without augmentation, the loader's order, what augmentation draws.
+
 
 LAZY_DRAWS = 400
 """Where an augmentation makes its images only when asked, this many are looked at."""
@@ -179,3 +239,382 @@ def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) 
     side = bench.framework.name
     shown = found if isinstance(found, str | list) else type(found).__name__
     return UsageError(f"sides.{side}.{builder}: {what} is wrong\n  found: {shown}\n  expected: {expected}")
+
+
+# Judge the order in which loaders give samples. Generators differ, so properties are compared, not numbers.
+
+
+IN_ORDER, ANEW, ONCE = (
+    "in order",
+    "shuffled anew in every epoch",
+    "in one and the same shuffled order in every epoch",
+)
+CHANCE = 1e-3
+"""Two shuffled epochs of so few samples that they agree more often than this tell nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Orders:
+    """One side's epochs.
+
+    Attributes:
+        epochs: sample numbers of each.
+        sizes: batch sizes of each.
+        repeat: epoch 0 again after the same seed.
+        length: samples in the data set.
+    """
+
+    epochs: Sequence[Array]
+    sizes: Sequence[Array]
+    repeat: Array
+    length: int
+
+    @classmethod
+    def of(cls, record: Record) -> _Orders:
+        count = sum(f"order_{key[6:]}" in record.arrays for key in record.arrays if key.startswith("sizes_"))
+        epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
+        sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
+        length = int(np.asarray(record.arrays["length"])[0])
+        repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
+        return cls(epochs=epochs, sizes=sizes, repeat=repeat, length=length)
+
+    @property
+    def manner(self) -> str:
+        """How the order comes about."""
+        if all(np.array_equal(epoch, np.sort(epoch)) for epoch in self.epochs):
+            return IN_ORDER
+        return ONCE if len({tuple(epoch.tolist()) for epoch in self.epochs}) < len(self.epochs) else ANEW
+
+    @property
+    def repeated(self) -> bool:
+        """Whether some epoch has a sample twice."""
+        return any(len(np.unique(epoch)) < len(epoch) for epoch in self.epochs)
+
+    def faults(self) -> Iterator[str]:
+        """Yield which samples each epoch has twice, and which it misses beyond what its batches leave out."""
+        for number, epoch in enumerate(self.epochs):
+            counts = np.bincount(epoch, minlength=self.length)
+            twice, missing = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
+            if twice.size:
+                yield f"epoch {number} has {_some(twice)} more than once and lacks {_some(missing) if missing.size else 'none'}"
+
+
+def _some(numbers: Array) -> str:
+    shown = ", ".join(str(number) for number in numbers[:5])
+    more = f" and {numbers.size - 5} more" if numbers.size > 5 else ""
+    return f"sample{'s' if numbers.size > 1 else ''} {shown}{more}"
+
+
+def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdict]:
+    """Yield verdicts on batches, permutations, shuffling and repetition."""
+    sides = _Orders.of(reference), _Orders.of(port)
+    facts = details(reference)
+    judged = {
+        "batches": _judge_batches(*sides, facts.get("drop_last")),
+        "permutation": _judge_permutation(*sides),
+        "shuffle": _judge_manner(*sides, facts.get("shuffle")),
+        "repeat": _judge_repeat(*sides),
+    }
+    for name, (outcome, reason) in judged.items():
+        yield Verdict(outcome=outcome, subject=f"{stage}/{name}", reason=reason)
+
+
+def _judge_batches(expected: _Orders, actual: _Orders, drop_last: Any) -> tuple[Outcome, str]:
+    if not all(sizes.size for one in (expected, actual) for sizes in one.sizes):
+        sides = [
+            name
+            for name, one in (("reference", expected), ("port", actual))
+            if not all(s.size for s in one.sizes)
+        ]
+        return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
+    for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
+        if not np.array_equal(left, right):
+            reason = f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}"
+            return Outcome.FAIL, reason + _cause(expected.length, left, right)
+    sizes = expected.sizes[0]
+    dropped, whole = expected.length > int(sizes.sum()), int(sizes.max())
+    uneven = bool(expected.length % whole)
+    if drop_last is not None and uneven and dropped is not bool(drop_last):
+        which = "leave out" if dropped else "keep"
+        return (
+            Outcome.FAIL,
+            f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}",
+        )
+    return Outcome.PASS, f"{_batches(sizes)}, in {len(expected.sizes)} epochs"
+
+
+def _batches(sizes: Array) -> str:
+    return f"{sizes.size} batches of {int(sizes.max())}, the last of {int(sizes[-1])}"
+
+
+def _cause(length: int, left: Array, right: Array) -> str:
+    """Return a likely cause of other batches, to be put behind the fact."""
+    whole = int(left.max())
+    rest = length % whole
+    for shorter, longer, words in (
+        (left, right, "the port keeps a smaller last batch that the reference leaves out"),
+        (right, left, "the port leaves out a smaller last batch that the reference keeps"),
+    ):
+        if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
+            return f": {words} (drop_last)"
+    return ""
+
+
+def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
+    if expected.repeated and actual.repeated:
+        left, right = (np.concatenate(one.epochs).astype(np.float64) for one in (expected, actual))
+        p = compare_distribution(left, right)[1]
+        if p <= CHANCE:
+            return Outcome.FAIL, f"both sides draw samples with replacement, but not equally often: p {p:.1g}"
+        return Outcome.PASS, "both sides draw samples with replacement, equally often as far as can be seen"
+    wrong = list(actual.faults())
+    if wrong:
+        return Outcome.FAIL, f"expected every sample at most once in an epoch, actual: {'; '.join(wrong)}"
+    if expected.repeated:
+        return (
+            Outcome.FAIL,
+            f"expected samples drawn with replacement ({next(expected.faults())}), actual each at most once",
+        )
+    seen = [sorted({len(epoch) for epoch in one.epochs}) for one in (expected, actual)]
+    if seen[0] != seen[1]:
+        shown = [" or ".join(map(str, one)) for one in seen]
+        return (
+            Outcome.FAIL,
+            f"samples in an epoch: expected {shown[0]} of {expected.length}, actual {shown[1]}",
+        )
+    return Outcome.PASS, f"each epoch has {seen[0][0]} of {expected.length} samples, none twice"
+
+
+def _judge_manner(expected: _Orders, actual: _Orders, shuffle: Any) -> tuple[Outcome, str]:
+    manners = expected.manner, actual.manner
+    shuffled = [manner != IN_ORDER for manner in manners]
+    few = math.lgamma(min(map(len, expected.epochs)) + 1) < -math.log(CHANCE)
+    if few and manners != (IN_ORDER, IN_ORDER):
+        return (
+            Outcome.SKIP,
+            f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do",
+        )
+    if manners[0] != manners[1]:
+        return Outcome.FAIL, f"expected {manners[0]}, actual {manners[1]}"
+    if shuffle is not None and shuffled[0] is not bool(shuffle):
+        return (
+            Outcome.FAIL,
+            f"both sides give samples {manners[0]}; train_data.shuffle is {str(shuffle).lower()}",
+        )
+    if not shuffled[0]:
+        for number, (left, right) in enumerate(zip(expected.epochs, actual.epochs, strict=False)):
+            if not np.array_equal(left, right):
+                size = min(left.size, right.size)
+                first = int(np.argmax(np.append(left[:size] != right[:size], [True])))
+                shown = [str(one[first]) if first < one.size else "nothing" for one in (left, right)]
+                return (
+                    Outcome.FAIL,
+                    f"epoch {number}, place {first}: expected sample {shown[0]}, actual {shown[1]}",
+                )
+    return Outcome.PASS, f"both sides give samples {manners[0]}"
+
+
+def _judge_repeat(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
+    repeats = [np.array_equal(one.epochs[0], one.repeat) for one in (expected, actual)]
+    words = ["the same order" if one else "another order" for one in repeats]
+    if repeats[0] != repeats[1]:
+        return Outcome.FAIL, f"epoch 0 again after the same seed: expected {words[0]}, actual {words[1]}"
+    return Outcome.PASS, f"epoch 0 again after the same seed: {words[0]} on both sides"
+
+
+# Judge training data: samples by value, orders by their properties, augmentation by distributions.
+
+
+VALUES = ("length", "dataloader_", "label_", "epoch_")
+ALPHA = 1e-3
+"""Probability of a false alarm over all random quantities together, where the dumps name none."""
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""Share of a value by which float32 may have rounded it."""
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare samples, files, the loaders' orders and what the augmentation drew."""
+    named = _judge_builders(dumps)
+    judged = _judge_values(dumps, rules) + Judged(verdicts=(*judge_files(dumps), *named))
+    if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
+        judged += Judged(verdicts=tuple(judge_orders(dumps.stage, dumps.reference, dumps.port)))
+    return judged + Judged(verdicts=tuple(_judge_draws(dumps)), notes=tuple(_notes(dumps)))
+
+
+def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the samples that both sides gave in order; where data sets are random there is nothing to compare."""
+    verdict = None
+    random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
+    if random[0] != random[1]:
+        words = [("the same values at every read", "other values at every read")[one] for one in random]
+        verdict = Verdict(outcome=Outcome.FAIL, subject=f"{dumps.stage}/values",
+                          reason=f"of one and the same sample: expected {words[0]}, actual {words[1]}")  # fmt: skip
+
+    def samples(record: Record) -> Record:
+        kept = {key: one for key, one in record.arrays.items() if key.startswith(VALUES)}
+        if any(random):
+            kept = {key: one for key, one in kept.items() if "dataloader_" not in key}
+        return replace(record, arrays=kept)
+
+    some = replace(dumps, reference=samples(dumps.reference), port=samples(dumps.port))
+    return judging.judge_arrays(some, rules) + Judged(verdicts=(verdict,) if verdict else ())
+
+
+def _judge_builders(dumps: Dumps) -> list[Verdict]:
+    """Return an ERROR for every optional builder that one side alone has."""
+    verdicts = []
+    for name in ("loader", "augmentation"):
+        left, right = (_has(record, name) for record in (dumps.reference, dumps.port))
+        if left != right:
+            side = "reference" if left else "port"
+            reason = f"only the {side} names a builder `{name}`: nothing to compare"
+            subject = f"{dumps.stage}/{name}"
+            verdicts.append(Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason))
+    return verdicts
+
+
+def _has(record: Record, builder: str) -> bool:
+    """Tell whether a side named the builder ``"loader"`` or ``"augmentation"``; without a JSON its arrays tell."""
+    keys = {"loader": "order_", "augmentation": "draw/"}
+    return bool(details(record).get(builder, any(key.startswith(keys[builder]) for key in record.arrays)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quantity:
+    """A random number that both sides drew many times; ``name`` is the end of its verdict's subject."""
+
+    name: str
+    expected: Array
+    actual: Array
+
+    def p_values(self) -> list[float]:
+        """Return the p-values of what its tests compare."""
+        left, right = self.expected, self.actual
+        if self.values.size == 1:
+            return []
+        if self.values.size == 2:
+            high = self.values[1]
+            hits = [int((one == high).sum()) for one in (left, right)]
+            return [compare_share(hits[0], left.size, hits[1], right.size)]
+        return [compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1]]
+
+    @property
+    def values(self) -> Array:
+        """The different values, sorted."""
+        return np.unique(np.concatenate([self.expected, self.actual]))
+
+    def describe(self) -> str:
+        """Return both sides in a few words."""
+        values, left, right = self.values, self.expected, self.actual
+        draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
+        if values.size == 1:
+            return f"always {values[0]:.6g}, {draws}"
+        if values.size == 2:
+            shares = [float((one == values[1]).mean()) for one in (left, right)]
+            return f"{values[1]:.6g} in {shares[0]:.1%} of the draws expected, {shares[1]:.1%} found, else {values[0]:.6g} · {draws}"  # fmt: skip
+        parts = [f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
+                 f"std {left.std():.4g} expected, {right.std():.4g} found",
+                 f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found"]  # fmt: skip
+        return f"{'; '.join(parts)} · {draws}"
+
+
+def _judge_draws(dumps: Dumps) -> list[Verdict]:
+    """Judge every random quantity; Holm's correction counts all tests of them."""
+    alpha = float(details(dumps.reference).get("alpha", ALPHA))
+    quantities, verdicts = _quantities(dumps)
+    tests = [one.p_values() for one in quantities]
+    adjusted = iter(adjust([p for found in tests for p in found]))
+    for quantity, found in zip(quantities, tests, strict=True):
+        subject = f"{dumps.stage}/{quantity.name}"
+        p = min((next(adjusted) for _ in found), default=1.0)
+        if p <= alpha:
+            reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
+            verdicts.append(Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason))
+        else:
+            verdicts.append(Verdict(outcome=Outcome.PASS, subject=subject, reason=quantity.describe()))
+    return verdicts
+
+
+def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
+    """Return what both sides drew, and verdicts about what only one did or that is no number."""
+    left, right = _drawn(dumps.reference), _drawn(dumps.port)
+    quantities, verdicts = [], []
+    for name in [*left, *(name for name in right if name not in left)]:
+        reason, outcome, finite = "", Outcome.FAIL, True
+        if name not in right:
+            reason = "drawn by the reference alone"
+        elif name not in left:
+            hint = did_you_mean(name, [other for other in left if other not in right])
+            reason = "drawn by the port alone" + (f", {hint}" if hint else "")
+        elif not left[name].size or not right[name].size:
+            reason, outcome = "nothing was compared: no draws", Outcome.ERROR
+        elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
+            reason, finite = "NaN or Inf among the draws", False
+        if reason:
+            subject = f"{dumps.stage}/{name}"
+            verdicts.append(Verdict(outcome=outcome, subject=subject, reason=reason, finite=finite))
+            continue
+        pair = _without_rounding(left[name], right[name])
+        if name.startswith("pixels/"):
+            pair = _without_images(*pair, int(details(dumps.reference).get("images", 1)))
+        quantities.append(_Quantity(name=name, expected=pair[0], actual=pair[1]))
+    return quantities, verdicts
+
+
+def _drawn(record: Record) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for key, array in record.arrays.items():
+        kind, _, name = key.partition("/")
+        values = np.asarray(array)
+        if kind == "pixels":
+            found[key] = values
+        elif kind == "draw" and values.shape[1] == 1:
+            found[name] = values[:, 0]
+        elif kind == "draw":
+            found |= {f"{name}[{column}]": values[:, column] for column in range(values.shape[1])}
+    return found
+
+
+def _without_rounding(expected: Array, actual: Array) -> tuple[Array, Array]:
+    """Return both sides' values with those that differ by rounding alone made one.
+
+    A constant that one side holds as float32 and the other as a Python number is the same constant.
+    """
+    both = np.concatenate([expected, actual]).astype(np.float64)
+    values, places = np.unique(both, return_inverse=True)
+    begins = np.append([True], np.diff(values) > ROUNDING * np.abs(values[1:]))
+    merged = values[begins][np.cumsum(begins)[places] - 1]
+    return merged[: expected.size], merged[expected.size :]
+
+
+def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array, Array]:
+    """Return the statistics with the mean of each image, over both sides, put on one level.
+
+    Images differ more from each other than from their own augmented kin.
+    """
+    level = float(np.concatenate([expected, actual]).mean())
+    results = expected.astype(np.float64), actual.astype(np.float64)
+    for number in range(images):
+        of_image = [one[number::images] for one in results]
+        if sum(one.size for one in of_image):
+            mean = float(np.concatenate(of_image).mean())
+            for view in of_image:
+                np.add(view, level - mean, out=view)
+    return results
+
+
+def _notes(dumps: Dumps) -> list[str]:
+    facts: Mapping[str, Any] = details(dumps.reference)
+    notes = []
+    if facts.get("compared") != facts.get("length"):
+        notes.append(f"{facts.get('compared')} of {facts.get('length')} samples were compared by value")
+    if facts.get("random"):
+        notes.append(
+            "the data sets give other values at every read, so that values were compared as distributions only"
+        )
+    if not _has(dumps.reference, "loader"):
+        notes.append("the sides name no `loader`: order, reshuffling and drop_last were not compared")
+    if not _has(dumps.reference, "augmentation"):
+        notes.append("the sides name no `augmentation`: "
+                     + ("random draws show only in the pixels" if facts.get("random") else "nothing random was compared"))  # fmt: skip
+    return notes

@@ -53,6 +53,7 @@ def _what(report: RunReport) -> Markup:
     commit = str(report.where.get("commit", ""))
     facts = {
         "of": f"{report.title} {report.mode}".strip(),
+        "kind of chain": report.chain,
         "date": f"{day} {time[:5]}".strip(),
         "commit": commit,
     }

@@ -1,0 +1,328 @@
+"""The arguments of the optimizers and schedules, checked; the same for both frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+from tipchain.errors import CaseError, did_you_mean
+
+# The arguments of the optimizers, checked; the same for both frameworks.
+
+
+Options = Mapping[str, Any]
+
+OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
+    {
+        "sgd": {},
+        "momentum": {"momentum": 0.9, "nesterov": False},
+        "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "amsgrad": False},
+        "adamw": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "amsgrad": False},
+        "rmsprop": {"rho": 0.99, "epsilon": 1e-8, "momentum": 0.0, "centered": False},
+        "adagrad": {"epsilon": 1e-10, "initial_accumulator_value": 0.0},
+        "adamax": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
+    }
+)
+"""What each optimizer takes, with torch's defaults; Paddle's are others for RMSProp and Adagrad."""
+DECAYS = ("l2", "l1", "decoupled")
+CLIPS = ("clip_value", "clip_norm", "clip_global_norm")
+KINDS = ("bias", "norm", "vector")
+"""Words in a rule: biases; what a normalization layer holds; whatever has one dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSettings:
+    """One optimizer.
+
+    Attributes:
+        name: a key of `OPTIMIZER_DEFAULTS`.
+        weight_decay: the coefficient.
+        decay: ``l2`` and ``l1`` are added to the gradient after clipping, ``decoupled`` is AdamW's.
+        options: the optimizer's own arguments, all of them.
+        clip: one of `CLIPS`, or "".
+        limit: the largest absolute value, or norm, that clipping leaves.
+        no_decay: rules of the parameters that are not decayed: `KINDS`, or fnmatch patterns of torch's names.
+        lr_multipliers: factor of the learning rate by such rules; the first that matches holds.
+    """
+
+    name: str
+    weight_decay: float
+    decay: str
+    options: Options
+    clip: str
+    limit: float
+    no_decay: tuple[str, ...]
+    lr_multipliers: Mapping[str, float]
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether parameters are told apart."""
+        return bool(self.no_decay or self.lr_multipliers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter: torch's name of it, the live tensor, and which `KINDS` it is of."""
+
+    name: str
+    tensor: Any
+    kinds: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What becomes of one parameter."""
+
+    parameter: Parameter
+    decays: bool
+    multiplier: float
+
+
+def read_optimizer_settings(
+    *,
+    name: str,
+    weight_decay: float,
+    decay: str | None,
+    clips: Mapping[str, float | None],
+    no_decay: Sequence[str],
+    lr_multipliers: Mapping[str, float] | None,
+    options: Options,
+) -> OptimizerSettings:
+    """Check the arguments of a builder.
+
+    Raises:
+        CaseError: an unknown name or option, a value that cannot be, or what one of the frameworks cannot do.
+    """
+    known = _known_options(name, options)
+    given = {key: limit for key, limit in clips.items() if limit is not None}
+    if len(given) > 1:
+        raise _optimizer_error(
+            min(given), "stands beside another way of clipping", ", ".join(given), "one of them"
+        )
+    for key, number in {"weight_decay": weight_decay, **(lr_multipliers or {})}.items():
+        if not is_number(number) or number < 0:
+            raise _optimizer_error(key, "is not a number >= 0", number)
+    for key, limit in given.items():
+        if not is_number(limit) or limit <= 0:
+            raise _optimizer_error(key, "is not a number > 0", limit)
+    return OptimizerSettings(
+        name=name, weight_decay=float(weight_decay), decay=_decay_form(name, decay), options=known,
+        clip=next(iter(given), ""), limit=float(next(iter(given.values()), 0.0)),
+        no_decay=tuple(no_decay), lr_multipliers=dict(lr_multipliers or {}),
+    )  # fmt: skip
+
+
+def _known_options(name: str, options: Options) -> Options:
+    if name not in OPTIMIZER_DEFAULTS:
+        raise _optimizer_error(
+            "name",
+            "is no known optimizer",
+            name,
+            ", ".join(OPTIMIZER_DEFAULTS),
+            did_you_mean(name, OPTIMIZER_DEFAULTS),
+        )
+    known = OPTIMIZER_DEFAULTS[name]
+    for key in options:
+        if key not in known:
+            raise _optimizer_error(key, f"is no argument of {name}", options[key], ", ".join(known) or "none",
+                         did_you_mean(key, known))  # fmt: skip
+        flag = isinstance(known[key], bool)
+        if not (isinstance(options[key], bool) if flag else is_number(options[key])):
+            raise _optimizer_error(
+                key,
+                "has the wrong kind of value",
+                repr(options[key]),
+                "true or false" if flag else "a number",
+            )
+    merged = {**known, **options}
+    if merged.get("nesterov") and not merged["momentum"] > 0:
+        raise _optimizer_error(
+            "nesterov", "needs a momentum", f"momentum {merged['momentum']}", "momentum > 0"
+        )
+    return merged
+
+
+def _decay_form(name: str, decay: str | None) -> str:
+    form = decay or ("decoupled" if name == "adamw" else "l2")
+    if form not in DECAYS:
+        raise _optimizer_error("decay", "is not known", form, ", ".join(DECAYS), did_you_mean(form, DECAYS))
+    if (form == "decoupled") != (name == "adamw"):
+        raise _optimizer_error(
+            "decay", f"cannot go with {name}", form, "decoupled with adamw, l2 or l1 with the others"
+        )
+    return form
+
+
+def treat(settings: OptimizerSettings, parameters: Iterable[Parameter]) -> list[Treatment]:
+    """Return what the rules say about every parameter.
+
+    Raises:
+        CaseError: a rule that fits no parameter; it would silently do nothing.
+    """
+    known = list(parameters)
+    for key, rules in (("no_decay", settings.no_decay), ("lr_multipliers", settings.lr_multipliers)):
+        for rule in rules:
+            if not any(_fits(rule, one) for one in known):
+                names = [one.name for one in known]
+                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+                raise _optimizer_error(key, "fits no parameter", rule, f"{', '.join(KINDS)} or a pattern of: {shown}",
+                             did_you_mean(rule, [*KINDS, *names]))  # fmt: skip
+    return [
+        Treatment(
+            parameter=one,
+            decays=settings.weight_decay > 0 and not any(_fits(rule, one) for rule in settings.no_decay),
+            multiplier=next(
+                (float(factor) for rule, factor in settings.lr_multipliers.items() if _fits(rule, one)), 1.0
+            ),
+        )
+        for one in known
+    ]
+
+
+def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
+    """Return which `KINDS` a parameter is of.
+
+    Args:
+        layer: the module that holds it; it normalizes if one of its classes is called so (``BatchNorm2d``).
+        leaf: the parameter's name in it.
+        dimensions: its number of dimensions.
+    """
+    classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
+    found = {
+        "bias": leaf.endswith("bias"),
+        "norm": any(name.endswith("norm") for name in classes),
+        "vector": dimensions <= 1,
+    }
+    return frozenset(kind for kind, holds in found.items() if holds)
+
+
+def needs_model(settings: OptimizerSettings) -> CaseError:
+    """Return the error for rules without a model to apply them to."""
+    rules = [*settings.no_decay, *settings.lr_multipliers]
+    return _optimizer_error(
+        "optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model="
+    )
+
+
+def _fits(rule: str, parameter: Parameter) -> bool:
+    return rule in parameter.kinds or fnmatchcase(parameter.name, rule)
+
+
+def is_number(value: object) -> bool:
+    """Tell whether ``value`` is a number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _optimizer_error(
+    key: str, message: str, found: object, expected: object = None, hint: str | None = None
+) -> CaseError:
+    return CaseError(message, key=f"optimizer.{key}" if key != "optimizer" else key, found=found,
+                     expected=expected, hint=hint)  # fmt: skip
+
+
+# The arguments of the schedules, checked; the same for both frameworks.
+
+
+REQUIRED = object()
+SCHEDULER_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "constant": {},
+        "step": {"step_size": REQUIRED, "gamma": 0.1},
+        "multistep": {"milestones": REQUIRED, "gamma": 0.1},
+        "exponential": {"gamma": REQUIRED},
+        "cosine": {"total_steps": REQUIRED, "end_rate": 0.0},
+        "polynomial": {"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
+        "onecycle": {
+            "total_steps": REQUIRED, "pct_start": 0.3, "div_factor": 25.0, "final_div_factor": 1e4,
+            "anneal_strategy": "cos", "three_phase": False,
+        },
+    }
+)  # fmt: skip
+"""What each schedule takes; torch's defaults."""
+WHOLE = ("step_size", "total_steps")
+NUMBERS = ("gamma", "end_rate", "power", "pct_start", "div_factor", "final_div_factor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """One schedule.
+
+    Attributes:
+        name: a key of `SCHEDULER_DEFAULTS`.
+        options: the schedule's own arguments, all of them.
+        warmup_steps: steps of the linear warm-up in front; the schedule begins after them, at its own step 0.
+        warmup_start: the rate of step 0 as a share of the one that the schedule begins with.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    warmup_steps: int
+    warmup_start: float
+
+
+def read_scheduler_settings(
+    *, name: str, warmup_steps: int, warmup_start: float, options: Mapping[str, Any]
+) -> SchedulerSettings:
+    """Check the arguments of a builder.
+
+    Raises:
+        CaseError: an unknown name or option, a missing one, or a value that cannot be.
+    """
+    if name not in SCHEDULER_DEFAULTS:
+        raise _scheduler_error(
+            "name",
+            "is no known schedule",
+            name,
+            ", ".join(SCHEDULER_DEFAULTS),
+            did_you_mean(name, SCHEDULER_DEFAULTS),
+        )
+    known = SCHEDULER_DEFAULTS[name]
+    for key in options:
+        if key not in known:
+            raise _scheduler_error(key, f"is no argument of {name}", options[key], ", ".join(known) or "none",
+                         did_you_mean(key, known))  # fmt: skip
+    merged = {**known, **options}
+    _check_values(merged)
+    if not _is_whole(warmup_steps, least=0):
+        raise _scheduler_error("warmup_steps", "is no whole number >= 0", warmup_steps)
+    if not is_number(warmup_start) or not 0 <= warmup_start < 1:
+        raise _scheduler_error(
+            "warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1"
+        )
+    return SchedulerSettings(
+        name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start)
+    )
+
+
+def _check_values(merged: Mapping[str, Any]) -> None:
+    for key, value in merged.items():
+        if value is REQUIRED:
+            raise _scheduler_error(key, "is missing", expected=f"{key}: ...")
+        if key in WHOLE and not _is_whole(value, least=1):
+            raise _scheduler_error(key, "is no whole number >= 1", value)
+        if key in NUMBERS and not is_number(value):
+            raise _scheduler_error(key, "is no number", repr(value))
+    steps = merged.get("milestones", [])
+    if (
+        not isinstance(steps, list | tuple)
+        or not all(_is_whole(one, least=1) for one in steps)
+        or sorted(set(steps)) != list(steps)
+    ):
+        raise _scheduler_error("milestones", "are no growing whole numbers >= 1", steps, "e.g. [30, 60, 80]")
+    if "gamma" in merged and not 0 < merged["gamma"] < 1:
+        raise _scheduler_error(
+            "gamma", "does not lie between 0 and 1", merged["gamma"], "0 < gamma < 1; Paddle takes no other"
+        )
+
+
+def _is_whole(value: object, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _scheduler_error(
+    key: str, message: str, found: object = None, expected: object = None, hint: str | None = None
+) -> CaseError:
+    return CaseError(message, key=f"scheduler.{key}", found=found, expected=expected, hint=hint)

@@ -1,0 +1,311 @@
+"""What judging a stage rests on: two dumps compared key by key, batches, large captures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import RecordError
+from tipchain.outcome import Outcome
+from tipchain.parity.case_types import Case, KnownDeviation
+from tipchain.parity.dumps import Record
+from tipchain.parity.envelope import FACTOR
+from tipchain.parity.judge import Verdict, compare, vacuous
+from tipchain.parity.publish import tensors_name
+from tipchain.parity.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.pickle_stream import map_file
+
+# What judging a stage rests on, and what comes out of it.
+
+
+BENCHMARK = "benchmark"
+"""The side of a dump of published numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dumps:
+    """The two dumps of one stage, with their files."""
+
+    stage: str
+    reference: Record
+    port: Record
+    reference_path: Path
+    port_path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdicts of one stage, with what a reader should know besides.
+
+    Attributes:
+        verdicts: one per tensor, key or other subject; subjects begin with ``stage/``.
+        tolerances: the tolerance behind each verdict, by subject.
+        notes: remarks that carry no verdict.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: Judged) -> Judged:
+        return Judged(
+            verdicts=self.verdicts + other.verdicts,
+            tolerances={**self.tolerances, **other.tolerances},
+            notes=self.notes + other.notes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How to judge: the case's tolerances, or one for all float tensors of a stage.
+
+    Attributes:
+        factor: how many times the envelope a loss of the training stage may be away.
+        margin: difference of the mean metrics of several trainings that does not matter.
+    """
+
+    own: Mapping[str, Mapping[str, Tolerance]]
+    deviations: tuple[KnownDeviation, ...] = ()
+    strict: bool = False
+    override: Tolerance | None = None
+    factor: float = FACTOR
+    margin: float = 0.15
+
+    @classmethod
+    def of(cls, case: Case, *, strict: bool = False, override: Tolerance | None = None) -> Rules:
+        """Return the case's rules."""
+        return cls(
+            own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override,
+            factor=case.train.envelope.factor, margin=case.train.margin,
+        )  # fmt: skip
+
+    def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
+        """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.
+
+        A mean would pass a few wrong classes among a million pixels.
+        """
+        if self.override is not None:
+            return dict.fromkeys(arrays, self.override)
+        own = self.own.get(stage, {})
+        tolerances = tolerances_for(stage, arrays, own, strict=self.strict)
+        for key, array in arrays.items():
+            if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
+                tolerances[key] = EXACT
+        return tolerances
+
+    def group(self, name: str, stage: str = "backward") -> Tolerance:
+        """Return a stage's tolerance of the tensors called ``gradient``, ``parameter`` or ``buffer``."""
+        return tolerance_for(stage, name, self.own.get(stage, {}))
+
+
+def scaled(rule: Tolerance, scale: float, values: Any, extra: float = 0.0) -> Tolerance:
+    """Return ``max|difference| <= rtol * scale + atol + extra`` as a tolerance of its own; a plain threshold stays.
+
+    Args:
+        rule: the rule that names rtol and atol.
+        scale: what rtol is a share of, finite.
+        values: the reference's; whole numbers have no rounding to allow, so that they must be equal.
+        extra: rounding that is allowed besides.
+    """
+    if rule.threshold is not None:
+        return rule
+    whole = np.asarray(values).dtype.kind in "biu" and not rule.reason
+    bound = 0.0 if whole else (rule.rtol or 0.0) * scale + (rule.atol or 0.0) + extra
+    return Tolerance(method="max", threshold=bound, equal_nan=rule.equal_nan, reason=rule.reason)
+
+
+def largest(array: Any) -> float:
+    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
+    values = np.asarray(array)
+    values = np.abs(values) if values.dtype.kind == "c" else values
+    if not values.size:
+        return 0.0
+    # Both ends, since the absolute value of the least integer is no such integer.
+    ends = float(values.max()), float(values.min())
+    if not all(map(isfinite, ends)):
+        finite = values[np.isfinite(values)]
+        return largest(finite) if finite.size else 0.0
+    return max(map(abs, ends))
+
+
+def details(record: Record) -> Mapping[str, Any]:
+    """Return the facts that a recorder left beside its dump."""
+    found = record.meta.get("details")
+    return found if isinstance(found, Mapping) else {}
+
+
+# Judge a stage by comparing its dumps key by key; most stages need no more.
+
+
+VACUOUS_STAGES = {
+    "forward": "*",
+    "loss": "*loss",
+    "backward": "loss_*",
+    "inference": "*",
+    "distributed": "loss_*",
+}
+"""Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
+DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
+"""Facts beside a dump that must be equal, with the words for it when they are not."""
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the dumps, and what both sides say about the samples behind their numbers."""
+    return judge_arrays(dumps, rules) + judge_details(dumps)
+
+
+def judge_arrays(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the arrays of the two dumps by name, each with its own tolerance."""
+    stage, reference, port = dumps.stage, dumps.reference, dumps.port
+    tolerances = rules.for_arrays(stage, {**port.arrays, **reference.arrays})
+    verdicts = []
+    for verdict in compare(reference.arrays, port.arrays, tolerances):
+        tolerance = tolerances.get(verdict.subject)
+        proof = _vacuous(stage, verdict, tolerance) if tolerance is not None else None
+        named = replace(verdict, subject=f"{stage}/{verdict.subject}")
+        if verdict.subject not in reference.arrays and reference.side == BENCHMARK:
+            named = replace(named, outcome=Outcome.SKIP, reason="no published number in the case's benchmark")
+        verdicts.append(replace(named, outcome=Outcome.ERROR, reason=proof) if proof else named)
+    named_tolerances = {f"{stage}/{key}": tolerance for key, tolerance in tolerances.items()}
+    return Judged(verdicts=tuple(verdicts), tolerances=named_tolerances)
+
+
+def _vacuous(stage: str, verdict: Verdict, tolerance: Tolerance) -> str | None:
+    pattern = VACUOUS_STAGES.get(stage)
+    if pattern is None or verdict.diff is None or verdict.outcome is not Outcome.PASS:
+        return None
+    return vacuous(verdict.diff, tolerance) if fnmatchcase(verdict.subject, pattern) else None
+
+
+def judge_details(dumps: Dumps) -> Judged:
+    """Hold against each other what both sides say about the samples and batches behind their numbers."""
+    stage, left, right = dumps.stage, details(dumps.reference), details(dumps.port)
+    nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
+    verdicts = [
+        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/outputs",
+                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing", finite=False)
+        for side, count in nan.items()
+    ]  # fmt: skip
+    verdicts += [
+        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/{key}",
+                reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
+        for key, words in DETAILS.items()
+        if key in left and key in right and left[key] != right[key]
+    ]  # fmt: skip
+    return Judged(verdicts=tuple(verdicts))
+
+
+# Judge whether both sides were fed equal batches, and name the first sample that differs.
+
+
+def judge_batches(dumps: Dumps) -> Judged:
+    """Judge what both sides say about the samples behind their numbers; equal batches are said to be so."""
+    subject = f"{dumps.stage}/batches"
+    left, right = details(dumps.reference), details(dumps.port)
+    judged = judge_details(dumps)
+    place = _first_difference(left, right)
+    verdicts = [
+        replace(verdict, reason=f"{verdict.reason}; {place}")
+        if verdict.subject == subject and place
+        else verdict
+        for verdict in judged.verdicts
+    ]
+    kept = left.get("first_batches")
+    if kept and left.get("batches") == right.get("batches"):
+        verdicts.append(
+            Verdict(outcome=Outcome.PASS, subject=subject, reason="equal files and labels, in order")
+        )
+    return replace(judged, verdicts=tuple(verdicts))
+
+
+def _first_difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+    pairs = [_samples(facts.get("first_batches")) for facts in (left, right)]
+    for expected, actual in zip(*pairs, strict=False):
+        if expected != actual:
+            return f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
+    return ""
+
+
+def _samples(batches: Any) -> Iterator[tuple[int, int, str, Any]]:
+    """Yield batch, sample, file and label of every sample; labels that are no list stand beside each file."""
+    for number, batch in enumerate(batches if isinstance(batches, list) else ()):
+        files, labels = batch["files"], batch["labels"]
+        for index, file in enumerate(files):
+            alone = isinstance(labels, list) and index < len(labels)
+            yield number, index, str(file), labels[index] if alone else labels
+
+
+def _shown(sample: tuple[int, int, str, Any]) -> str:
+    _, _, file, label = sample
+    return f"{file} with label {label[:12] if isinstance(label, str) else label}"
+
+
+# The large captures of a stage, in a safetensors file beside its dump.
+
+
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8",
+    "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
+"""The format's names of what numpy can read where it lies."""
+
+
+class TensorFile(Mapping[str, Any]):
+    """The tensors of a safetensors file: views of the mapped file, as far as numpy has their dtype.
+
+    Raises:
+        RecordError: the file is missing or no complete safetensors file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        self.path = path
+        try:
+            self._file: Any = safe_open(path, framework="numpy")
+            self._names: dict[str, None] = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
+            self._bytes = map_file(path)
+        except (SafetensorError, OSError) as error:
+            raise RecordError("is no complete safetensors file", file=path, found=error) from error
+        # That every tensor lies within the file, and is as long as its shape says, was just checked.
+        self._start = 8 + int.from_bytes(self._bytes[:8], "little")
+        self._header: dict[str, Any] = json.loads(self._bytes[8 : self._start])
+
+    def __enter__(self) -> TensorFile:  # noqa: PYI034  (typing.Self is not in Python 3.10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._file, self._bytes
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        facts = self._header[name]
+        if facts["dtype"] not in DTYPES:
+            return self._file.get_tensor(name)
+        begin, count = self._start + facts["data_offsets"][0], prod(facts["shape"])
+        return np.frombuffer(self._bytes, DTYPES[facts["dtype"]], count, begin).reshape(facts["shape"])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would load the tensor to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def tensor_paths(dumps: Dumps) -> tuple[Path, Path]:
+    """Return the safetensors files beside the two dumps, the reference's first; whether they exist is another matter."""
+    return (
+        dumps.reference_path.with_name(tensors_name(dumps.stage, "torch")),
+        dumps.port_path.with_name(tensors_name(dumps.stage, "paddle")),
+    )

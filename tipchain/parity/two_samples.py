@@ -1,0 +1,328 @@
+"""Whether two groups of numbers come from one distribution, or two groups of runs end equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import sqrt
+from statistics import fmean, variance
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+
+# Do two samples come from one distribution? Tests that need nothing but numpy and repeat bit for bit.
+#
+# Each is exact, or errs on the side of "no difference", for any distribution: none assumes a normal one.
+
+
+Array = npt.NDArray[np.floating]
+
+
+def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
+    """Return the Kolmogorov-Smirnov distance of two samples and its two-sided p-value.
+
+    For equally many values without ties the p-value is exact; ties make it too large, and so does the
+    limiting law that stands in where the numbers differ. Source: Gnedenko and Korolyuk 1951, "On the maximum
+    discrepancy between two empirical distributions"; Kolmogorov 1933.
+
+    Args:
+        expected: finite values ``[n]``.
+        actual: finite values ``[m]``.
+    """
+    left, right = np.sort(expected), np.sort(actual)
+    values = np.concatenate([left, right])
+    below = np.searchsorted(left, values, side="right") / left.size
+    distance = float(np.max(np.abs(below - np.searchsorted(right, values, side="right") / right.size)))
+    if left.size == right.size:
+        return distance, _exact_tail(left.size, round(distance * left.size))
+    return distance, _limiting_tail(distance * math.sqrt(left.size * right.size / (left.size + right.size)))
+
+
+def least_p_value(size: int) -> float:
+    """Return the smallest p-value that `compare_distribution` can give for two samples of ``size`` values each."""
+    return _exact_tail(size, size)
+
+
+def _exact_tail(size: int, steps: int) -> float:
+    """Return P(distance >= steps / size) for two samples of ``size``: 2 sum (-1)^(j+1) C(2n, n-jk) / C(2n, n)."""
+    if steps <= 0:
+        return 1.0
+    total = 0.0
+    for number in range(1, size // steps + 1):
+        shift = number * steps
+        ratio = 2 * math.lgamma(size + 1) - math.lgamma(size - shift + 1) - math.lgamma(size + shift + 1)
+        total += (1 if number % 2 else -1) * math.exp(ratio)
+    return min(1.0, max(0.0, 2 * total))
+
+
+def _limiting_tail(scaled: float) -> float:
+    """Return Kolmogorov's 2 sum (-1)^(j+1) exp(-2 j^2 x^2)."""
+    if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
+        return 1.0
+    terms = ((1 if number % 2 else -1) * math.exp(-2 * (number * scaled) ** 2) for number in range(1, 101))
+    return min(1.0, max(0.0, 2 * sum(terms)))
+
+
+def compare_mean(expected: Array, actual: Array) -> float:
+    """Return the two-sided p-value of equal means.
+
+    The sum over one sample is held against its mean and variance over all ways to divide the values between
+    the samples (a permutation test with the normal law in place of the enumeration). For equally many values
+    that law is symmetric, and one outlier alone can never make a difference. Source: Pitman 1937,
+    "Significance tests which may be applied to samples from any populations".
+
+    Args:
+        expected: finite values ``[n]``.
+        actual: finite values ``[m]``.
+    """
+    left, right = expected.astype(np.float64), actual.astype(np.float64)
+    both = np.concatenate([left, right])
+    variance = float(both.var(ddof=1))
+    # What differs by rounding alone is one constant.
+    if not variance > (1e-12 * float(np.max(np.abs(both)))) ** 2:
+        return 1.0
+    spread = math.sqrt(variance * left.size * right.size / both.size)
+    return math.erfc(abs(float(left.sum()) - left.size * float(both.mean())) / spread / math.sqrt(2))
+
+
+def compare_spread(expected: Array, actual: Array) -> float:
+    """Return the two-sided p-value of equal standard deviations: `compare_mean` of the squared deviations.
+
+    Args:
+        expected: finite values ``[n]``.
+        actual: finite values ``[m]``.
+    """
+    left, right = (values.astype(np.float64) for values in (expected, actual))
+    return compare_mean((left - left.mean()) ** 2, (right - right.mean()) ** 2)
+
+
+def compare_tails(expected: Array, actual: Array) -> float:
+    """Return the two-sided p-value of equal kurtosis: `compare_mean` of the fourth standardized powers.
+
+    Args:
+        expected: finite values ``[n]``, not all equal.
+        actual: finite values ``[m]``, not all equal.
+    """
+    powers = []
+    for values in (expected.astype(np.float64), actual.astype(np.float64)):
+        spread = float(values.std())
+        powers.append(((values - values.mean()) / (spread or 1.0)) ** 4)
+    return compare_mean(powers[0], powers[1])
+
+
+def compare_share(expected_hits: int, expected_size: int, actual_hits: int, actual_size: int) -> float:
+    """Return the two-sided p-value of equal probabilities by Fisher's exact test.
+
+    Args:
+        expected_hits: how often it happened on one side.
+        expected_size: out of how many.
+        actual_hits: how often on the other side.
+        actual_size: out of how many.
+    """
+    hits, total = expected_hits + actual_hits, expected_size + actual_size
+    first, last = max(0, hits - actual_size), min(hits, expected_size)
+
+    def log_weight(count: int) -> float:
+        return _log_choose(expected_size, count) + _log_choose(actual_size, hits - count)
+
+    everything = _log_choose(total, hits)
+    observed = log_weight(expected_hits)
+    # As rare as what was seen, or rarer; the margin covers rounding.
+    rare = (weight for count in range(first, last + 1) if (weight := log_weight(count)) <= observed + 1e-7)
+    return min(1.0, math.fsum(math.exp(weight - everything) for weight in rare))
+
+
+def _log_choose(total: int, chosen: int) -> float:
+    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+
+
+def adjust(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values, in their order, corrected for their number.
+
+    Rejecting those that are at most alpha rejects any true hypothesis at all with a probability of at most
+    alpha. Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+    """
+    adjusted = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, p_values[index] * (len(p_values) - rank)))
+        adjusted[index] = largest
+    return adjusted
+
+
+def kurtosis(values: Array) -> float:
+    """Return the fourth standardized moment: 3 for a normal law, 1.8 for a uniform one.
+
+    Args:
+        values: finite values ``[n]`` that are not all equal.
+    """
+    deviations = values.astype(np.float64) - float(values.mean(dtype=np.float64))
+    return float(np.mean(deviations**4) / np.mean(deviations**2) ** 2)
+
+
+# Whether two groups of training runs end with equal metrics: equivalent, different, or not enough runs to say.
+#
+# Two one-sided tests (D. J. Schuirmann 1987, doi 10.1007/BF01068419) with Welch's standard error and degrees of freedom
+# (B. L. Welch 1947, doi 10.1093/biomet/34.1-2.28), written as one confidence interval of the difference of the means.
+
+
+ALPHA = 0.05
+"""Probability of calling groups equivalent whose means are just the margin apart."""
+POWER = 0.8
+"""Probability of an answer that the number of runs still needed is meant for."""
+MOST_RUNS = 100_000
+"""More runs than these are not planned for."""
+GRID_SHARE = 1e-3
+"""How far from a multiple of one sample's share a metric may lie, in such shares, for float32's rounding."""
+
+
+class Answer(Enum):
+    """What two groups of runs say."""
+
+    EQUIVALENT = "equivalent"
+    DIFFERENT = "different"
+    NOT_ENOUGH_RUNS = "not enough runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equivalence:
+    """The answer and what it rests on, in the metric's units.
+
+    Attributes:
+        difference: the port's mean minus the reference's.
+        low, high: ends of the interval that holds the true difference with confidence ``1 - 2 * ALPHA``.
+        deviations: standard deviations of the reference's runs and of the port's.
+        more: runs a side still needed; None where it cannot be told or would be more than `MOST_RUNS`.
+    """
+
+    answer: Answer
+    difference: float
+    low: float
+    high: float
+    deviations: tuple[float, float]
+    more: int | None = None
+
+
+def judge_runs(
+    reference: Sequence[float], port: Sequence[float], margin: float, *, step: float = 0.0
+) -> Equivalence:
+    """Say whether the mean metric of the port's runs is within ``margin`` of the reference's.
+
+    Equivalent: the whole interval lies within the margin. Different: all of it lies beyond. Else more runs are
+    needed: as many as give an answer with probability `POWER`, if the standard deviations stay as they are and the
+    true difference is zero (or the observed one, where that many runs are there already).
+
+    Args:
+        reference: final metric of each of the reference's runs, at least 2.
+        port: the same of the port, at least 2.
+        margin: difference of the means that does not matter.
+        step: what the metric can change by at least, such as 100 / samples for an accuracy in percent; the rounding
+            to it counts as a deviation of ``step / sqrt(12)``, so that equal counts over a small set prove little.
+
+    Raises:
+        UsageError: fewer than 2 runs on a side, or a margin that is not above 0.
+        ImportError: scipy is absent.
+    """
+    if min(len(reference), len(port)) < 2:
+        raise UsageError(f"{len(reference)} and {len(port)} runs: at least 2 a side are needed")
+    if not margin > 0:
+        raise UsageError(f"the margin must be above 0, found {margin}")
+    variances = tuple(max(variance(runs), step**2 / 12) for runs in (reference, port))
+    counts = len(reference), len(port)
+    error, freedom = _welch((variances[0], variances[1]), counts)
+    difference = fmean(port) - fmean(reference)
+    reach = _quantile(freedom, 1 - ALPHA) * error if error else 0.0
+    low, high = difference - reach, difference + reach
+    if -margin <= low and high <= margin:
+        answer, more = Answer.EQUIVALENT, None
+    elif low > margin or high < -margin:
+        answer, more = Answer.DIFFERENT, None
+    else:
+        answer = Answer.NOT_ENOUGH_RUNS
+        more = _more_runs((variances[0], variances[1]), counts, difference, margin)
+    return Equivalence(
+        answer=answer, difference=difference, low=low, high=high, more=more,
+        deviations=(sqrt(variances[0]), sqrt(variances[1])),
+    )  # fmt: skip
+
+
+def grid_step(values: Sequence[float], samples: int) -> float:
+    """Return 100 / samples if every value, in percent, is a multiple of it, as an accuracy is; else 0."""
+    if samples <= 0:
+        return 0.0
+    counts = [value * samples / 100 for value in values]
+    return 100 / samples if all(abs(one - round(one)) <= GRID_SHARE for one in counts) else 0.0
+
+
+def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[float, float]:
+    """Return the standard error of the difference of two means, and its degrees of freedom."""
+    shares = [value / count for value, count in zip(variances, counts, strict=True)]
+    total = sum(shares)
+    if not total > 0:
+        return 0.0, float(sum(counts) - 2)
+    scatter = sum((share / total) ** 2 / (count - 1) for share, count in zip(shares, counts, strict=True))
+    return sqrt(total), 1 / scatter
+
+
+def _more_runs(
+    variances: tuple[float, float], counts: tuple[int, int], difference: float, margin: float
+) -> int | None:
+    have = min(counts)
+    for assumed in (0.0, difference):
+        needed = runs_needed(variances, assumed, margin)
+        if needed is None or needed > have:
+            return None if needed is None else needed - have
+    return 1
+
+
+def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
+    """Return the smallest number of runs a side that gives an answer with probability `POWER`, or None.
+
+    Args:
+        variances: of the reference's runs and of the port's.
+        difference: the true difference of the means that is assumed.
+        margin: difference that does not matter.
+    """
+    low, high = 1, 2
+    while _chance(variances, high, difference, margin) < POWER:
+        if high >= MOST_RUNS:
+            return None
+        low, high = high, min(2 * high, MOST_RUNS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = _chance(variances, middle, difference, margin) >= POWER
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _chance(variances: tuple[float, float], count: int, difference: float, margin: float) -> float:
+    """Return the probability of an answer from ``count`` runs a side, by the noncentral t distribution.
+
+    Source: K. F. Phillips 1990, doi 10.1007/BF01063556.
+    """
+    error, freedom = _welch(variances, (count, count))
+    away = abs(difference)
+    if not error > 0:
+        return float(away != margin)
+    special = _special()
+    quantile = _quantile(freedom, 1 - ALPHA)
+    if away >= margin:
+        return float(1 - special.nctdtr(freedom, (away - margin) / error, quantile))
+    below = special.nctdtr(freedom, (away - margin) / error, -quantile)
+    above = special.nctdtr(freedom, (away + margin) / error, quantile)
+    return float(max(0.0, below - above))
+
+
+def _quantile(freedom: float, probability: float) -> float:
+    return float(_special().stdtrit(freedom, probability))
+
+
+def _special() -> Any:
+    import scipy.special
+
+    return scipy.special
