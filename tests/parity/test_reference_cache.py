@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 from tiny_project import make_tiny_project
 
+from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity import reference_cache
+from tipchain.parity.align import Request, _spare
 from tipchain.parity.case import load_case
-from tipchain.parity.digests import MARKED_BYTES
+from tipchain.parity.digests import MARKED_BYTES, mark
 from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
 from tipchain.parity.publish import dump_name
@@ -43,15 +46,19 @@ print(json.dumps(reading.marks()))
 """
 
 
+def fill(root):
+    for name in ("config.json", "known.bin", "run/written.npy", "model.py", "helper.py", "other.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    (root / "model.py").write_text("import helper\n")
+    with (root / "large.bin").open("wb") as file:
+        file.truncate(MARKED_BYTES + 1)
+    return root
+
+
 @pytest.fixture
 def project(tmp_path):
-    for name in ("config.json", "known.bin", "run/written.npy", "model.py", "helper.py", "other.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("")
-    (tmp_path / "model.py").write_text("import helper\n")
-    with (tmp_path / "large.bin").open("wb") as file:
-        file.truncate(MARKED_BYTES + 1)
-    return tmp_path
+    return fill(tmp_path / "project")
 
 
 def marks(project, since=None, code=""):
@@ -63,8 +70,24 @@ def marks(project, since=None, code=""):
     return found and {os.path.relpath(path, project): one for path, one in found.items()}
 
 
-def test_what_is_imported_or_opened_is_known_by_its_content(project):
-    found = marks(project)
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """A project and what was read of it, once for all tests that change something and look again."""
+    project = fill(tmp_path_factory.mktemp("read") / "project")
+    return project, marks(project)
+
+
+@pytest.fixture
+def restored(read):
+    project, found = read
+    shutil.copytree(project, project.with_name("as it was"))
+    yield project, found
+    shutil.rmtree(project)
+    project.with_name("as it was").rename(project)
+
+
+def test_what_is_imported_or_opened_is_known_by_its_content(read):
+    found = read[1]
     own = {path: one for path, one in found.items() if not path.startswith("..")}
     assert set(own) == {".", "model.py", "helper.py", "config.json", "large.bin", "absent.json"}
     assert own["absent.json"] == "content FileNotFoundError"
@@ -87,15 +110,11 @@ def test_what_is_imported_or_opened_is_known_by_its_content(project):
         (lambda root: os.utime(root / "helper.py", (1, 1)), None),
     ],
 )
-def test_a_change_of_what_was_read_shows_and_of_nothing_else(project, change, marked):
-    from tipchain.parity.digests import mark
-
-    before = {str(project / path): one for path, one in marks(project).items()}
+def test_a_change_of_what_was_read_shows_and_of_nothing_else(restored, change, marked):
+    project, before = restored
     change(project)
-    now = {path: mark(path, one.partition(" ")[0]) for path, one in before.items()}
-    assert [os.path.relpath(path, project) for path in before if now[path] != before[path]] == (
-        [marked] if marked else []
-    )
+    now = {path: mark(str(project / path), one.partition(" ")[0]) for path, one in before.items()}
+    assert [path for path in before if now[path] != before[path]] == ([marked] if marked else [])
 
 
 @pytest.mark.parametrize("name", ["helper.py", "config.json"])
@@ -294,12 +313,36 @@ def test_a_disk_that_takes_nothing_costs_no_result(tmp_path, capsys):
     assert "not kept" in capsys.readouterr().err
 
 
+def spared(tiny, **changes):
+    """Return the cache that a run of both sides opens, and torch's job, of which nothing is known yet."""
+    asked = {"case": load_case(tiny.case), "mode": Mode.LITE_TRAIN_LITE_INFER, "stages": ("forward",),
+             "folder": tiny.root / "run", **changes}  # fmt: skip
+    request = Request(**asked)
+    jobs = [job_of(tiny, side=side) for side in request.recorded_sides]
+    return _spare(request, jobs, ("forward",), 7.0), jobs[0]
+
+
+def test_torch_tells_what_it_rests_on_where_that_is_kept(tiny):
+    cache, job = spared(tiny)
+    assert set(cache.keys) == set(job.stages) == {"forward"}
+    assert job.since == 7.0
+
+
+@pytest.mark.parametrize(
+    "asked", [{"fresh": True}, {"truth": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}]
+)  # fmt: skip
+def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_itself(tiny, asked):
+    cache, job = spared(tiny, **asked)
+    assert cache is None
+    assert (job.stages, job.since) == (("forward",), 0.0)
+
+
 @pytest.mark.frameworks
 def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_path):
     project = make_tiny_project(tmp_path)
 
-    def run(*options, code=0):
-        done = project.align("--only", "forward", *options)
+    def run(code=0):
+        done = project.align("--only", "forward")
         assert done.returncode == code, done.stdout + done.stderr
         latest = max((project.root / "out" / "runs").iterdir())
         recorded = {path.name for path in (latest / "log_reprod").glob("recorder_*.json")}
@@ -310,8 +353,6 @@ def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_pat
 
     both = {"recorder_torch.json", "recorder_paddle.json"}
     assert run()[0] == both
-    assert run()[0] == {"recorder_paddle.json"}
-    assert run("--fresh")[0] == both
     project.edit("tiny_paddle.py", "return self.head(", "return 1.5 * self.head(")
     recorded, printed = run(code=1)
     assert recorded == {"recorder_paddle.json"}
