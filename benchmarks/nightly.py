@@ -4,10 +4,12 @@ Planning: 10,000 items of parameter files in several modes, devices and repeats,
 Overhead: stub commands that end at once, through the local executor on two slots, against the same program started on
 two slots by two threads, taking turns; and the coordinator's largest memory with few items and with many.
 Showing: the live table of a night of 10,000 items that end at once; the longest time between two drawings.
+Dashboard: the page of 500 items and 30 nights, its size, and the time from asking a headless Chromium for it to its
+load event, an empty page's taken off (only where a Chromium is installed).
 Ray: items that wait 5 s on clusters of 1, 2, 4 and 8 simulated nodes of this machine, one at a time on each; the time
 from when every node has ended its first item to the end of all, against what as many waits in a row would take.
 
-    python benchmarks/nightly.py [--items 2000] [--runs 3] [--only planning|local|shown|ray]
+    python benchmarks/nightly.py [--items 2000] [--runs 3] [--only planning|local|shown|dashboard|ray]
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ GOAL_LINEAR = 0.9
 NODES = (1, 2, 4, 8)
 WAIT_S, WAITS = 5, 5
 SHOWN = 10_000
+PAGE = (500, 30)
+GOAL_PAGE_MB, GOAL_OPEN_S = 1.5, 1.0
 FILES, MODES, DEVICES, REPEATS = 250, 4, 2, 5
 PARAMS = Path(__file__).resolve().parents[1] / "test_tipc/configs/alexnet/train_infer_python.txt"
 PLAN = """\
@@ -329,13 +333,46 @@ def on_ray(folder: Path, runs: int) -> bool:
     return min(linear.values()) >= GOAL_LINEAR
 
 
+def dashboard(folder: Path, runs: int) -> bool:
+    """Measure the dashboard's size and how long a browser takes to open it; return whether the goals are met."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    import chromium
+    from dashboard_samples import many_nights, page_of
+
+    folder.mkdir()
+    text = page_of(many_nights(folder / "nights", *PAGE), folder)
+    full, empty = folder / "full.html", folder / "empty.html"
+    full.write_text(text)
+    empty.write_text("<!DOCTYPE html><title>empty</title>")
+    size = len(text.encode()) / 1e6
+    print(f"  dashboard of {PAGE[0]} items, {PAGE[1]} nights    {size:6.2f} MB  goal at most {GOAL_PAGE_MB}")
+    browser = chromium.find()
+    if browser is None:
+        print("  no Chromium is installed: nothing is opened")
+        return size <= GOAL_PAGE_MB
+    page = chromium.Page(browser, folder / "profile")
+
+    def opened(path: Path) -> float:
+        begin = time.perf_counter()
+        page.open(path)
+        return time.perf_counter() - begin
+
+    found = in_turns({"full": partial(opened, full), "empty": partial(opened, empty)}, runs)
+    page.close()
+    seconds = middle(found["full"]) - middle(found["empty"])
+    print(f"  opened in headless Chromium       {seconds:6.2f} s   goal at most {GOAL_OPEN_S}")
+    return size <= GOAL_PAGE_MB and seconds <= GOAL_OPEN_S
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--items", type=int, default=2000, help="stub items of a night (default 2000)")
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
-    parser.add_argument("--only", choices=("planning", "local", "shown", "ray"), help="one part alone")
+    parser.add_argument(
+        "--only", choices=("planning", "local", "shown", "dashboard", "ray"), help="one part alone"
+    )
     args = parser.parse_args()
     print(f"{describe_machine()}; medians of {args.runs} runs each, taking turns")
     with tempfile.TemporaryDirectory(prefix="bench_nightly.") as name:
@@ -343,6 +380,7 @@ def main() -> int:
             "planning": partial(planning, Path(name) / "suite", args.runs),
             "local": partial(local, Path(name), args.items, args.runs),
             "shown": partial(shown, Path(name) / "shown", args.runs),
+            "dashboard": partial(dashboard, Path(name) / "dashboard", args.runs),
             "ray": partial(on_ray, Path(name) / "ray", args.runs),
         }
         (Path(name) / "suite").mkdir()

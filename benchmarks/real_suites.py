@@ -6,7 +6,7 @@ although its program ended with 0 and left what it should; a missed failure is a
 that a planted fault kept from its work. With ``--faults`` seven faults are planted in the first model.
 
     python benchmarks/real_suites.py --checkout DIR --suite NAME [--paddle 2.6.2|3.3.1] [--python PATH]
-        [--model NAME ...] [--faults] [--work DIR] [--table FILE]
+        [--chain KIND] [--model NAME ...] [--faults] [--work DIR] [--table FILE]
 
 The checkout is used as it is and gains tiny data and output; give it a clone that can be thrown away. Without ``--python``
 a virtual environment with the recipe's packages is made below ``--work``.
@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tipchain.chain.changes import changed_text, device_changes, set_changes  # noqa: E402
+from tipchain.chain.kinds import KINDS, TRAIN_INFER  # noqa: E402
 from tipchain.chain.layout import read_slots  # noqa: E402
 from tipchain.chain.params import parse_params, read_text  # noqa: E402
 from tipchain.chain.profiles import get_suite  # noqa: E402
@@ -43,6 +44,13 @@ LIMIT_S = 1800
 BASES = {
     "2.6.2": ("paddlepaddle==2.6.2", "numpy<2", "setuptools<81", "pynvml"),
     "3.3.1": ("paddlepaddle==3.3.1", "setuptools<81"),
+}
+# paddle2onnx 2 reads the programs of Paddle 3, 1 those of Paddle 2.
+OF_CHAIN = {
+    "paddle2onnx": {
+        "2.6.2": ("paddle2onnx==1.3.1", "onnx<1.17", "onnxruntime<1.21"),
+        "3.3.1": ("paddle2onnx==2.1.0", "onnxruntime"),
+    },
 }
 SHIM = """\
 import json, os, signal, subprocess, sys, time
@@ -120,16 +128,19 @@ def main() -> int:
     parser.add_argument("--suite", required=True)
     parser.add_argument("--paddle", choices=tuple(BASES), default="3.3.1")
     parser.add_argument("--python", type=Path, help="interpreter with Paddle and the suite's packages")
+    parser.add_argument("--chain", choices=KINDS, default=TRAIN_INFER, help="the kind of chain (%(default)s)")
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--faults", action="store_true", help="plant faults in the first model instead")
     parser.add_argument("--work", type=Path, default=Path("/tmp/real_suites"))  # noqa: S108 - a benchmark's own
     parser.add_argument("--table", type=Path, help="write the table there, too")
     args = parser.parse_args()
     recipe = get_recipe(args.suite)
-    bench = Bench(recipe, args.checkout.resolve(), args.paddle, args.work.resolve(), args.python)
+    models = [one for one in recipe.models if one.chain == args.chain and args.paddle in one.versions]
+    models = [one for one in models if not args.model or one.name in args.model]
+    if not models or (args.faults and args.chain != TRAIN_INFER):
+        parser.error("the recipe has nothing for that")
+    bench = Bench(recipe, args.checkout.resolve(), args.paddle, args.work.resolve(), args.python, args.chain)
     bench.prepare()
-    models = [one for one in recipe.models if not args.model or one.name in args.model]
-    models = [one for one in models if args.paddle in one.versions]
     rows = bench.faults(models[0]) if args.faults else [row for one in models for row in bench.compare(one)]
     text = bench.table(rows)
     print(text)
@@ -141,10 +152,14 @@ def main() -> int:
 class Bench:
     """One suite in one checkout with one version of Paddle."""
 
-    def __init__(self, recipe: Recipe, checkout: Path, paddle: str, work: Path, python: Path | None) -> None:
+    def __init__(
+        self, recipe: Recipe, checkout: Path, paddle: str, work: Path, python: Path | None, chain: str
+    ) -> None:
         self.recipe, self.checkout, self.paddle, self.work = recipe, checkout, paddle, work
         self.start = checkout / recipe.start
-        self.python = python or work / f"venv-{recipe.suite}-{paddle}" / "bin" / "python"
+        self.packages = OF_CHAIN.get(chain, {}).get(paddle, ())
+        own = f"-{chain}" if self.packages else ""
+        self.python = python or work / f"venv-{recipe.suite}-{paddle}{own}" / "bin" / "python"
         self.given = python is not None
         self.suite = get_suite(recipe.suite)
         self.stubs = work / f"stubs-{recipe.suite}"
@@ -154,7 +169,7 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
         if not self.given and not self.python.exists():
             subprocess.run([sys.executable, "-m", "venv", self.python.parents[1]], check=True)
-            wanted = (*BASES[self.paddle], *self.recipe.packages.get(self.paddle, ()))
+            wanted = (*BASES[self.paddle], *self.recipe.packages.get(self.paddle, ()), *self.packages)
             subprocess.run([self.python, "-m", "pip", "install", "--quiet", *wanted], check=True)
         for name in self.recipe.unchecked:
             path = self.stubs.joinpath(*name.split(".")[:-1], f"{name.split('.')[-1]}.py")
@@ -169,6 +184,8 @@ class Bench:
         path = self.start / model.file
         text = read_text(path)
         text, _ = changed_text(text, set_changes(parse_params(text, model.file), settings))
+        if model.chain not in (TRAIN_INFER, "benchmark_train"):
+            return text  # these name no device that the CPU stands for
         slots = read_slots(parse_params(text, model.file), self.suite)
         if device:
             text, _ = changed_text(text, tuple(device_changes(slots, "cpu")))
@@ -191,9 +208,13 @@ class Bench:
         folder.mkdir(parents=True)
         notes.write_text("")
         (folder / "shim.py").write_text(SHIM.format(real=str(self.python), notes=str(notes), kill=kill))
-        for alias in ("python", "python3", "python3.7", "python3.8", "python3.9", "python3.10"):
+        script = f'"{self.python.parent / "paddle2onnx"}"'
+        aliases = dict.fromkeys(
+            ("python", "python3", "python3.7", "python3.8", "python3.9", "python3.10"), ""
+        )
+        for alias, program in {**aliases, "paddle2onnx": script}.items():
             path = folder / alias
-            path.write_text(f'#!/bin/sh\nexec "{self.python}" "{folder}/shim.py" "$@"\n')
+            path.write_text(f'#!/bin/sh\nexec "{self.python}" "{folder}/shim.py" {program} "$@"\n')
             path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP)
         for alias in ("pip", "pip3", "sleep"):
             (folder / alias).write_text("#!/bin/sh\nexit 0\n")
@@ -218,7 +239,11 @@ class Bench:
         shim, notes = self.shim("original", kill)
         env = {**self.environment(shim)}
         try:
-            done = _bounded(["bash", self.recipe.driver, str(file), model.mode], self.start, env)
+            driver = self.recipe.driver
+            if model.chain != TRAIN_INFER:
+                driver = str(Path(driver).with_name(KINDS[model.chain].driver))
+            argument = [model.argument] if model.argument else []
+            done = _bounded(["bash", driver, str(file), model.mode, *argument], self.start, env)
         finally:
             (self.start / file).unlink()
         ran = Ran(code=done.returncode, notes=_notes(notes), output=done.stdout)
@@ -239,7 +264,9 @@ class Bench:
         report.unlink(missing_ok=True)
         env = self.environment(shim)
         try:
-            words = [file, model.mode, *words, "--suite", self.recipe.suite, "--json", str(report)]
+            argument = [model.argument] if model.argument else []
+            words = [file, model.mode, *argument, *words, *model.words, "--chain", model.chain]
+            words += ["--suite", self.recipe.suite, "--json", str(report)]
             argv = [sys.executable, "-c", OURS.format(root=str(ROOT)), "run", *words]
             done = _bounded(argv, self.start, env)
         finally:
@@ -258,10 +285,20 @@ class Bench:
             where = {"root": str(self.start), "model": name[1].strip(), "mode": model.mode}
             shutil.rmtree(self.start / self.suite.out.format(**where), ignore_errors=True)
 
+    def make(self, model: Model) -> None:
+        """Make what a model's chain needs and nobody has put there: an export, say."""
+        env = self.environment(self.shim("make")[0])
+        for file, line in model.makes:
+            if not (self.start / file).exists():
+                _bounded([str(self.python), *line.split()], self.start, env)
+                if not (self.start / file).exists():
+                    sys.exit(f"{line}: it did not make {file}")
+
     # Comparing
 
     def compare(self, model: Model) -> list[Row]:
         """Return the rows of a model: each command of tipchain's with its own truth, the original's beside it."""
+        self.make(model)
         ours = self.run_ours(model, model.settings)
         original = self.run_original(
             model, self.edited(model, (*model.settings, *model.original_settings), device=True)
@@ -271,7 +308,7 @@ class Bench:
     def rows(self, name: str, ours: Ran, original: Ran, fault: Fault | None = None) -> list[Row]:
         """Return a row for each command, or one where tipchain refused the file."""
         said = [word for _, _, word in original.words]
-        truths = [_truth(note) for note in original.notes]
+        truths = [_truth(note) for note in original.notes if note["argv"][:1] != ["-c"]]
         theirs = [f"{word} ({truth})" for word, truth in _padded(said, truths)]
         if ours.code == 2:
             lines = ours.output.strip().splitlines()
@@ -287,6 +324,8 @@ class Bench:
                     wrong=wrong,
                 )
             ]
+        if len(theirs) > len(ours.words):  # it runs other commands as well
+            theirs = [", ".join(theirs)]
         notes, rows = list(ours.notes), []
         started = [one for one in ours.words if one[1] != "SKIP" and "not started" not in one[2]]
         for identifier, outcome, reason in ours.words:

@@ -263,11 +263,11 @@ def framework_error():
 @pytest.mark.parametrize(
     ("name", "made", "expected"),
     [
-        ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has step()"),
-        ("optimizer", None, "returned None\n  expected: an optimizer, which has step()"),
-        ("dataset", iter(()), "expected: a data set, which has __len__ and __getitem__"),
-        ("metric", "acc", "returned a str\n  expected: a callable (output, label)"),
-        ("loss", 3, "returned a int\n  expected: a callable (output, label) -> scalar"),
+        ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has `step()`"),
+        ("optimizer", None, "returned None\n  expected: an optimizer, which has `step()`"),
+        ("dataset", iter(()), "expected: a data set, which has `__len__` and `__getitem__`"),
+        ("metric", "acc", "returned a str\n  expected: a callable `(output, label)"),
+        ("loss", 3, "returned a int\n  expected: a callable `(output, label) -> scalar`"),
     ],
 )
 def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, expected):
@@ -318,7 +318,7 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
 
     monkeypatch.setattr(recorder, "_bench", lambda *_: None)
     monkeypatch.setattr(recorder, "record", run)
-    job = recorder.Job(
+    job = recorder.RecordingJob(
         side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
         eval_data="", epochs=1, commit="",
     )  # fmt: skip
@@ -335,7 +335,7 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "dump.npy")
 
-    job = recorder.Job(
+    job = recorder.RecordingJob(
         side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
         eval_data="", epochs=1, commit="",
     )  # fmt: skip

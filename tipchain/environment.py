@@ -78,7 +78,7 @@ DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorLine:
     """One line of the doctor's report.
 
     Attributes:
@@ -96,12 +96,12 @@ class Finding:
     needed_for: str = ""
 
 
-def check_python() -> Finding:
+def check_python() -> DoctorLine:
     """Look at the Python that runs this."""
     low, high = PYTHONS
     supported = low <= sys.version_info[:2] <= high
     wanted = f"{low[0]}.{low[1]} to {high[0]}.{high[1]}"
-    return Finding(
+    return DoctorLine(
         subject="python",
         outcome=Outcome.PASS if supported else Outcome.FAIL,
         detail=f"{platform.python_version()} {sys.executable}",
@@ -109,20 +109,20 @@ def check_python() -> Finding:
     )
 
 
-def check_packages() -> list[Finding]:
+def check_packages() -> list[DoctorLine]:
     """Look at the packages that the engine and the shipped cases need; none is imported."""
     return [_check_package(name, extra) for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items()]
 
 
-def check_threads() -> Finding:
+def check_threads() -> DoctorLine:
     """Say how many threads computations may use: results differ by rounding between counts."""
     allowed = core_count()
     settings = [f"{name}={os.environ.get(name, 'unset')}" for name in THREAD_VARIABLES]
     detail = f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}"
-    return Finding(subject="threads", outcome=Outcome.PASS, detail=detail)
+    return DoctorLine(subject="threads", outcome=Outcome.PASS, detail=detail)
 
 
-def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> Finding:
+def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine:
     """Import ``"torch"`` or ``"paddle"`` in another process and run one layer there.
 
     One that is not installed is no failure: much works without it.
@@ -143,17 +143,17 @@ def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> Finding:
     detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
     if not facts["checked"]:
         return _unusable(name, f"{detail}; a Linear layer does not give finite numbers")
-    return Finding(subject=name, outcome=Outcome.PASS, detail=detail)
+    return DoctorLine(subject=name, outcome=Outcome.PASS, detail=detail)
 
 
-def check_folder(subject: str, folder: Path, remedy: str) -> Finding:
+def check_folder(subject: str, folder: Path, remedy: str) -> DoctorLine:
     """Say whether ``folder``, not essential, holds a manifest."""
     if (folder / "manifest.json").is_file():
-        return Finding(subject=subject, outcome=Outcome.PASS, detail=str(folder))
-    return Finding(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
+        return DoctorLine(subject=subject, outcome=Outcome.PASS, detail=str(folder))
+    return DoctorLine(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
 
 
-def _check_package(name: str, extra: str) -> Finding:
+def _check_package(name: str, extra: str) -> DoctorLine:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -162,18 +162,18 @@ def _check_package(name: str, extra: str) -> Finding:
         )
         broken = extra == "tipchain" and name in PACKAGES
         return replace(found, outcome=Outcome.FAIL) if broken else found
-    return Finding(subject=name, outcome=Outcome.PASS, detail=version)
+    return DoctorLine(subject=name, outcome=Outcome.PASS, detail=version)
 
 
-def _absent(name: str, remedy: str, needed_for: str) -> Finding:
-    return Finding(
+def _absent(name: str, remedy: str, needed_for: str) -> DoctorLine:
+    return DoctorLine(
         subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=remedy, needed_for=needed_for
     )
 
 
-def _unusable(name: str, detail: str) -> Finding:
+def _unusable(name: str, detail: str) -> DoctorLine:
     remedy = f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}'
-    return Finding(subject=name, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
+    return DoctorLine(subject=name, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

@@ -24,10 +24,13 @@ LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
 PLACE = re.compile(r"\{(\w+)\}")
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
-"""What parts of a text stand between, in the order in which they are tried."""
+"""What stands between parts of a text."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
-SENTENCE = re.compile(r"(?<![\w/.-])[a-z]+ (?=[a-z]+(?![\w/.-]))")
+OWN_LETTERS = 12
+"""Letters of its own with which a message may have words in its places that nothing says: a choice."""
+HAN = re.compile("[\u4e00-\u9fff]")
+SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
 EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
 
 
@@ -58,6 +61,11 @@ def language() -> str:
 def say(text: str) -> str:
     """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
     return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
+
+
+def template(message: str) -> str:
+    """Return a message in the reader's language with its places open, for what fills them elsewhere: a page's script."""
+    return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
 def columns(text: str) -> int:
@@ -147,10 +155,16 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
         match = _pattern(message).fullmatch(text)
-        if match is not None and not any(_is_sentence(*one) for one in match.groupdict().items()):
+        if match is not None and not _is_another(message, match):
             places = {name: _place(name, value) for name, value in match.groupdict().items()}
-            said = PLACE.sub(lambda one, places=places: places[one[1]][0], catalogue()[message])  # type: ignore[misc]
-            yield said, sum(left for _, left in places.values())
+            left = sum(left for _, left in places.values())
+            if left and sum(map(len, own)) < OWN_LETTERS:
+                continue  # so few words fit much that means something else
+            parts = PLACE.split(catalogue()[message])
+            text_said = parts[0]
+            for name, words in zip(parts[1::2], parts[2::2], strict=True):
+                text_said = _beside(_beside(text_said, places[name][0]), words)
+            yield text_said, left
     for mark, other in MARKS.items():
         parts = _split(text, mark)
         if len(parts) == 1:
@@ -164,9 +178,28 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             yield other.join(said), sum(left for _, left in read)
 
 
-def _is_sentence(name: str, text: str) -> bool:
-    """Tell whether what stands in a place of code is a sentence: another message is meant."""
-    return name.startswith("c") and len(SENTENCE.findall(text)) > 2
+def _is_another(message: str, match: re.Match[str]) -> bool:
+    """Tell whether another message is meant: a place of code holds a sentence, or the first one several parts of a text."""
+    outside = PLACE.findall(CODE.sub("", message))
+    if any(name.startswith("c") and len(SENTENCE.findall(match[name])) > 2 for name in outside):
+        return True
+    first = PLACE.match(message)
+    if first is None or _kind(first[1]) != ".+?":
+        return False
+    text = CODE.sub("", match[first[1]]).strip(" ;:")
+    return "; " in text or ": " in text
+
+
+def _beside(left: str, right: str) -> str:
+    """Return two texts side by side: a blank stands between Chinese and Latin characters, and none between two Chinese ones."""
+    one, other = left.rstrip(" "), right.lstrip(" ")
+    if not one or not other:
+        return left + right
+    chinese = bool(HAN.match(one[-1])), bool(HAN.match(other[0]))
+    if all(chinese):
+        return one + other
+    latin = other[0] if chinese[0] else one[-1]
+    return f"{one} {other}" if any(chinese) and re.match(r"[\w`]", latin) else left + right
 
 
 def _place(name: str, text: str) -> tuple[str, int]:

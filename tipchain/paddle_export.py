@@ -30,7 +30,7 @@ class EngineError(TipchainError):
     exit_code = 1
 
 
-class Input(Protocol):
+class ExportInput(Protocol):
     """One input of a model: its name, a shape whose first number is the batch size, and NumPy's name of its dtype."""
 
     @property
@@ -46,7 +46,7 @@ class Input(Protocol):
         """The dtype."""
 
 
-def save_program(model: Any, inputs: Iterable[Input], folder: Path) -> None:
+def save_program(model: Any, inputs: Iterable[ExportInput], folder: Path) -> None:
     """Save a ``paddle.nn.Layer`` as a program of any batch size, in the mode (train, eval) that it is in.
 
     Args:

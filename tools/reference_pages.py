@@ -249,11 +249,11 @@ def _case_owners() -> dict[str, type]:
 
 
 def _manifest_owners() -> dict[str, type]:
-    from tipchain.nightly.manifest import Common, DataFolder, Entry, Manifest
+    from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightManifest
 
-    entry = type("Entry", (), {"__doc__": _joined(Common, Entry)})
+    entry = type("Entry", (), {"__doc__": _joined(Common, ManifestEntry)})
     return {
-        "": Manifest,
+        "": NightManifest,
         "defaults": Common,
         "data.FOLDER": DataFolder,
         "chains[]": entry,

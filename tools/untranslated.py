@@ -64,7 +64,11 @@ def _is_message(text: str) -> bool:
     """Tell whether at least half of a text is words, two or more, and not all of them as short as names of variables."""
     parts = re.sub(r"`[^`]*`|[^\s{]*\{\w+\}\S*", " ", text).split()
     words = [one for one in parts if WORD.fullmatch(one)]
-    counts = len(words) > 1 and 2 * len(words) >= len(parts) and max(map(len, words)) > 2
+    counts = (
+        len(words) > 1
+        and 2 * len(words) >= len(parts)
+        and any(re.search("[A-Za-z]{3}", one) for one in words)
+    )
     return counts and not any(one.fullmatch(text) for one in NO_MESSAGE)
 
 

@@ -28,6 +28,10 @@ class Model:
             knows the word itself.
         mode: the mode to run.
         versions: the Paddle versions to run it with.
+        chain: the kind of chain, as ``--chain`` has it.
+        argument: the driver's third word, "" for none.
+        words: further words for ``tipchain run``.
+        makes: (file, command line) pairs: what the chain needs, made beforehand where it is not there.
     """
 
     name: str
@@ -36,6 +40,10 @@ class Model:
     original_settings: tuple[str, ...] = ()
     mode: str = "lite_train_lite_infer"
     versions: tuple[str, ...] = ("2.6.2", "3.3.1")
+    chain: str = "train_infer_python"
+    argument: str = ""
+    words: tuple[str, ...] = ()
+    makes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,38 @@ def classifier(name: str, family: str, folder: str) -> Model:
     )
 
 
+def speed(name: str, family: str) -> Model:
+    """Return a classifier whose training's speed is measured."""
+    config = f"{CONFIGS}/ImageNet/{family}/{name}.yaml"
+    return Model(
+        name=name,
+        file=f"test_tipc/configs/{family}/{name}_train_infer_python.txt",
+        # Eight images are four iterations of two.
+        settings=(
+            "python=python",
+            f"norm_train=tools/train.py -c {config} {UNEVALUATED} -o Global.print_batch_step=1",
+        ),
+        mode="benchmark_train",
+        chain="benchmark_train",
+        argument="dynamic_bs2_fp32_DP_N1C1",
+        words=("--warm-up=1",),
+    )
+
+
+def onnx(name: str, family: str) -> Model:
+    """Return a classifier that is converted; its weights are those that it begins with."""
+    folder = f"deploy/models/{name}_infer"
+    export = f"tools/export_model.py -c {CONFIGS}/ImageNet/{family}/{name}.yaml {ON_CPU}"
+    return Model(
+        name=name,
+        file=f"test_tipc/configs/{family}/{name}_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
+        settings=("python=python",),
+        mode="paddle2onnx_infer",
+        chain="paddle2onnx",
+        makes=((f"{folder}/inference.pdiparams", f"{export} -o Global.save_inference_dir={folder}"),),
+    )
+
+
 RECOGNITION = f"{CONFIGS}/GeneralRecognition/GeneralRecognition_PPLCNet_x2_5.yaml"
 COMMON = ("pillow", "tqdm", "PyYAML", "scipy", "scikit-learn", "faiss-cpu", "easydict", "prettytable", "ujson", "requests")  # fmt: skip
 
@@ -81,6 +113,10 @@ RECIPE = Recipe(
                 f"norm_export=tools/export_model.py -c {RECOGNITION} {SMALL} {ON_CPU}",
             ),
         ),
+        speed("PPLCNet_x1_0", "PPLCNet"),
+        speed("MobileNetV3_small_x1_0", "MobileNetV3"),
+        onnx("PPLCNet_x0_25", "PPLCNet"),
+        onnx("MobileNetV3_large_x1_0", "MobileNetV3"),
     ),
     packages={
         "2.6.2": (*COMMON, "opencv-python-headless<4.10", "visualdl", "pandas<3"),

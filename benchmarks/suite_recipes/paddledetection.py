@@ -103,15 +103,49 @@ def _model(folder: str, name: str, config: str, *settings: str, more: str = "") 
     )
 
 
+def _speed(folder: str, name: str, config: str, item: str) -> Model:
+    """Return a model whose training's speed is measured; the images are gone through three times."""
+    return Model(
+        name=f"{name}, {item.partition('_')[0]}",
+        file=f"test_tipc/configs/{folder}/{name}_train_infer_python.txt",
+        settings=(
+            "python=python",
+            "pretrain_weights=False",
+            f"norm_train=tools/train.py -c {config} -o worker_num=0 snapshot_epoch=1 log_iter=1",
+            "train_benchmark_params:repeat=3",
+        ),
+        mode="benchmark_train",
+        chain="benchmark_train",
+        argument=item,
+    )
+
+
+TRAINED = "output/tiny/model_final.pdparams"
+_PICODET = "configs/picodet/picodet_s_320_coco_lcnet.yml"
+# A model that was never trained finds the same boxes in every image.
+_TRAIN = f"tools/train.py -c {_PICODET} -o use_gpu=False worker_num=0 snapshot_epoch=40 epoch=40 TrainReader.batch_size=4"
+_TRAIN += " pretrain_weights=False save_dir=output/tiny TrainDataset.repeat=2 LearningRate.base_lr=1.0"
+
 RECIPE = Recipe(
     suite="paddledetection",
     repository="PaddlePaddle/PaddleDetection",
     models=(
-        _model("picodet", "picodet_s_320_coco_lcnet", "configs/picodet/picodet_s_320_coco_lcnet.yml"),
+        _model("picodet", "picodet_s_320_coco_lcnet", _PICODET),
         _model("ppyolo", "ppyolo_tiny_650e_coco", "configs/ppyolo/ppyolo_tiny_650e_coco.yml"),
         _model("yolov3", "yolov3_mobilenet_v1_270e_coco", "configs/yolov3/yolov3_mobilenet_v1_270e_coco.yml"),
         _model("ssd", "ssdlite_mobilenet_v1_300_coco", "configs/ssd/ssdlite_mobilenet_v1_300_coco.yml"),
         _model("keypoint", "tinypose_128x96", "test_tipc/configs/keypoint/tinypose_128x96.yml"),
+        _speed("picodet", "picodet_s_320_coco_lcnet", _PICODET, "dynamic_bs2_fp32_DP_N1C1"),
+        _speed("picodet", "picodet_s_320_coco_lcnet", _PICODET, "dynamicTostatic_bs2_fp32_DP_N1C1"),
+        Model(
+            name="picodet_s_320_coco_lcnet",
+            file="test_tipc/configs/picodet/picodet_s_320_coco_lcnet_model_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
+            settings=("python=python", f"weights={TRAINED}"),
+            original_settings=(f"norm_export=tools/export_model.py -c {_PICODET} -o use_gpu=False",),
+            mode="paddle2onnx_infer",
+            chain="paddle2onnx",
+            makes=((TRAINED, _TRAIN),),
+        ),
     ),
     packages={
         "2.6.2": (*PACKAGES, *OLDER),

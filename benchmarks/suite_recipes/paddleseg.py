@@ -16,6 +16,7 @@ PACKAGES = (
     "pillow",
     "prettytable",
     "pyyaml",
+    "six",
     "requests",
     "scikit-image",
     "scikit-learn",
@@ -125,6 +126,36 @@ def _model(name: str, train: str, *settings: str, evaluated: bool = False) -> Mo
     )
 
 
+def _speed(name: str, item: str, last_line: str) -> Model:
+    """Return a model whose training's speed is measured in eight iterations."""
+    return Model(
+        name=f"{name}, {item.partition('_')[0]}",
+        file=f"test_tipc/configs/{name}/train_infer_python.txt",
+        settings=(
+            "python=python",
+            f"norm_train=tools/train.py --config {DATA}/tiny_{name}.yml --device cpu --save_interval 500 --seed 100",
+            "train_benchmark_params:epoch=8",
+            f"log_iters={last_line}",
+        ),
+        mode="benchmark_train",
+        chain="benchmark_train",
+        argument=item,
+    )
+
+
+def _onnx(model: str, folder: str, config: str) -> Model:
+    """Return a model that is converted; its weights are those that it begins with."""
+    folder = f"test_tipc/infer_models/{folder}"
+    return Model(
+        name=model,
+        file=f"test_tipc/configs/{model}/{model}_model_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
+        settings=("python=python",),
+        mode="paddle2onnx_infer",
+        chain="paddle2onnx",
+        makes=((f"{folder}/model.pdiparams", f"tools/export.py --config {config} --save_dir {folder}"),),
+    )
+
+
 RECIPE = Recipe(
     suite="paddleseg",
     repository="PaddlePaddle/PaddleSeg",
@@ -147,6 +178,19 @@ RECIPE = Recipe(
                 "--cpu_threads=2",
                 "--benchmark=False",
             ),
+        ),
+        _speed("fastscnn", "dynamic_bs2_fp32_DP_N1C1", "1;repeats:10"),
+        _speed("fastscnn", "dynamicTostatic_bs2_fp32_DP_N1C1", "1;repeats:10"),
+        _speed("stdc_stdc1", "dynamic_bs2_fp32_DP_N1C1", "1;skip_iters:1;repeats:4"),
+        _onnx(
+            "pphumanseg_lite",
+            "pp_humanseg_lite_export_398x224",
+            f"{DATA}/tiny_pphumanseg_lite.yml",
+        ),
+        _onnx(
+            "fcn_hrnetw18_small",
+            "pp_humanseg_mobile_export_192x192",
+            "test_tipc/configs/fcn_hrnetw18_small/fcn_hrnetw18_small_v1_humanseg_192x192_mini_supervisely.yml",
         ),
     ),
     packages={

@@ -12,8 +12,8 @@ from tipchain.bundle.manifest import (
     KIND,
     MANIFEST,
     BundledWeights,
+    BundleManifest,
     CaseIdentity,
-    Manifest,
     read_manifest,
 )
 from tipchain.bundle.manifest import write_manifest as write
@@ -30,7 +30,7 @@ def bundle(tmp_path):
     weights = BundledWeights(file="weights/a", torch="weights/b", spec="{}", digest="0", names={"a": "b"})
     write(
         tmp_path,
-        Manifest(
+        BundleManifest(
             tipchain="1", case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={"net.py": "0"}),
             mode="whole_infer", stages=("forward",), reseed=0, seed=1, device="cpu", threads=1,
             versions={"torch": "2"}, inputs={"case": "inputs/case.npy"}, weights={"case": weights},

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tipchain.bundle.evidence import Evidence, Side, compare_bundles
-from tipchain.bundle.manifest import BundledWeights, CaseIdentity, Manifest
+from tipchain.bundle.evidence import BundleSide, Evidence, compare_bundles
+from tipchain.bundle.manifest import BundledWeights, BundleManifest, CaseIdentity
 from tipchain.parity.dumps import save_record
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.recorder import NOISE, TRUTH_STAGES, save_tensors
@@ -40,7 +40,7 @@ class Stage:
     no_truth: str = ""
 
 
-def bundle(folder: Path, digest: str = "w", **stages: Stage) -> Side:
+def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
     for name in ("dumps", "truth"):
         (folder / name).mkdir(parents=True)
     for stage, left in stages.items():
@@ -53,12 +53,12 @@ def bundle(folder: Path, digest: str = "w", **stages: Stage) -> Side:
             noise = {f"{NOISE}{name}": np.array(one) for name, one in left.noise.items()}
             save_tensors(folder / "truth" / tensors_name(stage, "torch"), noise)
     weights = BundledWeights(file="w", torch="t", spec="", digest=digest, names={})
-    manifest = Manifest(
+    manifest = BundleManifest(
         tipchain="0", case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={}), mode="m",
         stages=tuple(stages), reseed=0, seed=0, device="cpu", threads=1, versions={}, weights={"": weights},
         truths={name: one.no_truth for name, one in stages.items() if name in TRUTH_STAGES},
     )  # fmt: skip
-    return Side(folder=folder, manifest=manifest)
+    return BundleSide(folder=folder, manifest=manifest)
 
 
 def compare(tmp_path, stage: str, old: Stage, new: Stage, rules: Rules = RULES) -> Evidence:

@@ -11,7 +11,7 @@ from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options, Speed, command_json, parse_command
 from tipchain.errors import ParamsError, UsageError
-from tipchain.history.compare import Kind, kind_of
+from tipchain.history.compare import FigureKind, kind_of
 from tipchain.modes import Mode
 
 SAMPLES = Path(__file__).parents[1] / "conformance/samples"
@@ -150,7 +150,7 @@ def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
 
 
 def test_a_speed_with_a_unit_is_judged_as_a_speed():
-    assert kind_of("avg_ips[images/s]").kind is Kind.SPEED
+    assert kind_of("avg_ips[images/s]").kind is FigureKind.SPEED
 
 
 def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
@@ -163,3 +163,63 @@ def test_lint_reads_the_section(tmp_path):
     assert linted.chain == "benchmark_train"
     assert not linted.count("error")
     assert {line.role: line.meaning for line in linted.lines}["fp_items"] == "precisions that are measured"
+
+
+def test_lines_at_the_start_of_each_epoch_are_left_out_too():
+    found = FigureReader("train", Speed(warm_up=1, unit="samples/s", each_epoch=2))
+    for epoch in (1, 2):
+        for step, speed in enumerate((1, 2, 30, 40)):
+            found.read(f"[TRAIN] epoch: {epoch}, iter: {step}, ips: {speed}.0 samples/sec")
+    assert found.figures()["avg_ips[samples/s]"] == pytest.approx((40 + 30 + 40) / 3)
+    few = FigureReader("train", Speed(warm_up=1, unit="samples/s", each_epoch=2))
+    few.read("[TRAIN] epoch: 1, ips: 1.0")
+    assert (
+        few.unmeasured()
+        == "1 lines tell a speed, and the first 1 are warm-up, as are the first 2 of each epoch"
+    )
+
+
+def seg(tmp_path, last: str, **options):
+    path = tmp_path / "train_infer_python.txt"
+    text = (SAMPLES.parent / "kind_samples/benchmark_train/paddleseg.txt").read_text()
+    path.write_text(text.replace("log_iters:5;skip_iters:2;repeats:50", last))
+    return load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddleseg", options=Options(root="/w", **options))
+
+
+def test_the_last_line_of_paddlesegs_files_says_what_is_left_out_on_one_gpu(tmp_path):
+    plan = seg(tmp_path, "log_iters:5;skip_iters:2;repeats:50")
+    speeds = {one.leg.rpartition("_")[2]: one.speed.each_epoch for one in plan.commands if one.speed}
+    assert speeds == {"N1C1": 2, "N1C8": 0}
+    measured = next(one for one in plan.commands if one.speed)
+    assert measured.argv[-4:] == ("--log_iters", "5", "--repeats", "50")
+    assert parse_command(command_json(measured)) == measured
+    with pytest.raises(ParamsError, match="'two' is no number of lines"):
+        seg(tmp_path, "log_iters:5;skip_iters:two")
+
+
+def detection(tmp_path, *, dataset: str, model: str = "yolo_slim", item: str = "dynamic_bs2_fp32_DP_N1C4"):
+    path = tmp_path / "test_tipc/configs/train_infer_python.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (SAMPLES.parent / "kind_samples/benchmark_train/paddledetection.txt").read_text()
+    path.write_text(text.replace("model_name:yolo_slim", f"model_name:{model}"))
+    (tmp_path / "configs").mkdir(exist_ok=True)
+    (tmp_path / "configs/yolo.yml").write_text(f"_BASE_: ['datasets/{dataset}.yml']\n")
+    options = Options(root=str(tmp_path), argument=item)
+    return load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddledetection", options=options)
+
+
+def test_paddledetection_repeats_its_data_as_often_as_it_has_gpus(tmp_path):
+    argv = detection(tmp_path, dataset="coco_detection").commands[0].argv
+    assert "TrainDataset.repeat=12" in argv
+    assert "epoch=1" in argv
+    # Behind -o, where the settings stand.
+    assert argv.index("-o") < argv.index("TrainDataset.repeat=12") < argv.index("use_gpu=True")
+
+
+def test_data_that_cannot_be_repeated_are_left_alone_and_whole_data_are_trained_on_longer(tmp_path):
+    plan = detection(tmp_path, dataset="mot")
+    assert not any("repeat" in word for word in plan.commands[0].argv)
+    assert any("left to the data set's own settings" in note for note in plan.notes)
+    whole = detection(tmp_path, dataset="coco_detection", model="tinypose")
+    assert "epoch=4" in whole.commands[0].argv
+    assert not any("repeat" in word for word in whole.commands[0].argv)

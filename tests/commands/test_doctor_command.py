@@ -7,7 +7,7 @@ import pytest
 from tipchain import environment
 from tipchain.cli import main
 from tipchain.commands import doctor
-from tipchain.environment import ALIGNING, Finding
+from tipchain.environment import ALIGNING, DoctorLine
 from tipchain.outcome import Outcome
 from tipchain.prepare.data import prepare_data
 
@@ -15,7 +15,9 @@ from tipchain.prepare.data import prepare_data
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A machine with both frameworks; returns their findings to change."""
-    found = {name: Finding(subject=name, outcome=Outcome.PASS, detail="9.9") for name in ("torch", "paddle")}
+    found = {
+        name: DoctorLine(subject=name, outcome=Outcome.PASS, detail="9.9") for name in ("torch", "paddle")
+    }
     monkeypatch.setattr(doctor, "check_framework", lambda name: found[name])
     monkeypatch.chdir(tmp_path)
     return found
@@ -37,7 +39,7 @@ def test_outside_a_project_the_frameworks_and_packages_are_enough(machine, capsy
 def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machine, capsys, monkeypatch):
     """Neither the frameworks nor the packages of the shipped cases are there."""
     for name in ("torch", "paddle"):
-        machine[name] = Finding(
+        machine[name] = DoctorLine(
             subject=name,
             outcome=Outcome.SKIP,
             detail="not installed",
@@ -69,7 +71,7 @@ def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch
 
 
 def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
-    machine["paddle"] = Finding(
+    machine["paddle"] = DoctorLine(
         subject="paddle",
         outcome=Outcome.FAIL,
         detail="libx.so: no version",

@@ -108,17 +108,17 @@ def prepare_here(case, monkeypatch):
 
 def record(case, prepared, folder):
     """Record both sides in this process and return what each stage came to."""
-    from tipchain.parity.recorder import Job, run_job
+    from tipchain.parity.recorder import RecordingJob, run_job
 
     folder.mkdir()
     events = []
     for side in ("torch", "paddle"):
-        job = Job(
+        job = RecordingJob(
             side=side, case=str(case.path), reseed=case.reseed, stages=("forward", "loss", "backward"), device="cpu", threads=1,
             folder=str(folder), needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
             train_data=str(prepared.train_data), eval_data=str(prepared.eval_data), epochs=1, commit="",
         )  # fmt: skip
-        run_job(Job.from_json(job.to_json()), events.append)
+        run_job(RecordingJob.from_json(job.to_json()), events.append)
     return [event for event in events if event["event"] == "end"]
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tipchain.history.compare import BLOCK, Kind, is_news, kind_of, motion, spread
+from tipchain.history.compare import BLOCK, FigureKind, is_news, kind_of, motion, spread
 
 SECONDS, METRIC = kind_of("seconds"), kind_of("top1")
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]
@@ -17,9 +17,9 @@ NOISY = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("seconds", Kind.TIME), ("total_s", Kind.TIME), ("batch_cost_s", Kind.TIME), ("inference_ms", Kind.TIME),
-        ("avg_ips", Kind.SPEED), ("qps", Kind.SPEED), ("gpu_util", Kind.SPEED), ("cpu_rss_mb", Kind.MEMORY),
-        ("top1", Kind.METRIC), ("loss", Kind.METRIC), ("map50", Kind.METRIC), ("max_abs", Kind.METRIC),
+        ("seconds", FigureKind.TIME), ("total_s", FigureKind.TIME), ("batch_cost_s", FigureKind.TIME), ("inference_ms", FigureKind.TIME),
+        ("avg_ips", FigureKind.SPEED), ("qps", FigureKind.SPEED), ("gpu_util", FigureKind.SPEED), ("cpu_rss_mb", FigureKind.MEMORY),
+        ("top1", FigureKind.METRIC), ("loss", FigureKind.METRIC), ("map50", FigureKind.METRIC), ("max_abs", FigureKind.METRIC),
     ],
 )  # fmt: skip
 def test_figures_are_of_a_kind(name, kind):

@@ -16,9 +16,9 @@ from tipchain.history.facts import Machine, facts_json, parse_entry
 from tipchain.history.ingest import read_night
 from tipchain.history.text import changes_text, head_lines, list_text
 from tipchain.nightly.nights import begin_night
-from tipchain.nightly.shards import Part, Shard, share
+from tipchain.nightly.shards import Shard, ShardPart, share
 
-PART = Part(share=1, of=2, title="suite", manifest="0", commit="c", cut="x")
+PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.places import place_of, root_of
 from tipchain.history.store import MIGRATIONS, History, revision_of
-from tipchain.nightly.shards import Part
+from tipchain.nightly.shards import ShardPart
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -238,7 +238,7 @@ def test_the_migrations_make_the_tables_that_are_used(history):
     assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
 
 
-PART = Part(share=1, of=3, title="suite", manifest="0", commit="c")
+PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
 NEXT = """
 import sqlalchemy as sa
 from alembic import op

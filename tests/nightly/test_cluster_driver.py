@@ -12,8 +12,8 @@ from ray import exceptions
 from stub_nights import begin, command, work_of
 
 from tipchain.nightly.cluster import driver
-from tipchain.nightly.cluster.driver import Driver, _Task
-from tipchain.nightly.cluster.messages import Begun, Piece, Trouble
+from tipchain.nightly.cluster.driver import RayDriver, _Task
+from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterTrouble
 from tipchain.nightly.executor import Ended
 
 
@@ -29,7 +29,7 @@ def told(tmp_path, monkeypatch):
         said, ended = [], []
         monkeypatch.setattr(driver.ray, "get", lambda found: found)
         monkeypatch.setattr(driver.ray, "cancel", lambda stream, force: ended.append(force))
-        one = Driver.__new__(Driver)
+        one = RayDriver.__new__(RayDriver)
         one._say = said.append
         task = _Task(work, (answer() for answer in [lambda: raise_or_return(result)]))
         task.cancelled = cancelled
@@ -71,14 +71,14 @@ def test_without_its_own_node_the_driver_loses_no_items(told):
     said, _, tasks = told(exceptions.LocalRayletDiedError(), begun=False)
     trouble, ended = said
     expected = f"the Ray node of {socket.gethostname()}, by which items are placed, is gone"
-    assert trouble == Trouble(reason=expected)
+    assert trouble == ClusterTrouble(reason=expected)
     assert (ended.interrupted, ended.lost) == (True, "")
     assert tasks == {}
 
 
 def test_a_node_that_can_run_nothing_settles_no_item(told):
     trouble, ended = told("tipchain is not installed on box")[0]
-    assert trouble == Trouble(reason="tipchain is not installed on box")
+    assert trouble == ClusterTrouble(reason="tipchain is not installed on box")
     assert ended.interrupted
 
 
@@ -88,12 +88,12 @@ def test_a_full_disk_settles_no_item(told, monkeypatch, number):
         raise OSError(number, "it is so", str(folder / piece.name))
 
     monkeypatch.setattr(driver, "put", put)
-    (trouble, ended), forced, _ = told(Piece(name="dump", data=b"x"))
+    (trouble, ended), forced, _ = told(AttemptPiece(name="dump", data=b"x"))
     assert trouble.reason.endswith("attempt-1/dump: it is so")
     assert (ended.interrupted, forced) == (True, [True])
 
 
 def test_what_an_item_named_badly_is_its_own_fault(told):
-    (ended,), forced, _ = told(Piece(name="../out", data=b"x"))
+    (ended,), forced, _ = told(AttemptPiece(name="../out", data=b"x"))
     assert ended.failure.startswith("what it left cannot be written: ValueError: ../out")
     assert (ended.interrupted, forced) == (False, [True])

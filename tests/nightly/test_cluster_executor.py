@@ -13,7 +13,7 @@ from stub_nights import begin, command, run_night, work_of
 
 from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.nightly.cluster.executor import RayExecutor
-from tipchain.nightly.cluster.messages import Settings
+from tipchain.nightly.cluster.messages import ClusterSettings
 from tipchain.nightly.items import Needs
 from tipchain.outcome import Outcome
 
@@ -50,7 +50,7 @@ def executor(tmp_path):
     def make(script, **more):
         path = tmp_path / f"driver{len(made)}.py"
         path.write_text(f"{HEAD}{textwrap.dedent(script)}\n{WAITS}")
-        settings = Settings(address="here:1", root=tmp_path)
+        settings = ClusterSettings(address="here:1", root=tmp_path)
         made.append(RayExecutor(settings, program=(sys.executable, str(path)), **more))
         return made[-1]
 

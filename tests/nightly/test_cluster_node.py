@@ -21,7 +21,7 @@ from tipchain.nightly.cluster import folders
 from tipchain.nightly.cluster.address import cluster_address
 from tipchain.nightly.cluster.executor import cluster_settings
 from tipchain.nightly.cluster.folders import pieces, put
-from tipchain.nightly.cluster.messages import Begun, Job, Line, Piece, Settings
+from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterSettings, NodeJob, OutputLine
 from tipchain.nightly.cluster.node import PREFIX, mover, run_item
 from tipchain.nightly.executor import Ended
 
@@ -38,8 +38,8 @@ def job_of(tmp_path, one, *, shipped=False, made=True, **more):
     work = work_of(night, one)
     if made:
         work.make_folder()
-    settings = Settings(address="here", root=tmp_path, shipped=shipped, **more)
-    return Job(work=work, settings=settings)
+    settings = ClusterSettings(address="here", root=tmp_path, shipped=shipped, **more)
+    return NodeJob(work=work, settings=settings)
 
 
 def run(job, gpus=()):
@@ -51,7 +51,7 @@ def test_an_item_says_that_it_begins_what_it_prints_and_how_it_ends(tmp_path):
     first, *lines, last = run(job)
     assert first == Begun(id="a[cpu]", machine=socket.gethostname(), address="10.0.0.7")
     assert [line.text for line in lines] == ["first", "last"]
-    assert all(isinstance(line, Line) for line in lines)
+    assert all(isinstance(line, OutputLine) for line in lines)
     assert isinstance(last, Ended)
     assert (last.exit_code, last.artifacts, last.machine) == (3, {}, socket.gethostname())
     assert job.work.log.read_text() == "first\nlast\n"
@@ -69,7 +69,7 @@ def test_what_an_item_leaves_comes_back_when_the_project_was_shipped(tmp_path, m
     one = replace(one, argv=("/bin/sh", "-c", script, "{folder}", f"--data={tmp_path}/data"))
     job = job_of(tmp_path, one, shipped=True, made=False)
     found = run(job)
-    sent = {one.name: one.data for one in found if isinstance(one, Piece)}
+    sent = {one.name: one.data for one in found if isinstance(one, AttemptPiece)}
     assert sent == {
         "output.log": f"{there}\n--data={there}/data {there}/data\n".encode(),
         "work/": b"",
@@ -196,7 +196,7 @@ def test_an_interrupted_task_ends_its_item(tmp_path):
     job = job_of(tmp_path, command("a", "echo $$; sleep 300 & echo $! > child; wait"))
     stream = run_item(job, (), "")
     next(stream)
-    assert isinstance(next(stream), Line)
+    assert isinstance(next(stream), OutputLine)
     stream.close()
     assert not living(tmp_path / "child")
 
@@ -284,15 +284,15 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_back(tmp_path, monkeypa
 @pytest.mark.parametrize(
     "piece",
     [
-        Piece(name="../out", data=b"x"),
-        Piece(name="/etc/out", data=b"x"),
-        Piece(name="a/../../out", data=b"x"),
-        Piece(name="link/out", data=b"x"),
-        Piece(name="file", data=b"x", first=False),
-        Piece(name="up", link="../out"),
-        Piece(name="up", link="/etc"),
-        Piece(name="up", same_as="../before"),
-        Piece(name="up", same_as="/etc/hostname"),
+        AttemptPiece(name="../out", data=b"x"),
+        AttemptPiece(name="/etc/out", data=b"x"),
+        AttemptPiece(name="a/../../out", data=b"x"),
+        AttemptPiece(name="link/out", data=b"x"),
+        AttemptPiece(name="file", data=b"x", first=False),
+        AttemptPiece(name="up", link="../out"),
+        AttemptPiece(name="up", link="/etc"),
+        AttemptPiece(name="up", same_as="../before"),
+        AttemptPiece(name="up", same_as="/etc/hostname"),
     ],
 )
 def test_nothing_is_written_outside_an_attempts_folder(tmp_path, piece):
@@ -309,7 +309,7 @@ def test_nothing_is_written_outside_an_attempts_folder(tmp_path, piece):
 def test_a_file_is_never_written_over(tmp_path):
     (tmp_path / "a").write_text("before")
     with pytest.raises(FileExistsError):
-        put(tmp_path, Piece(name="a", data=b"x"))
+        put(tmp_path, AttemptPiece(name="a", data=b"x"))
 
 
 def free_port() -> int:

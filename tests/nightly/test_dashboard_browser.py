@@ -14,10 +14,10 @@ from dashboard_samples import BROKEN, CASE, FLAKY, GONE, GOOD, NASTY, NEW, make_
 
 pytestmark = chromium.needed
 ALL = [FLAKY.id, BROKEN.id, GOOD.id, CASE.id, GONE.id, NEW.id, GOOD.id]
-SHOWN = '[...document.querySelectorAll(".matrix tbody tr")].filter(one => one.checkVisibility()).map(one => one.dataset.id)'
+SHOWN = '[...document.querySelectorAll(".matrix tbody tr")].filter(one => one.checkVisibility()).map(one => document.getElementById(one.querySelector("a").hash.slice(1)).querySelector(".note").textContent.split(" · ")[0])'
 PARTS = '[...document.querySelectorAll(".item")].filter(one => one.checkVisibility()).map(one => one.querySelector(".note").textContent.split(" · ")[0])'
 TOLD = 'document.querySelectorAll(".told-cell")[0].textContent'
-PLACE = "[document.activeElement.parentElement.dataset.id, document.activeElement.cellIndex]"
+PLACE = "[document.activeElement.parentElement.name, document.activeElement.cellIndex]"
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,12 @@ def test_an_item_opens_by_its_name_even_if_a_filter_hides_it(page):
     opened = '[...document.querySelectorAll(".item")].filter(one => one.open).map(one => one.querySelector("b").textContent)'
     assert page.run(opened) == ["resnet whole gpu"]
     assert "top1 is 0.1" in page.run('document.querySelector(".item[open]").innerText')
-    assert page.run('document.querySelector(".item[open] svg").checkVisibility()')
+    curves = page.run(
+        '[...document.querySelectorAll(".item[open] .trends li")].map(one =>'
+        ' [one.firstChild.textContent.split(":")[0], one.querySelector(".turn") !== null, one.querySelector(".line").getAttribute("d"),'
+        ' one.querySelector(".differs").getAttribute("d").split("M").length - 1, one.querySelector(".last").textContent])'
+    )
+    assert curves == [["seconds", True, "M4 38L52.8 38L101.6 38L150.4 38L199.2 38L248 38", 2, "5"]]
     choose(page, "device", "cpu")
     page.run('location.hash = ""; document.querySelector("#verdict ul a[href*=resnet]").click()')
     page.run("new Promise(done => setTimeout(done, 50))")
@@ -174,7 +179,7 @@ def test_everything_that_can_be_used_is_reached_by_tab_and_shows_it(page):
 
 def test_outcomes_are_told_apart_without_colour(page):
     signs = page.run(
-        'Object.fromEntries(["p", "f", "e", "s"].map(one => [one, document.querySelector(`td.cell-${one}`).textContent]))'
+        'Object.fromEntries(["td:not([class])", ".cell-f", ".cell-e", ".cell-s"].map(one => [one, document.querySelector(`.matrix ${one}`).textContent]))'
     )
     assert len(set(signs.values())) == 4
     assert all(signs.values())
@@ -187,7 +192,7 @@ def test_text_has_contrast(browser, file, scheme):
         """(() => {
         const shine = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255)
             .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-        return ["p", "f", "e", "s"].map(one => { const style = getComputedStyle(document.querySelector(`td.cell-${one}`));
+        return ["td:not([class])", ".cell-f", ".cell-e", ".cell-s"].map(one => { const style = getComputedStyle(document.querySelector(`.matrix ${one}`));
             const [a, b] = [shine(style.color), shine(style.backgroundColor)].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); });
         })()"""
     )
@@ -205,7 +210,7 @@ def test_without_scripts_everything_but_filters_is_there(browser, file):
     assert "top1 is 0.1" in browser.run('document.querySelector("td.cell-f a").title')
     browser.run('document.querySelector(".item summary").focus()')
     browser.press("Enter")
-    assert browser.run('document.querySelector(".item svg").checkVisibility()')
+    assert browser.run('document.querySelector(".item .trends").checkVisibility()')
     assert browser.complaints() == []
 
 

@@ -12,7 +12,7 @@ from tipchain.modes import Mode
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs
-from tipchain.nightly.manifest import Common, DataFolder, Entry, Manifest
+from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightManifest
 from tipchain.nightly.nights import parse_plan, plan_json
 from tipchain.outcome import Outcome
 
@@ -44,11 +44,13 @@ class Project:
 def entry(kind, number=0, **more):
     given = {} if kind == "command" else {"files": (("*", 1),), "modes": (LITE,)}
     common = more.pop("common", Common())
-    return Entry(kind=kind, place=f"{kind}.{number}", line=number + 1, common=common, **{**given, **more})
+    return ManifestEntry(
+        kind=kind, place=f"{kind}.{number}", line=number + 1, common=common, **{**given, **more}
+    )
 
 
 def manifest(*entries):
-    return Manifest(
+    return NightManifest(
         path=Path("suite.yaml"), name="suite", root=Path("/root"), sha256="s", data={"imagenet": IMAGENET},
         entries=entries,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from tipchain.nightly.cleanup import (
     PIN,
     TRASH,
     UNWRITTEN_S,
-    Rules,
+    RetentionRules,
     choose,
     days,
     disk_usage,
@@ -395,10 +395,10 @@ def test_hard_links_count_once(tmp_path):
 def test_the_order_of_rules(nights):
     stored = find_stored([nights], [], [], NOW)
     assert [one.size >= MIB for one in stored] == [True] * 10
-    choice = choose(stored, Rules(older_than_s=8 * 86400, max_bytes=6 * MIB), NOW)
+    choice = choose(stored, RetentionRules(older_than_s=8 * 86400, max_bytes=6 * MIB), NOW)
     assert [one.reason.split()[0] for one in choice.doomed] == ["older", "older", "the", "the", "the"]
     assert choice.left == sum(one.size for one in stored[5:]) <= 6 * MIB
-    assert choose([], Rules(keep=1), NOW).doomed == ()
+    assert choose([], RetentionRules(keep=1), NOW).doomed == ()
 
 
 def test_words():

@@ -24,7 +24,7 @@ from tipchain.nightly.nights import (
 )
 from tipchain.nightly.records import FINISHED, write_document
 from tipchain.nightly.results import find_nights, read_results
-from tipchain.nightly.shards import Part, Shard, gather, missing, night_id, share
+from tipchain.nightly.shards import Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.timeline import changes_since_before, read_timelines, wholes_of
 from tipchain.outcome import Outcome
 
@@ -32,11 +32,11 @@ ITEMS = [item(name) for name in "abcd"]
 A, B, C, D = (one.id for one in ITEMS)
 CUT = {A: 1, B: 2, C: 1, D: 3}
 OTHER_CUT = {A: 1, B: 2, C: 2, D: 3}
-PART = Part(share=1, of=3, title="suite", manifest="0", commit="c")
+PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
 HOUR = 3600.0
 
 
-def groups(*parts: tuple[Part | None, float]):
+def groups(*parts: tuple[ShardPart | None, float]):
     found = gather(parts, lambda one: one[0], lambda one: one[1])
     return [[parts.index(one) for one in group.ones] for group in found]
 
@@ -93,7 +93,7 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
     night, lock = begin_night(one, tmp_path / "nights", options={"shard": "2/3"}, environment={"commit": "c"})
     lock.release()
     part = read_night(night.folder).part
-    assert part == Part(
+    assert part == ShardPart(
         share=2,
         of=3,
         title="suite",

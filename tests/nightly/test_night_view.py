@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from night_samples import item
 
-from tipchain.nightly.progress import RunningItem, State
+from tipchain.nightly.progress import NightState, RunningItem
 from tipchain.nightly.records import ItemRecord
 from tipchain.nightly.terminal import SAY_S, NightView
 from tipchain.outcome import Outcome
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
         return True
 
 
-STATE = State(
+STATE = NightState(
     total=9, counts={Outcome.PASS: 2, Outcome.ERROR: 1}, seconds=65, left_s=125,
     running=tuple(RunningItem(id=f"i{number}[cpu]", seconds=number, line="x\x1b[2J" * 50) for number in range(30)),
 )  # fmt: skip

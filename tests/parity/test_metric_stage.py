@@ -197,7 +197,7 @@ def test_counts_by_class():
         (lambda output, label: 75.0, "percentages by name"),
         (lambda output, label: {}, "percentages by name"),
         (lambda output, label: {"acc": [1.0, 2.0]}, "'acc' is no single number"),
-        (SimpleNamespace(accumulate=None), "an object with update and compute"),
+        (SimpleNamespace(accumulate=None), "an object with `update` and `compute`"),
         ("acc", "cannot be called"),
     ],
 )

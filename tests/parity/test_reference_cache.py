@@ -18,13 +18,13 @@ from tiny_project import make_tiny_project
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.parity import reference_cache
-from tipchain.parity.align import Request, _spare
+from tipchain.parity.align import AlignRequest, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.digests import MARKED_BYTES, mark
 from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
 from tipchain.parity.publish import dump_name
-from tipchain.parity.recorder import Job, Needs
+from tipchain.parity.recorder import RecordingJob, StageNeeds
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stage_judge import StageJudgement
 
@@ -139,8 +139,8 @@ def tiny(tmp_path_factory):
 
 
 def job_of(tiny, **changes):
-    needs = Needs(inputs="in", weights="w", weights_sha256="1", names={"a": "b"}, digests={"fake": "2"})
-    plain = Job(
+    needs = StageNeeds(inputs="in", weights="w", weights_sha256="1", names={"a": "b"}, digests={"fake": "2"})
+    plain = RecordingJob(
         side="torch", case=str(tiny.case), stages=("forward",), device="cpu", threads=1, folder=str(tiny.root / "run"),
         needs={"forward": needs}, train_data=str(tiny.root / "test_tipc/data/lite_data/train"),
         eval_data=str(tiny.root / "test_tipc/data/lite_data/val"), epochs=1, commit="c",
@@ -317,7 +317,7 @@ def spared(tiny, **changes):
     """Return the cache that a run of both sides opens, and torch's job, of which nothing is known yet."""
     asked = {"case": load_case(tiny.case), "mode": Mode.LITE_TRAIN_LITE_INFER, "stages": ("forward",),
              "folder": tiny.root / "run", **changes}  # fmt: skip
-    request = Request(**asked)
+    request = AlignRequest(**asked)
     jobs = [job_of(tiny, side=side) for side in request.recorded_sides]
     return _spare(request, jobs, ("forward",), 7.0), jobs[0]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, Manifest
+from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
 from tipchain.json_text import read_json
 from tipchain.outcome import Outcome
 from tipchain.parity.dumps import Record, load_record
@@ -403,14 +403,14 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class BundleSide:
     """One of the two bundles."""
 
     folder: Path
-    manifest: Manifest
+    manifest: BundleManifest
 
 
-def compare_bundles(old: Side, new: Side, rules: Rules) -> list[Evidence]:
+def compare_bundles(old: BundleSide, new: BundleSide, rules: Rules) -> list[Evidence]:
     """Return the evidence, stage by stage of the old bundle.
 
     Args:
@@ -431,7 +431,7 @@ def compare_bundles(old: Side, new: Side, rules: Rules) -> list[Evidence]:
     return [*found, *_judge_weights(old.manifest, new.manifest, found)]
 
 
-def _judge_weights(old: Manifest, new: Manifest, found: list[Evidence]) -> list[Evidence]:
+def _judge_weights(old: BundleManifest, new: BundleManifest, found: list[Evidence]) -> list[Evidence]:
     """Judge the weights where no stage did that with them."""
     left, right = (
         {
@@ -447,7 +447,7 @@ def _judge_weights(old: Manifest, new: Manifest, found: list[Evidence]) -> list[
     return [Evidence(stage="weights", accepted=False, how="differs", reason="torch's weights are others")]
 
 
-def _judge(stage: str, old: Side, new: Side, rules: Rules) -> Evidence:
+def _judge(stage: str, old: BundleSide, new: BundleSide, rules: Rules) -> Evidence:
     with ExitStack() as stack:
         (record, left), (record2, right) = (_load(side.folder / DUMPS, stage, stack) for side in (old, new))
         facts = _other_facts(details(record), details(record2))
@@ -478,7 +478,7 @@ def _load(folder: Path, stage: str, stack: ExitStack) -> tuple[Record, Arrays]:
     return record, {**record.arrays, **{name: tensors[name] for name in tensors}}
 
 
-def _truths(stage: str, old: Side, new: Side, stack: ExitStack) -> Truths | None:
+def _truths(stage: str, old: BundleSide, new: BundleSide, stack: ExitStack) -> Truths | None:
     if any(side.manifest.truths.get(stage, "none") for side in (old, new)):
         return None
     arrays, noises = [], []
@@ -491,7 +491,7 @@ def _truths(stage: str, old: Side, new: Side, stack: ExitStack) -> Truths | None
     return Truths(old=arrays[0], new=arrays[1], noise=(noises[0], noises[1]))
 
 
-def _why_none(stage: str, old: Side, new: Side) -> str:
+def _why_none(stage: str, old: BundleSide, new: BundleSide) -> str:
     for word, side in (("old", old), ("new", new)):
         reason = side.manifest.truths.get(stage, "")
         if reason:

@@ -27,8 +27,8 @@ from tipchain.bundle.manifest import (
     TRUTH,
     WEIGHTS,
     BundledWeights,
+    BundleManifest,
     CaseIdentity,
-    Manifest,
     files_below,
     write_manifest,
 )
@@ -36,10 +36,10 @@ from tipchain.environment import installed_versions
 from tipchain.errors import OutputError, TipchainError, UsageError
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
-from tipchain.parity.align import Request, align, default_threads
+from tipchain.parity.align import AlignRequest, align, default_threads
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.dumps import load_record, meta_path, save_record
-from tipchain.parity.preparation import Given, Prepared, prepare
+from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import dump_name, stage_files, tensors_name
 from tipchain.parity.recorder import TRUTH_STAGES, sha256_of
 from tipchain.runs import atomic_write, commit
@@ -120,10 +120,10 @@ class Wanted:
     timeout_s: float | None = None
     threads: int = 0
     truths: bool = True
-    given: Given = field(default_factory=Given)
+    given: GivenInputs = field(default_factory=GivenInputs)
 
 
-def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> Manifest:
+def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> BundleManifest:
     """Make a bundle, whole or not at all, and return its manifest; ``say`` hears of each part.
 
     Raises:
@@ -165,7 +165,7 @@ def work_folder(beside: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _fill(wanted: Wanted, work: Path, say: Say) -> Manifest:
+def _fill(wanted: Wanted, work: Path, say: Say) -> BundleManifest:
     case, bundle = wanted.case, work / "bundle"
     recorded = tuple(stage for stage in wanted.stages if stage not in SOLO)
     say("weights and inputs")
@@ -180,7 +180,7 @@ def _fill(wanted: Wanted, work: Path, say: Say) -> Manifest:
     shutil.copyfile(case.path, bundle / CASE)
     atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
     names = [name for name in files_below(bundle) if name != MANIFEST]
-    manifest = Manifest(
+    manifest = BundleManifest(
         tipchain=__version__,
         case=CaseIdentity(id=case.id, file=_below(case.path, case.root), sha256=case.digest, sources=sources),
         mode=wanted.mode.value,
@@ -235,7 +235,7 @@ def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
 
 def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
     """Record torch's side; return why stages could not be, by stage."""
-    request = Request(
+    request = AlignRequest(
         case=wanted.case, mode=wanted.mode, stages=stages, folder=folder, device=wanted.device, sides=("torch",),
         data_path=wanted.data_path, timeout_s=wanted.timeout_s, threads=_threads(wanted), truth=truth,
         given=wanted.given,

@@ -20,7 +20,7 @@ from tipchain.runs import append, atomic_write
 # ::
 #
 #     BUNDLE/
-#       manifest.json       `Manifest`, written last; names every other file with its SHA-256
+#       manifest.json       `BundleManifest`, written last; names every other file with its SHA-256
 #       case.yaml           the case file it was made from
 #       statistics.json     least, largest, mean, root mean square of every tensor
 #       dumps/              what torch recorded, as ``tipchain align`` leaves it
@@ -77,7 +77,7 @@ class BundledWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class BundleManifest:
     """What a bundle says about itself. All paths are relative and posix.
 
     Attributes:
@@ -126,7 +126,7 @@ class Manifest:
         return self.versions.get("torch", "")
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: BundleManifest) -> None:
     """Write the manifest of the bundle in ``folder``.
 
     Raises:
@@ -136,7 +136,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     atomic_write(folder / MANIFEST, json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> BundleManifest:
     """Read the manifest of the bundle in ``folder``; its other files are not looked at.
 
     Raises:
@@ -171,9 +171,9 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _manifest(document: Mapping[str, Any]) -> Manifest:
+def _manifest(document: Mapping[str, Any]) -> BundleManifest:
     data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
-    manifest = parse_as(Manifest, data)
+    manifest = parse_as(BundleManifest, data)
     stored = (name for one in manifest.weights.values() for name in (one.file, one.torch))
     for name in (*manifest.files, *manifest.inputs.values(), *stored):
         path = PurePosixPath(name)
@@ -182,7 +182,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
-def damages(folder: Path, manifest: Manifest) -> list[str]:
+def damages(folder: Path, manifest: BundleManifest) -> list[str]:
     """Say which files of a bundle are missing, changed, or none of its own; every byte is read."""
     from tipchain.parity.recorder import sha256_of
 
@@ -213,7 +213,7 @@ def files_below(folder: Path) -> list[str]:
     )
 
 
-def open_bundle(folder: Path) -> Manifest:
+def open_bundle(folder: Path) -> BundleManifest:
     """Read the manifest of a bundle, and check every file.
 
     Raises:
@@ -266,7 +266,7 @@ def moves_of(item: Path) -> list[dict[str, Any]]:
     return found
 
 
-def untold(item: Path, manifest: Manifest) -> str:
+def untold(item: Path, manifest: BundleManifest) -> str:
     """Say how a bundle came to its place if not by its last move; "" where no move is told, or that one left it."""
     done = [move for move in moves_of(item) if not move.get("undone")]
     undone = [move for move in moves_of(item) if move.get("undone")]
@@ -286,7 +286,7 @@ def _content(move: Mapping[str, Any], side: str) -> str:
     return str(found.get("content", "")) if isinstance(found, Mapping) else ""
 
 
-def identity(manifest: Manifest) -> dict[str, Any]:
+def identity(manifest: BundleManifest) -> dict[str, Any]:
     """Return what a move says about a bundle."""
     return {
         "content": manifest.content,

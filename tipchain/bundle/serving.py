@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tipchain.bundle.making import weights_spec
-from tipchain.bundle.manifest import DUMPS, Manifest
+from tipchain.bundle.manifest import DUMPS, BundleManifest
 from tipchain.environment import installed_versions
 from tipchain.errors import BundleError
 from tipchain.modes import Mode
 from tipchain.parity.case_types import Case
-from tipchain.parity.preparation import Given
+from tipchain.parity.preparation import GivenInputs
 from tipchain.parity.recorder import sha256_of
 from tipchain.parity.weights import WeightFiles
 
@@ -22,9 +22,9 @@ _PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
 _AGAIN = "tipchain rebaseline moves the bundle, if the evidence is that nothing but rounding changed"
 
 
-def given(folder: Path, manifest: Manifest) -> Given:
+def given(folder: Path, manifest: BundleManifest) -> GivenInputs:
     """Return what a bundle has prepared."""
-    return Given(
+    return GivenInputs(
         inputs={variant: folder / name for variant, name in manifest.inputs.items()},
         weights={
             variant: WeightFiles(
@@ -36,7 +36,7 @@ def given(folder: Path, manifest: Manifest) -> Given:
     )  # fmt: skip
 
 
-def kept_weights(folder: Path, manifest: Manifest, case: Case) -> Given:
+def kept_weights(folder: Path, manifest: BundleManifest, case: Case) -> GivenInputs:
     """Return the bundle's weights, for both sides, of each variant whose weights the case makes as it did then.
 
     Weights that are made anew differ by rounding wherever torch does, and so would all that is computed with them: a new
@@ -53,7 +53,7 @@ def kept_weights(folder: Path, manifest: Manifest, case: Case) -> Given:
                 digest=one.digest,
                 names=one.names,
             )
-    return Given(weights=found)
+    return GivenInputs(weights=found)
 
 
 def dumps_of(folder: Path) -> Path:
@@ -61,7 +61,7 @@ def dumps_of(folder: Path) -> Path:
     return folder / DUMPS
 
 
-def check_case(folder: Path, manifest: Manifest, case: Case, mode: Mode) -> None:
+def check_case(folder: Path, manifest: BundleManifest, case: Case, mode: Mode) -> None:
     """Refuse a bundle of another case, mode or seed, or of a case or torch side that was changed since.
 
     Raises:
@@ -90,7 +90,7 @@ def check_case(folder: Path, manifest: Manifest, case: Case, mode: Mode) -> None
             )  # fmt: skip
 
 
-def check_stages(folder: Path, manifest: Manifest, stages: Sequence[str]) -> None:
+def check_stages(folder: Path, manifest: BundleManifest, stages: Sequence[str]) -> None:
     """Refuse a bundle that lacks a stage.
 
     Raises:
@@ -104,7 +104,7 @@ def check_stages(folder: Path, manifest: Manifest, stages: Sequence[str]) -> Non
         )  # fmt: skip
 
 
-def check_torch(folder: Path, manifest: Manifest, root: Path) -> None:
+def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
     """Refuse a bundle of another torch than the one installed here, or, where none is, than the project pins.
 
     The build behind a ``+`` does not count: the same release is built for CPUs and GPUs. torch is not imported.

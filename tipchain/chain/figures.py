@@ -54,6 +54,7 @@ from tipchain.chain.plan import Speed
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+|nan\b|inf(?:inity)?\b)"
 _PAIR = re.compile(rf"(?<![\w/.@-])([a-z][\w/]*)(\([^()]*\))?(?:[:=]|\s=)\s*\[?({_NUMBER})")
 _IPS = re.compile(rf"(?:^|\s)ips[:=]\s*(?P<value>{_NUMBER})(?:\s*(?P<unit>[a-z]+/s(?:ec)?)\b)?")
+_EPOCH = re.compile(r"\bepoch[:=]\s*\d+")
 _SENTENCES = (
     ("top{}", re.compile(rf"\bacc@(?P<which>[15])[: ]\s*(?P<value>{_NUMBER})")),
     ("map{}", re.compile(
@@ -143,6 +144,7 @@ class FigureReader:
 
     def __init__(self, step: str, speed: Speed | None = None) -> None:
         self.speed, self.unit, self.speeds = speed, "", list[float]()
+        self.epoch, self.in_epoch, self.begun = "", 0, 0
         self.trains = step == "train"
         self.names = _OF_STEP.get(step, {})
         self.wanted = {*self.names.values(), *_METRIC_FIGURES}
@@ -158,13 +160,23 @@ class FigureReader:
         text = line.lower()
         is_evaluation = self.trains and ("val" in text or "test:" in text) and bool(_EVALUATION.search(text))
         if self.speed and not is_evaluation and (told := _IPS.search(text)):
-            self.speeds.append(float(told["value"]))
             self.unit = self.unit or (told["unit"] or "")
+            if self._begins_epoch(text, self.speed.each_epoch):
+                self.begun += 1
+            else:
+                self.speeds.append(float(told["value"]))
         for name, unit, value in _PAIR.findall(text):
             if figure := self.names.get(name + unit) or self.names.get(name):
                 self._note(figure, float(value), is_evaluation=is_evaluation)
         if any(hint in text for hint in _HINTS):
             self._read_sentences(text, is_evaluation=is_evaluation)
+
+    def _begins_epoch(self, text: str, count: int) -> bool:
+        """Tell whether a line is one of the first ``count`` of its epoch."""
+        if not (found := _EPOCH.search(text)):
+            return False
+        self.epoch, self.in_epoch = found[0], self.in_epoch + 1 if found[0] == self.epoch else 1
+        return self.in_epoch <= count
 
     def _read_sentences(self, line: str, *, is_evaluation: bool) -> None:
         for figure, pattern in _SENTENCES:
@@ -202,7 +214,9 @@ class FigureReader:
         """Return why no speed was measured where one should have been; "" for nothing."""
         if not self.speed or len(self.speeds) > self.speed.warm_up:
             return ""
-        return f"{len(self.speeds)} lines tell a speed, and the first {self.speed.warm_up} are warm-up"
+        count = len(self.speeds) + self.begun
+        more = f", as are the first {self.speed.each_epoch} of each epoch" if self.begun else ""
+        return f"{count} lines tell a speed, and the first {self.speed.warm_up} are warm-up{more}"
 
 
 class _MeanAfterFirst:

@@ -8,7 +8,7 @@ shown the run is called ``RUN``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tipchain.chain.fixes import Finding
@@ -64,11 +64,13 @@ class Speed:
 
     Attributes:
         warm_up: lines that are left out at the start.
+        each_epoch: lines that are left out at the start of each epoch, before those.
         unit: of the number where the log itself names none, as ``images/s``.
     """
 
     warm_up: int
     unit: str
+    each_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +237,7 @@ def command_json(command: Command) -> dict[str, object]:
             for one in command.finds
         ],
         "links": [list(pair) for pair in command.links],
-        "speed": {"warm_up": command.speed.warm_up, "unit": command.speed.unit} if command.speed else {},
+        "speed": asdict(command.speed) if command.speed else {},
     }
     return data | {name: value for name, value in rare.items() if value}
 
@@ -269,9 +271,7 @@ def parse_command(data: Mapping[str, Any]) -> Command:
             for one in data.get("finds", ())
         ),
         links=tuple((name, target) for name, target in data.get("links", ())),
-        speed=Speed(warm_up=int(data["speed"]["warm_up"]), unit=str(data["speed"]["unit"]))
-        if data.get("speed")
-        else None,
+        speed=Speed(**data["speed"]) if data.get("speed") else None,
     )
 
 

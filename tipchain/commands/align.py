@@ -48,7 +48,7 @@ from tipchain.report.diagnoses import Diagnosed
 from tipchain.runs import DATA_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
-    from tipchain.parity.align import Request
+    from tipchain.parity.align import AlignRequest
     from tipchain.parity.case_types import Case
     from tipchain.parity.stage_judge import StageJudgement
     from tipchain.report.model import RunReport
@@ -161,13 +161,13 @@ def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
     )
 
 
-def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Request, Path]:
+def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:
     """Return what ``args`` asks for, and the output folder; a new run is opened in it.
 
     Raises:
         UsageError: arguments that do not fit together, or the case.
     """
-    from tipchain.parity.align import Request, check_dumps
+    from tipchain.parity.align import AlignRequest, check_dumps
     from tipchain.parity.builders import check_builders
     from tipchain.parity.case import SIDES, load_case
     from tipchain.parity.publish import LATEST
@@ -188,7 +188,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Reque
     if reference:
         dumps["torch"] = reference.dumps
     out = out_folder(args.out, case, mode)
-    request = Request(
+    request = AlignRequest(
         case=case, mode=mode, stages=chosen, folder=_run_folder(out) / LATEST, device=str(device), dumps=dumps,
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
         timeout_s=args.timeout, threads=args.threads or (reference.threads if reference else 0),
@@ -203,7 +203,7 @@ def out_folder(out: Path | None, case: Case, mode: Mode) -> Path:
     return out or case.root / "test_tipc" / "output" / case.id / mode.value
 
 
-def run_request(request: Request, out: Path, stream: TextIO | None, *, quiet: bool = False) -> RunReport:
+def run_request(request: AlignRequest, out: Path, stream: TextIO | None, *, quiet: bool = False) -> RunReport:
     """Run the stages and write down each of them, on ``stream`` too; an interruption ends the run, not the report."""
     from tipchain.parity.align import align
     from tipchain.parity.publish import LATEST, withdraw
@@ -240,7 +240,7 @@ def _stage_seconds(out: Path) -> dict[str, float]:
         return {}
 
 
-def keep_report(report: RunReport, request: Request) -> None:
+def keep_report(report: RunReport, request: AlignRequest) -> None:
     """Write a run's report into its folder; alignments of one stage each may share a folder."""
     from tipchain.report.json_ import dump_report
     from tipchain.runs import atomic_write
@@ -307,7 +307,7 @@ def _check_use(args: argparse.Namespace, dumps: Mapping[str, Path]) -> None:
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
-    def __init__(self, request: Request, out: Path, stream: TextIO | None) -> None:
+    def __init__(self, request: AlignRequest, out: Path, stream: TextIO | None) -> None:
         from tipchain.environment import installed_versions
         from tipchain.nightly.machine import origin
         from tipchain.runs import append, run_header

@@ -16,7 +16,7 @@ from tipchain.report.diagnoses import Diagnosed, diagnose_run, stage_of
 
 if TYPE_CHECKING:
     from tipchain.live.report import AlignmentReport
-    from tipchain.parity.align import Request
+    from tipchain.parity.align import AlignRequest
     from tipchain.report.html.parts import Section
     from tipchain.report.model import RunReport
 
@@ -42,7 +42,7 @@ ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
 
 
 def find_causes(
-    args: argparse.Namespace, request: Request, out: Path, report: RunReport, stream: TextIO | None
+    args: argparse.Namespace, request: AlignRequest, out: Path, report: RunReport, stream: TextIO | None
 ) -> Diagnosed:
     """Look for the causes where a stage failed that runs the model, and both sides were run here.
 
@@ -62,7 +62,7 @@ def find_causes(
 
 
 def _locate(
-    args: argparse.Namespace, request: Request, out: Path, report: RunReport, stream: TextIO | None, failed: Collection[str]
+    args: argparse.Namespace, request: AlignRequest, out: Path, report: RunReport, stream: TextIO | None, failed: Collection[str]
 ) -> Diagnosed:  # fmt: skip
     """Look for the layer at fault and its cause in live models, and write down what was found."""
     from tipchain.language import say
@@ -97,12 +97,12 @@ def _locate(
     return replace(found, interrupted=interrupted)
 
 
-def report_name(request: Request) -> str:
+def report_name(request: AlignRequest) -> str:
     """Return what an alignment's report is called, without an ending; alignments of one stage each may share a folder."""
     return "alignment" if len(request.stages) != 1 else f"alignment_{request.stages[0]}"
 
 
-def located_file(request: Request) -> Path:
+def located_file(request: AlignRequest) -> Path:
     """Return the file that keeps what the live models showed, beside an alignment's report."""
     return request.folder / f"{report_name(request).replace('alignment', 'located')}.json"
 

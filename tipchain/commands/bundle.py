@@ -29,7 +29,7 @@ from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
-    from tipchain.bundle.manifest import Manifest
+    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case_types import Case
 
 FOLDER = ("test_tipc", "bundles")
@@ -107,7 +107,7 @@ def _make(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def describe(folder: Path, manifest: Manifest) -> list[str]:
+def describe(folder: Path, manifest: BundleManifest) -> list[str]:
     """Return what a bundle holds, for people."""
     size = sum((folder / name).stat().st_size for name in manifest.files if (folder / name).is_file())
     truths = [stage for stage, reason in manifest.truths.items() if not reason]
@@ -116,7 +116,7 @@ def describe(folder: Path, manifest: Manifest) -> list[str]:
         "mode": manifest.mode + (f", seeds + {manifest.reseed}" if manifest.reseed else ""),
         "stages": ", ".join(manifest.stages),
         "float64": ", ".join(truths) or "none",
-        **{f"  no {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
+        **{f"  lacks {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
         "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {manifest.threads} threads",
         "versions": ", ".join(f"{name} {one}" for name, one in manifest.versions.items() if name != "torch"),
         "made": f"{manifest.created} by tipchain {manifest.tipchain}"

@@ -15,7 +15,7 @@ from tipchain.environment import (
     ALIGNING,
     CASES,
     PROBES,
-    Finding,
+    DoctorLine,
     check_folder,
     check_framework,
     check_packages,
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.FAILED if not _fit(findings) or (args.strict and missing(findings)) else ExitCode.PASSED
 
 
-def missing(findings: Sequence[Finding]) -> dict[str, list[str]]:
+def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
     """Return what is not there by what needs it."""
     found: dict[str, list[str]] = {}
     for finding in findings:
@@ -55,7 +55,7 @@ def missing(findings: Sequence[Finding]) -> dict[str, list[str]]:
     return found
 
 
-def examine(start: Path) -> list[Finding]:
+def examine(start: Path) -> list[DoctorLine]:
     """Look at this machine, and at the project that ``start`` lies in, if any."""
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
@@ -63,7 +63,7 @@ def examine(start: Path) -> list[Finding]:
         return [*findings, *frameworks, *_check_project(start)]
 
 
-def render(findings: Sequence[Finding]) -> str:
+def render(findings: Sequence[DoctorLine]) -> str:
     """Return the report as text, one line per finding and one per remedy."""
     width = max(columns(say(finding.subject)) for finding in findings)
     lines = [f"tipchain {__version__}"]
@@ -75,7 +75,7 @@ def render(findings: Sequence[Finding]) -> str:
     return "\n".join([*lines, *map(say, _end(findings))])
 
 
-def _end(findings: Sequence[Finding]) -> list[str]:
+def _end(findings: Sequence[DoctorLine]) -> list[str]:
     if not _fit(findings):
         return [f"not ready: see the lines marked {WORDS[Outcome.FAIL]}"]
     lacking = missing(findings)
@@ -85,28 +85,28 @@ def _end(findings: Sequence[Finding]) -> list[str]:
     return [f"ready for {WITHOUT if ALIGNING in lacking else 'align and run of your own cases'}", *needs]
 
 
-def _fit(findings: Sequence[Finding]) -> bool:
+def _fit(findings: Sequence[DoctorLine]) -> bool:
     return all(finding.outcome in (Outcome.PASS, Outcome.SKIP) for finding in findings)
 
 
-def document_of(findings: Sequence[Finding]) -> dict[str, object]:
+def document_of(findings: Sequence[DoctorLine]) -> dict[str, object]:
     """Return the report for JSON: ``{"tipchain", "ready", "findings": [{subject, outcome, detail, ...}]}``."""
     rows = [{**asdict(finding), "outcome": finding.outcome.value} for finding in findings]
     return {"tipchain": __version__, "ready": _fit(findings) and not missing(findings), "findings": rows}
 
 
-def _check_ends() -> Finding:
+def _check_ends() -> DoctorLine:
     """Say whether all that a program starts can be ended with it."""
     from tipchain.chain.warden import can_adopt
 
     if can_adopt():
         detail = "all that a program starts ends with it, and with tipchain"
-        return Finding(subject="processes", outcome=Outcome.PASS, detail=detail)
+        return DoctorLine(subject="processes", outcome=Outcome.PASS, detail=detail)
     detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its group and clears its environment outlives its program"
-    return Finding(subject="processes", outcome=Outcome.SKIP, detail=detail)
+    return DoctorLine(subject="processes", outcome=Outcome.SKIP, detail=detail)
 
 
-def _check_drop_in() -> Finding:
+def _check_drop_in() -> DoctorLine:
     from importlib import metadata
 
     detail = "tipchain.reprod_log stands in for reprod_log 1.0.1"
@@ -114,14 +114,14 @@ def _check_drop_in() -> Finding:
         detail += f" (installed beside it: {metadata.version('reprod-log')})"
     except metadata.PackageNotFoundError:
         detail += " (not installed, not needed)"
-    return Finding(subject="reprod_log", outcome=Outcome.PASS, detail=detail)
+    return DoctorLine(subject="reprod_log", outcome=Outcome.PASS, detail=detail)
 
 
-def _check_project(start: Path) -> list[Finding]:
+def _check_project(start: Path) -> list[DoctorLine]:
     root = next((place for place in (start, *start.parents) if (place / "test_tipc/configs").is_dir()), None)
     if root is None:
         detail = f"{start} lies in no project with a test_tipc/configs"
-        return [Finding(subject="project", outcome=Outcome.SKIP, detail=detail)]
+        return [DoctorLine(subject="project", outcome=Outcome.SKIP, detail=detail)]
     weights = root / DATA_FOLDER / "weights"
     made = sorted(path.parent for path in weights.glob("*/*/manifest.json"))
     remedy = "bash prepare.sh PARAMS MODE makes them"
@@ -131,14 +131,14 @@ def _check_project(start: Path) -> list[Finding]:
     ]
 
 
-def _check_data(root: Path, data_set: str, kind: str) -> Finding:
+def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
     from tipchain.prepare.data import check_data
 
     folder = root / data_folder(kind, data_set)
     subject = f"{kind} data" if data_set == DIGITS else folder.name
     if not folder.exists():
         needed_for = CASES if (data_set, kind) == (DIGITS, "lite") else ""
-        return Finding(
+        return DoctorLine(
             subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=way_out(folder.name),
             needed_for=needed_for,
         )  # fmt: skip
@@ -146,5 +146,5 @@ def _check_data(root: Path, data_set: str, kind: str) -> Finding:
         check_data(folder)
     except DataError as error:
         detail, remedy = f"{error.file}: {error.message}", error.hint or ""
-        return Finding(subject=subject, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
-    return Finding(subject=subject, outcome=Outcome.PASS, detail=str(folder))
+        return DoctorLine(subject=subject, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
+    return DoctorLine(subject=subject, outcome=Outcome.PASS, detail=str(folder))

@@ -18,7 +18,7 @@ from tipchain.language import aligned, say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
-    from tipchain.nightly.cleanup import Choice, Doomed, Rules, Stored
+    from tipchain.nightly.cleanup import CleanupChoice, Doomed, RetentionRules, StoredFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,14 +67,14 @@ def _size(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Delete, or pin; the exit code is 1 if something that should go is still there."""
-    from tipchain.nightly.cleanup import Rules, choose, find_stored
+    from tipchain.nightly.cleanup import RetentionRules, choose, find_stored
 
     if args.pin or args.unpin:
         return _pin(args)
     if args.why:
         raise UsageError("--why goes with --pin")
-    rules = Rules(older_than_s=args.older_than, max_bytes=args.max_size, keep=args.keep)
-    if rules == Rules():
+    rules = RetentionRules(older_than_s=args.older_than, max_bytes=args.max_size, keep=args.keep)
+    if rules == RetentionRules():
         raise UsageError(
             "tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N"
         )
@@ -116,7 +116,7 @@ def _nothing_here() -> str:
     return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
 
 
-def _show(choice: Choice, now: float, *, dry: bool) -> None:
+def _show(choice: CleanupChoice, now: float, *, dry: bool) -> None:
     from tipchain.nightly.cleanup import size_text
 
     doomed = choice.doomed
@@ -144,7 +144,7 @@ def _table(rows: Sequence[Doomed], now: float) -> None:
         print(f"  {size_text(stored.size):>9}  {age}  {_name(stored)}\n{'':26}{say(clean(one.reason))}")
 
 
-def _name(stored: Stored) -> str:
+def _name(stored: StoredFolder) -> str:
     name = os.path.relpath(stored.folder)
     return clean(str(stored.folder) if name.startswith("../..") else name)
 
@@ -155,7 +155,7 @@ def _many(doomed: Sequence[Doomed]) -> str:
     return ", ".join(f"{counts[kind]} {words[kind][counts[kind] != 1]}" for kind in words if counts[kind])
 
 
-def _agreed(choice: Choice) -> bool:
+def _agreed(choice: CleanupChoice) -> bool:
     """Ask whether to go on.
 
     Raises:
@@ -182,7 +182,7 @@ def _delete(doomed: Sequence[Doomed]) -> list[str]:
     return problems
 
 
-def _end(choice: Choice, rules: Rules, problems: Sequence[str]) -> int:
+def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) -> int:
     from tipchain.nightly.cleanup import size_text
 
     for problem in problems:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from tipchain.history.entries import Entry
-    from tipchain.history.places import Place
+    from tipchain.history.places import HistoryPlace
     from tipchain.history.sink import Kept
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
@@ -178,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     return act(args)
 
 
-def _place(args: argparse.Namespace) -> tuple[Path, Place]:
+def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
     from tipchain.history.places import place_of, root_of
 
     root = args.root.absolute() if args.root else root_of(Path.cwd())

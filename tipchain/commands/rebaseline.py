@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tipchain.bundle.evidence import Evidence
-    from tipchain.bundle.manifest import Manifest
+    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case_types import Case
 
 
@@ -101,7 +101,7 @@ def _place(args: argparse.Namespace) -> Path:
     return default_folder(load_case(item), parse_mode(args.mode))
 
 
-def _case(args: argparse.Namespace, place: Path, old: Manifest) -> Case:
+def _case(args: argparse.Namespace, place: Path, old: BundleManifest) -> Case:
     from tipchain.parity.case import load_case
     from tipchain.runs import find_root
 
@@ -127,12 +127,14 @@ def _locked(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode: Mode) -> Iterator[Path]:
+def _new(
+    args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode
+) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
     from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle, work_folder
     from tipchain.bundle.manifest import open_bundle
     from tipchain.bundle.serving import kept_weights
-    from tipchain.parity.preparation import Given
+    from tipchain.parity.preparation import GivenInputs
 
     with work_folder(place) as work:
         folder = work / "bundle"
@@ -144,7 +146,7 @@ def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode:
                 case=case, mode=mode, stages=tuple(one for one in old.stages if one in case.stages), folder=folder,
                 device=str(parse_device(args.device)), data_path=args.data_path, timeout_s=args.timeout,
                 threads=args.threads or old.threads, truths=not args.no_float64,
-                given=Given() if args.new_weights else kept_weights(place, old, case),
+                given=GivenInputs() if args.new_weights else kept_weights(place, old, case),
             )  # fmt: skip
             stream = sys.stderr if args.json == "-" else sys.stdout
             try:
@@ -158,10 +160,10 @@ def _new(args: argparse.Namespace, place: Path, old: Manifest, case: Case, mode:
 
 
 def _decide(
-    args: argparse.Namespace, old: tuple[Path, Manifest], new: tuple[Path, Manifest], case: Case
+    args: argparse.Namespace, old: tuple[Path, BundleManifest], new: tuple[Path, BundleManifest], case: Case
 ) -> int:
     """Compare, and move where the evidence or ``--force`` lets it."""
-    from tipchain.bundle.evidence import Side, compare_bundles, false_statistics
+    from tipchain.bundle.evidence import BundleSide, compare_bundles, false_statistics
     from tipchain.bundle.making import replace_folder
     from tipchain.bundle.manifest import identity, log_of, who, write_move
     from tipchain.parity.stage_judge import Rules
@@ -173,7 +175,7 @@ def _decide(
     if old[1].content == new[1].content:
         return _stay(args, place, old[1], case)
     evidence = compare_bundles(
-        Side(folder=old[0], manifest=old[1]), Side(folder=new[0], manifest=new[1]), Rules.of(case)
+        BundleSide(folder=old[0], manifest=old[1]), BundleSide(folder=new[0], manifest=new[1]), Rules.of(case)
     )
     accepted = bool(evidence) and all(one.accepted for one in evidence)
     move = {
@@ -206,7 +208,7 @@ def _decide(
     return _tell(args, lines, {"moved": True, **move})
 
 
-def _stay(args: argparse.Namespace, place: Path, manifest: Manifest, case: Case) -> int:
+def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case: Case) -> int:
     """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
     from tipchain.bundle.manifest import identity, log_of, untold, who, write_move
 
@@ -233,7 +235,7 @@ def _content(place: Path) -> str:
         return ""
 
 
-def _check_same_kind(old: tuple[Path, Manifest], new: tuple[Path, Manifest]) -> None:
+def _check_same_kind(old: tuple[Path, BundleManifest], new: tuple[Path, BundleManifest]) -> None:
     """Refuse a bundle that could never take the other's place.
 
     Raises:

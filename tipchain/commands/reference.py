@@ -15,9 +15,9 @@ from tipchain.errors import UsageError
 from tipchain.modes import Mode
 
 if TYPE_CHECKING:
-    from tipchain.bundle.manifest import Manifest
+    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case_types import Case
-    from tipchain.parity.preparation import Given
+    from tipchain.parity.preparation import GivenInputs
 
 NEEDS_TORCH = (
     "not looked for: it takes the live torch model, and a bundle has none; "
@@ -62,7 +62,7 @@ class Reference:
     """A bundle that fits the case."""
 
     folder: Path
-    manifest: Manifest
+    manifest: BundleManifest
 
     @property
     def dumps(self) -> Path:
@@ -72,7 +72,7 @@ class Reference:
         return dumps_of(self.folder)
 
     @property
-    def given(self) -> Given:
+    def given(self) -> GivenInputs:
         """Inputs and weights."""
         from tipchain.bundle.serving import given
 

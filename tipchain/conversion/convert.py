@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.conversion.layouts import Array, Slot, assemble, divide, dtype_name
+from tipchain.conversion.layouts import Array, TensorSlot, assemble, divide, dtype_name
 from tipchain.conversion.matching import Match, match_models
 from tipchain.conversion.report import UnmatchedError
 from tipchain.paddle_weights import misfits, read_paddle_file, write_paddle_file
@@ -161,7 +161,7 @@ def _refuse(problems: list[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: Slot) -> str | None:
+def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> str | None:
     """Say how a torch tensor differs from the slot that it is matched with."""
     target = " + ".join(part.names[0] for part in slot.parts)
     if shape != slot.shape:

@@ -73,7 +73,7 @@ class Target:
         """Whether it is a single name, in the layout that types tell."""
         return len(self.names) == 1 and not self.turned and self.shape is None
 
-    def apply(self, slot: Slot) -> Slot:
+    def apply(self, slot: TensorSlot) -> TensorSlot:
         """Return a slot of Paddle's in this layout."""
         if self.turned and sum(size != 1 for size in slot.parts[0].shape) == 2:
             parts = tuple(replace(part, transpose=not part.transpose) for part in slot.parts)
@@ -82,7 +82,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class PaddlePart:
     """A tensor of a Paddle model.
 
     Attributes:
@@ -103,7 +103,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Slot:
+class TensorSlot:
     """One tensor in torch's terms.
 
     Attributes:
@@ -123,7 +123,7 @@ class Slot:
     shape: Shape
     dtype: str
     kind: TensorKind
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PaddlePart, ...] = ()
     axis: int = 0
     fixed: bool = False
     again: bool = False
@@ -144,7 +144,7 @@ class LayerTensors:
     path: str
     torch_path: str
     kind: str
-    slots: tuple[Slot, ...]
+    slots: tuple[TensorSlot, ...]
     inner: bool = False
 
 
@@ -153,19 +153,19 @@ def dtype_name(tensor: Any) -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def assemble(arrays: Sequence[Array], slot: Slot) -> Array:
+def assemble(arrays: Sequence[Array], slot: TensorSlot) -> Array:
     """Return torch's array, given those of the slot's parts as Paddle keeps them."""
     pieces = [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)]
     return np.asarray(stack(pieces, slot), order="C")
 
 
-def stack(pieces: Sequence[Array], slot: Slot) -> Array:
+def stack(pieces: Sequence[Array], slot: TensorSlot) -> Array:
     """Return torch's array, given those of the slot's parts in torch's layout; of a single part perhaps the same memory."""
     whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=slot.axis)
     return whole.reshape(slot.shape)
 
 
-def divide(array: Array, slot: Slot) -> list[Array]:
+def divide(array: Array, slot: TensorSlot) -> list[Array]:
     """Return the arrays of the slot's parts as Paddle keeps them, given torch's: the inverse of `assemble`."""
     if len(slot.parts) == 1:
         pieces = [array.reshape(slot.parts[0].shape)]

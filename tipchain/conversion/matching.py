@@ -18,8 +18,8 @@ from tipchain.conversion.layouts import (
     NOT_IN_TORCH,
     UNSUPPORTED,
     LayerTensors,
-    Slot,
     Target,
+    TensorSlot,
     only_in_torch,
 )
 from tipchain.conversion.paddle_side import paddle_layers
@@ -54,7 +54,9 @@ class OwnMatrices:
         self.models = torch_model, paddle_model
         self.assumed: list[str] = []
 
-    def turned(self, ours: tuple[LayerTensors, Slot], theirs: tuple[LayerTensors, Slot]) -> bool | None:
+    def turned(
+        self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]
+    ) -> bool | None:
         """Tell whether one of two square matrices is the other's transpose in torch's layout; None where it cannot be told.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
@@ -69,7 +71,7 @@ class OwnMatrices:
             return False
         return None
 
-    def joined(self, ours: Slot, theirs: Slot) -> bool | None:
+    def joined(self, ours: TensorSlot, theirs: TensorSlot) -> bool | None:
         """Tell whether a tensor of which one model joins axes is the other's transpose then; None where joining does not do."""
         flat, other = squeezed(ours.shape), squeezed(theirs.shape)
         ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
@@ -82,7 +84,7 @@ class OwnMatrices:
         )
         return ways[0]
 
-    def _way(self, side: int, layer: LayerTensors, slot: Slot) -> Way | None:
+    def _way(self, side: int, layer: LayerTensors, slot: TensorSlot) -> Way | None:
         if layer.kind != OWN_KIND:
             return "out, in"
         name = slot.parts[0].names if slot.parts else (slot.name,)
@@ -158,7 +160,7 @@ MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
 STATISTICS = frozenset(leaf for rule in RULES for leaf in rule.buffers)
 """Buffers that training changes, which are no constants."""
-Held = dict[Leaf, tuple[LayerTensors, Slot]]
+Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
 """The leaves of a model, each with its layer and its slot."""
 
 
@@ -178,9 +180,9 @@ class Match:
         assumed: what was taken for granted about layouts, one sentence each.
     """
 
-    slots: Mapping[str, Slot]
+    slots: Mapping[str, TensorSlot]
     tied: Mapping[str, str]
-    zeros: tuple[Slot, ...]
+    zeros: tuple[TensorSlot, ...]
     names: Mapping[str, str]
     by_structure: tuple[tuple[str, str], ...] = ()
     by_order: tuple[tuple[str, str], ...] = ()
@@ -487,9 +489,9 @@ def _ties(torch_model: Any) -> dict[str, str]:
 
 def _by_name(
     torch: Iterable[LayerTensors], paddle: Iterable[LayerTensors], without: Container[str] = ()
-) -> dict[str, tuple[Slot, str, str, tuple[int, ...]]]:
+) -> dict[str, tuple[TensorSlot, str, str, tuple[int, ...]]]:
     """Return, by torch's name, the slot of that name, the kinds of both layers and torch's shape."""
-    named: dict[str, tuple[Slot, str]] = {}
+    named: dict[str, tuple[TensorSlot, str]] = {}
     for layer in paddle:
         for slot in layer.slots:
             named.setdefault(slot.name, (slot, layer.kind))
@@ -535,7 +537,7 @@ def _left(
     ]
 
 
-def tell(layer: LayerTensors, slot: Slot) -> str:
+def tell(layer: LayerTensors, slot: TensorSlot) -> str:
     """Return what a message calls a tensor: its name, torch's shape of it, dtype and the kind of its layer."""
     name = " + ".join(part.names[0] for part in slot.parts) or slot.name
     return f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})"
@@ -607,11 +609,11 @@ def _scope(path: str, names: Iterable[str]) -> str:
     return max((one for one in names if _is_below(path, (one,))), key=len, default="")
 
 
-def _is_integer(slot: Slot) -> bool:
+def _is_integer(slot: TensorSlot) -> bool:
     return slot.dtype.startswith(("int", "uint", "bool"))
 
 
-def _own_name(layer: LayerTensors, slot: Slot) -> str:
+def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
     """Return the port's name of a tensor below its layer."""
     names = slot.parts[0].names
     return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
@@ -635,7 +637,11 @@ def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
 
 
 def _layout(
-    ours: tuple[LayerTensors, Slot], theirs: tuple[LayerTensors, Slot], known: OwnMatrices, *, given: bool
+    ours: tuple[LayerTensors, TensorSlot],
+    theirs: tuple[LayerTensors, TensorSlot],
+    known: OwnMatrices,
+    *,
+    given: bool,
 ) -> Target | str:
     """Return how the port keeps a tensor of torch's, or why it cannot be one or is not certain."""
     (layer, slot), (port, its) = ours, theirs

@@ -10,11 +10,11 @@ from tipchain.conversion.layouts import (
     NOT_IN_TORCH,
     UNSUPPORTED,
     LayerTensors,
-    Part,
+    PaddlePart,
     Shape,
-    Slot,
     Target,
     TensorKind,
+    TensorSlot,
     dtype_name,
     magnitude_shape,
 )
@@ -250,15 +250,15 @@ class _PaddleWalk:
     def _slot(
         self, torch_path: str, leaf: str, tensors: Sequence[tuple[Any, bool]],
         kind: TensorKind, own: Sequence[str], *, fixed: bool,
-    ) -> Slot:  # fmt: skip
+    ) -> TensorSlot:  # fmt: skip
         again = all(id(tensor) in self.seen for tensor, _ in tensors)
         self.seen.update(id(tensor) for tensor, _ in tensors)
         parts = tuple(
-            Part(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
+            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
             for tensor, transpose in tensors
         )
         given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
-        return Slot(
+        return TensorSlot(
             name=given[0] if given else join(torch_path, leaf), leaf=leaf, shape=_stacked([part.shape for part in parts]),
             dtype=dtype_name(parts[0].tensor), kind=kind, parts=parts, fixed=fixed, again=again,
         )  # fmt: skip
@@ -280,7 +280,7 @@ def _stacked(shapes: Sequence[Shape]) -> Shape:
     return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 
-def _torch_shape(layer: Any, kind: str, leaf: str, slot: Slot) -> Shape:
+def _torch_shape(layer: Any, kind: str, leaf: str, slot: TensorSlot) -> Shape:
     """Return torch's shape of a tensor that Paddle keeps with other axes of the same size."""
     if kind == "LayerNorm" and leaf in ("weight", "bias"):
         return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
@@ -313,7 +313,7 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
     return [layer for layer in kept if layer.slots] + made
 
 
-def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[Slot]:
+def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
     """Yield every parameter and persistent buffer of a Paddle model as torch has it.
 
     This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,

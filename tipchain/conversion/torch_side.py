@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tipchain.conversion.layouts import LayerTensors, Slot, TensorKind, dtype_name, paddle_leaf
+from tipchain.conversion.layouts import LayerTensors, TensorKind, TensorSlot, dtype_name, paddle_leaf
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN, join, rule_for
 
@@ -31,7 +31,7 @@ def _walk_torch(module: Any, path: str) -> Iterator[LayerTensors]:
             for leaf, found in _all_tensors(inside.pop("parametrizations"))
         )
     slots = tuple(
-        Slot(
+        TensorSlot(
             name=join(path, leaf), leaf=paddle_leaf(leaf), shape=tuple(tensor.shape), dtype=dtype_name(tensor),
             kind=kind,
         )

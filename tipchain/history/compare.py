@@ -76,7 +76,7 @@ class Motion:
     nights: int
 
 
-def motion(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
+def motion(earlier: Sequence[float], value: float, rule: NoiseRule) -> Motion | None:
     """Return how a number moved with its latest value; None if it did not.
 
     Args:
@@ -98,7 +98,7 @@ def motion(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
     return _step(finite, value, rule) or _drift([*finite, value], rule)
 
 
-def is_news(values: Sequence[float], rule: Rule) -> bool:
+def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
     """Tell whether a drift that ``motion`` finds in the latest value was not told before: it began, or grew by as much again.
 
     A line that leads up for a month is found anew every night of it. What has been told is not kept anywhere: it follows
@@ -127,7 +127,7 @@ def _grew(told: Motion | None, now: Motion) -> bool:
     return (now.after - now.before) * led < 0 or more * led >= led * led
 
 
-def _step(earlier: Sequence[float], value: float, rule: Rule) -> Motion | None:
+def _step(earlier: Sequence[float], value: float, rule: NoiseRule) -> Motion | None:
     middle, scale, last = median(earlier), spread(earlier), earlier[-1]
     limit = max(STEP * scale, rule.relative * abs(middle), rule.absolute)
     off, last_off = value - middle, last - middle
@@ -144,7 +144,7 @@ def spread(values: Sequence[float]) -> float:
     return 1.4826 * median(deviations) or 1.2533 * fmean(deviations)
 
 
-def _drift(values: Sequence[float], rule: Rule) -> Motion | None:
+def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
     if _kendall(values) <= SURE:
         return None
     slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
@@ -180,7 +180,7 @@ def _best_step(values: Sequence[float]) -> float:
 # Numbers of the history by kind, and how far each may move before it is told.
 
 
-class Kind(Enum):
+class FigureKind(Enum):
     """What a number is."""
 
     METRIC = "metric"
@@ -190,7 +190,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class NoiseRule:
     """How far a number may move.
 
     Attributes:
@@ -200,7 +200,7 @@ class Rule:
         plain_relative, plain_absolute: with too few nights, or none: both must be exceeded.
     """
 
-    kind: Kind
+    kind: FigureKind
     relative: float
     absolute: float
     plain_relative: float
@@ -214,16 +214,28 @@ class Rule:
         return moved > self.plain_relative * abs(before) and moved > self.plain_absolute
 
 
-_METRIC = Rule(kind=Kind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6)
-_SECONDS = Rule(kind=Kind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0)
-_COST_S = Rule(kind=Kind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02)
-_MILLISECONDS = Rule(kind=Kind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0)
-_SPEED = Rule(kind=Kind.SPEED, relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
-_MEMORY = Rule(kind=Kind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0)
-_PERCENT = Rule(kind=Kind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0)
+_METRIC = NoiseRule(
+    kind=FigureKind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6
+)
+_SECONDS = NoiseRule(
+    kind=FigureKind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0
+)
+_COST_S = NoiseRule(
+    kind=FigureKind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02
+)
+_MILLISECONDS = NoiseRule(
+    kind=FigureKind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0
+)
+_SPEED = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
+_MEMORY = NoiseRule(
+    kind=FigureKind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0
+)
+_PERCENT = NoiseRule(
+    kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0
+)
 
 
-def kind_of(name: str) -> Rule:
+def kind_of(name: str) -> NoiseRule:
     """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.figures`)."""
     name = name.partition("[")[0]  # a unit stands in brackets
     if name in ("seconds", "total_s"):
@@ -522,7 +534,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class MovedFigure:
     """A number that is another one now.
 
     Attributes:
@@ -585,8 +597,8 @@ class Comparison:
     verdict_flips: tuple[Flip, ...]
     new_verdicts: Mapping[str, int]
     gone_verdicts: Mapping[str, int]
-    moved: tuple[Moved, ...]
-    grew: tuple[Moved, ...]
+    moved: tuple[MovedFigure, ...]
+    grew: tuple[MovedFigure, ...]
 
 
 def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
@@ -657,9 +669,9 @@ def _paired(before: list[CommandRun], after: list[CommandRun]) -> list[tuple[Com
 
 def _moved(
     was: Mapping[str, ItemRun], now: Mapping[str, ItemRun], commands: list[tuple[CommandRun, CommandRun]]
-) -> list[Moved]:
+) -> list[MovedFigure]:
     found = [
-        Moved(item=item, part="", name=SECONDS, before=was[item].seconds, after=now[item].seconds)
+        MovedFigure(item=item, part="", name=SECONDS, before=was[item].seconds, after=now[item].seconds)
         for item in now
         if item in was and was[item].outcome is now[item].outcome is Outcome.PASS
     ]
@@ -670,14 +682,15 @@ def _moved(
                 (name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures
             ]
             found += [
-                Moved(item=new.item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers
+                MovedFigure(item=new.item, part=new.id, name=name, before=a, after=b)
+                for name, a, b in numbers
             ]
     return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
 
 
-def is_time(moved: Moved) -> bool:
+def is_time(moved: MovedFigure) -> bool:
     """Tell whether a number is a time, a speed or memory, rather than a metric."""
-    return kind_of(moved.name).kind is not Kind.METRIC
+    return kind_of(moved.name).kind is not FigureKind.METRIC
 
 
 class _Verdicts:
@@ -688,7 +701,7 @@ class _Verdicts:
     ) -> None:
         self.connection = connection
         self.flips: list[Flip] = []
-        self.grew: list[Moved] = []
+        self.grew: list[MovedFigure] = []
         self.new: dict[str, int] = {}
         self.gone: dict[str, int] = {}
         self.was, self.now = verdicts.alias(), verdicts.alias()
@@ -735,4 +748,6 @@ class _Verdicts:
                 a, b = OUTCOMES[first], OUTCOMES[second]
                 self.flips.append(Flip(item=new.id, part=subject, before=a, after=b, reason=reason))
             else:
-                self.grew.append(Moved(item=new.id, part=subject, name="max_abs", before=small, after=large))
+                self.grew.append(
+                    MovedFigure(item=new.id, part=subject, name="max_abs", before=small, after=large)
+                )

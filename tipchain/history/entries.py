@@ -24,7 +24,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.shards import TOGETHER_S, Part, disagreement, gather, missing
+from tipchain.nightly.shards import TOGETHER_S, ShardPart, disagreement, gather, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Entry:
     machine_class: str
     environment: Mapping[str, str]
     counts: Mapping[Outcome, int] = field(default_factory=dict)
-    part: Part | None = None
+    part: ShardPart | None = None
     shares: tuple[Entry, ...] = ()
 
     @property
@@ -87,7 +87,7 @@ class Entry:
         return disagreement(self._parts)
 
     @property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[ShardPart]:
         return [one.part for one in self.shares if one.part]
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from tipchain.nightly.shards import Part
+from tipchain.nightly.shards import ShardPart
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
@@ -57,7 +57,7 @@ class EntryFacts:
     root: str = ""
     machine: Machine = field(default_factory=Machine)
     environment: Mapping[str, str] = field(default_factory=dict)
-    part: Part | None = None
+    part: ShardPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ def parse_entry(data: dict[str, Any]) -> EntryFacts:
     Raises:
         KeyError, TypeError, ValueError: it is something else.
     """
-    part = Part(**data["part"]) if data.get("part") else None
+    part = ShardPart(**data["part"]) if data.get("part") else None
     return EntryFacts(**{**data, "machine": Machine(**data["machine"]), "part": part})
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class IngestSource:
     """A night or a report that can be added, item by item: a long night's verdicts are never in memory at once.
 
     Attributes:
@@ -54,7 +54,7 @@ class Source:
                     yield replace(_item_of_record(self.night, record, self.entry.machine), chain=chain)
 
 
-def read_source(path: Path, machine: Machine | None = None) -> Source:
+def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
     """Return what is in ``path``: a night's folder, a report's file, or the folder of a run.
 
     Args:
@@ -78,7 +78,7 @@ def this_machine() -> Machine:
     return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
-def read_run(path: Path, machine: Machine | None = None) -> Source:
+def read_run(path: Path, machine: Machine | None = None) -> IngestSource:
     """Return the report in ``path`` as an entry of its own; ``machine`` as for `read_source`.
 
     Raises:
@@ -104,10 +104,10 @@ def read_run(path: Path, machine: Machine | None = None) -> Source:
         machine=machine or said or this_machine(),
         environment={**facts, **report.versions},
     )
-    return Source(entry=entry, report=report)
+    return IngestSource(entry=entry, report=report)
 
 
-def read_night(folder: Path) -> Source:
+def read_night(folder: Path) -> IngestSource:
     """Return the night in ``folder``, with the items that have ended so far.
 
     Raises:
@@ -132,7 +132,7 @@ def read_night(folder: Path) -> Source:
         environment=facts,
         part=night.part,
     )
-    return Source(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
+    return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
 
 
 def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

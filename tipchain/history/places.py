@@ -77,7 +77,7 @@ _NO_SCHEME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HistoryPlace:
     """Where a history is.
 
     Attributes:
@@ -134,7 +134,7 @@ def root_of(folder: Path) -> Path:
     return folder
 
 
-def place_of(root: Path, database: str | None = None) -> Place:
+def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     """Return where the history of the project in ``root`` is.
 
     Args:
@@ -150,7 +150,7 @@ def place_of(root: Path, database: str | None = None) -> Place:
     plain = url.set(password=None)
     plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
     digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
-    return Place(url=url, outbox=root / FOLDER / OUTBOX / digest)
+    return HistoryPlace(url=url, outbox=root / FOLDER / OUTBOX / digest)
 
 
 def make_folder(root: Path) -> None:

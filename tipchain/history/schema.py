@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tipchain.history.facts import EntryFacts, ItemFacts, Machine
-from tipchain.nightly.shards import Part
+from tipchain.nightly.shards import ShardPart
 from tipchain.outcome import Outcome
 
 # The history's tables, as SQLAlchemy knows them.
@@ -242,9 +242,9 @@ def entry_row(entry: EntryFacts) -> Row:
     }
 
 
-def parse_part(text: str) -> Part | None:
+def parse_part(text: str) -> ShardPart | None:
     """Return which share of a night an entry's row says it is."""
-    return Part(**json.loads(text)) if text else None
+    return ShardPart(**json.loads(text)) if text else None
 
 
 def item_row(entry: int, item: ItemFacts) -> Row:

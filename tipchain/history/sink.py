@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tipchain.errors import HistoryError, RecordError
 from tipchain.history.facts import EntryFacts, ItemFacts, facts_json, parse_entry, parse_item
-from tipchain.history.ingest import Source, read_source
-from tipchain.history.places import FOLDER, Place, make_folder, place_of
+from tipchain.history.ingest import IngestSource, read_source
+from tipchain.history.places import FOLDER, HistoryPlace, make_folder, place_of
 from tipchain.history.store import Added, History
 from tipchain.language import say
 from tipchain.nightly.nights import holder, nights_below
@@ -92,7 +92,7 @@ class Sent:
     unreadable: tuple[Path, ...] = field(default_factory=tuple)
 
 
-def keep(place: Place, source: Source) -> Path:
+def keep(place: HistoryPlace, source: IngestSource) -> Path:
     """Write a night or a report into the outbox, whole or not at all, and return the file.
 
     Raises:
@@ -111,7 +111,7 @@ def keep(place: Place, source: Source) -> Path:
     return path
 
 
-def waiting(place: Place) -> list[Path]:
+def waiting(place: HistoryPlace) -> list[Path]:
     """Return the files that wait for a database, the oldest night first."""
     return sorted(place.outbox.glob(f"[!.]*{SUFFIX}"))
 
@@ -265,7 +265,7 @@ def keep_results(path: Path, *, root: Path, database: str | None = None) -> Kept
     return keep_source(read_source(path), root=root, database=database)
 
 
-def keep_source(source: Source, *, root: Path, database: str | None = None) -> Kept:
+def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
     """As `keep_results`, of what has been read already."""
     place = place_of(root, database)
     try:
@@ -313,7 +313,7 @@ def hand_on_missed(
     return told
 
 
-def _has(place: Place, root: Path, key: str) -> bool:
+def _has(place: HistoryPlace, root: Path, key: str) -> bool:
     """Tell whether the history has a night to its end; False where it cannot be asked."""
     try:
         return _open(place, root).has(key)
@@ -337,7 +337,7 @@ def send_waiting(*, root: Path, database: str | None = None) -> Kept:
         return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}", waiting=count)
 
 
-def _open(place: Place, root: Path) -> History:
+def _open(place: HistoryPlace, root: Path) -> History:
     if place.file is not None and place.file.parent == root / FOLDER:
         make_folder(root)
     return History(place)
@@ -352,12 +352,12 @@ def _send(history: History) -> Kept:
                 waiting=sent.waiting)  # fmt: skip
 
 
-def _note(source: Source, place: Place) -> None:
+def _note(source: IngestSource, place: HistoryPlace) -> None:
     if source.night is not None and source.entry.finished:
         note_handed(source.night, str(place))
 
 
-def _wait(source: Source, place: Place, error: Exception) -> Kept:
+def _wait(source: IngestSource, place: HistoryPlace, error: Exception) -> Kept:
     """Put a night or a report into the outbox, or say why that fails, too."""
     reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
     file, end = None, ""

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from tipchain.errors import HistoryError, first_line
 from tipchain.history import schema
 from tipchain.history.facts import EntryFacts, ItemFacts
-from tipchain.history.places import Place
+from tipchain.history.places import HistoryPlace
 from tipchain.runs import replacing_path
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class History:
         HistoryError: it cannot be reached or made, its tables are of a later tipchain, or the driver is not installed.
     """
 
-    def __init__(self, place: Place, *, scripts: Path = MIGRATIONS, head: str = schema.HEAD) -> None:
+    def __init__(self, place: HistoryPlace, *, scripts: Path = MIGRATIONS, head: str = schema.HEAD) -> None:
         self.place = place
         self._written: set[int] = set()
         with self._trouble():
@@ -316,7 +316,7 @@ class History:
             ) from error
 
 
-def _engine(place: Place) -> Engine:
+def _engine(place: HistoryPlace) -> Engine:
     from sqlalchemy.pool import NullPool
 
     if place.file is None:

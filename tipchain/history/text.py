@@ -13,7 +13,7 @@ from tipchain.history.compare import (
     Comparison,
     Explanation,
     Flip,
-    Moved,
+    MovedFigure,
     Shift,
     is_time,
     kind_of,
@@ -177,7 +177,7 @@ def compare_text(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _largest(moved: Sequence[Moved]) -> list[Moved]:
+def _largest(moved: Sequence[MovedFigure]) -> list[MovedFigure]:
     return sorted(moved, key=lambda one: -abs(one.relative))
 
 
@@ -188,7 +188,7 @@ def flip_line(one: Flip) -> str:
     return f"{line}: {one.reason}" if one.reason and one.after is not Outcome.PASS else line
 
 
-def moved_line(one: Moved) -> str:
+def moved_line(one: MovedFigure) -> str:
     """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
     what = " ".join(filter(None, [one.item, one.part, one.name]))
     return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{_percent(one.relative)}"

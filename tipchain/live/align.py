@@ -41,7 +41,7 @@ from tipchain.parity.locate.between_layers import GROWTH
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.locate import Located, Locator, bytes_of
 from tipchain.parity.locate.matching import LayerPair, hands_on, pair_layers
-from tipchain.parity.locate.runs import ARGS, Inputs, Loss, as_float, read_inputs
+from tipchain.parity.locate.runs import ARGS, Loss, ModelInputs, as_float, read_inputs
 from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, put_back
@@ -190,7 +190,7 @@ class _Work:
 
     sides: tuple[LiveSide, LiveSide]
     models: tuple[Any, Any]
-    inputs: Inputs
+    inputs: ModelInputs
     loss: tuple[Loss, Loss] | None
     optimizers: tuple[Builder, Builder] | None
     schedulers: tuple[Builder | None, Builder | None] | None

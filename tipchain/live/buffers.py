@@ -14,7 +14,7 @@ from tipchain.errors import WeightsError
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.locate.differences import relative
 from tipchain.parity.locate.locate import Located
-from tipchain.parity.locate.runs import Inputs, Run, bind, buffers_of, call_model
+from tipchain.parity.locate.runs import ModelInputs, TracedRun, bind, buffers_of, call_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.rounding import SAME_SINGLE, TINY
@@ -42,7 +42,7 @@ class _Called:
 
 
 def check_buffers(
-    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Inputs, names: Mapping[str, str],
+    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: ModelInputs, names: Mapping[str, str],
     located: Located, limit: float,
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:  # fmt: skip
     """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
@@ -168,7 +168,7 @@ def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -
 
 
 def _called(
-    side: LiveSide, model: Any, inputs: Inputs, run: Run, match: Mapping[str, str]
+    side: LiveSide, model: Any, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]
 ) -> _Called:  # fmt: skip
     before = _held(side, model, match)
     with side.precision(double=True), side.randomness(run.draws.again()), side.recording(gradient=False):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.differences import arrange, rms
 from tipchain.parity.locate.locate import Located
-from tipchain.parity.locate.store import Store, Stored
+from tipchain.parity.locate.store import Store, StoredArray
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import LayerVerdict
 
@@ -101,7 +101,7 @@ def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[H
         tensors = [[one.stored for one in call.outputs] for call in calls]
     place = f"of {theirs.path}" + (f", call {theirs.turn}" if theirs.turn else "")
     for name, one, other in list(zip(names, *tensors, strict=False))[:TENSORS]:
-        if isinstance(one, Stored) and isinstance(other, Stored):
+        if isinstance(one, StoredArray) and isinstance(other, StoredArray):
             yield from _pair(f"{what} {name} {place}", store.get(one), store.get(other))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tipchain.language import template
 from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.report.html.page import Markup, element, many, markup, number, path
 
@@ -110,7 +111,7 @@ def _controls() -> Markup:
         element("button", words, type="button", id=name)
         for name, words in (("open-all", "open all"), ("close-all", "close all"))
     ]
-    told = element("output", id="shown", role="status")
+    told = element("output", id="shown", role="status", data_text=template("{n} of {n2} layers"))
     return element("div", only, text, buttons, told, class_="controls", hidden=True)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import Slot, assemble
+from tipchain.conversion.layouts import TensorSlot, assemble
 from tipchain.errors import UsageError
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.outcome import Outcome
@@ -70,7 +70,13 @@ class Loop:
     """
 
     def __init__(
-        self, loops: Loops, number: int, model: Any, optimizer: Any, schedule: Any, slots: Mapping[str, Slot]
+        self,
+        loops: Loops,
+        number: int,
+        model: Any,
+        optimizer: Any,
+        schedule: Any,
+        slots: Mapping[str, TensorSlot],
     ) -> None:
         self.loops, self.number, self.model, self.optimizer, self.slots = (
             loops,

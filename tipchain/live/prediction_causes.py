@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.pieces.data_images import explain_images
 from tipchain.parity.pieces.data_order import explain_labels
-from tipchain.parity.pieces.data_sources import Cause, apart, rounding, same_array
+from tipchain.parity.pieces.data_sources import DataCause, apart, rounding, same_array
 from tipchain.parity.pieces.loss_formulas import log_softmax
 from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED
 
@@ -44,7 +44,7 @@ def explain_results(
             yield cause.diagnosis(name, f"tried on {len(es)} results{share}", path)
 
 
-def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> Cause | None:
+def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> DataCause | None:
     if any(isinstance(one, str) for one in (*expected, *actual)):
         return _of_strings([str(one) for one in expected], [str(one) for one in actual])
     es, acts = [np.asarray(one) for one in expected], [np.asarray(one) for one in actual]
@@ -56,7 +56,7 @@ def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> Cause | None:
     return found or next(iter(explain_images(es, acts)), None)
 
 
-def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     if any(one.dtype.kind not in "iub" for one in (*expected, *actual)):
         return None
     return explain_labels(
@@ -64,7 +64,7 @@ def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | No
     )
 
 
-def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     es, acts = ([one.astype(np.float64) for one in side] for side in (expected, actual))
     off = apart(es, acts)
     for cause, change, back in _functions(es[0]):
@@ -77,7 +77,7 @@ def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | No
     return None
 
 
-def _functions(first: Array) -> Iterator[tuple[Cause, Change, bool]]:
+def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
     """Yield what one side may have done to the other's values, and whether the reference alone does it."""
     steps: list[tuple[str, Change]] = [("sigmoid", lambda x: 1 / (1 + np.exp(-x))), ("exp", np.exp)]
     for axis in sorted({first.ndim - 1, 0} if first.ndim else ()):
@@ -85,13 +85,15 @@ def _functions(first: Array) -> Iterator[tuple[Cause, Change, bool]]:
     for name, change in steps:
         twice = f"values: the port takes the {name} once more than the reference"
         yield (
-            Cause(code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None),
+            DataCause(
+                code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None
+            ),
             change,
             False,
         )
         lacks = f"values: the port does not take the {name}, the reference does"
         yield (
-            Cause(
+            DataCause(
                 code=f"missing-{name}",
                 message=lacks,
                 fix=f"take the {name} as the reference does",
@@ -109,7 +111,7 @@ def _softmax(values: Array, axis: int) -> Array:
     return made
 
 
-def _boxes() -> Iterator[tuple[Cause, Change]]:
+def _boxes() -> Iterator[tuple[DataCause, Change]]:
     """Yield boxes in another form: corners, corner and size, centre and size, x and y exchanged."""
     forms: dict[str, tuple[Change, Change]] = {
         "x1 y1 x2 y2": (lambda b: b, lambda b: b),
@@ -124,9 +126,9 @@ def _boxes() -> Iterator[tuple[Cause, Change]]:
         def change(boxes: Array, to: Change = to_corners, back: Change = from_corners) -> Array:
             return back(to(boxes))
 
-        yield Cause(code="box-form", message=f"values: the port's boxes are {theirs}, the reference's {ours}",
+        yield DataCause(code="box-form", message=f"values: the port's boxes are {theirs}, the reference's {ours}",
                     fix=f"convert boxes to {ours}", explained=1.0), change  # fmt: skip
-    yield Cause(code="box-form", message="values: x and y of the boxes are exchanged", fix="exchange x and y back",
+    yield DataCause(code="box-form", message="values: x and y of the boxes are exchanged", fix="exchange x and y back",
                 explained=1.0), lambda b: b[..., [1, 0, 3, 2]]  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def _corners_of_size(boxes: Array) -> Array:
     return np.concatenate([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], -1)
 
 
-def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Recognize results of which the port's hold the same rows in another order, some of them, or more."""
     if any(
         one.ndim < 1 or one.shape[1:] != other.shape[1:] for one, other in zip(expected, actual, strict=True)
@@ -149,12 +151,12 @@ def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
             sorted(set(one)) == list(range(len(e))) and len(one) == len(e)
             for one, e in zip(found, expected, strict=True)
         ):
-            return Cause(code="result-order", message="order: the same rows in another order", fix="sort the results as the reference does", explained=1.0)  # fmt: skip
+            return DataCause(code="result-order", message="order: the same rows in another order", fix="sort the results as the reference does", explained=1.0)  # fmt: skip
         if counts[1] < counts[0]:
-            return Cause(code="result-count", message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
+            return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
                          fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
     if counts[1] > counts[0] and all(None not in one for one in reached):
-        return Cause(code="result-count", message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
+        return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
                      fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
     return None
 
@@ -178,7 +180,7 @@ def _places(rows: Array, others: Array) -> list[int | None]:
     return found
 
 
-def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> Cause | None:
+def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | None:
     pairs = sorted({(one, other) for one, other in zip(expected, actual, strict=True)})
     moved = [(one, other) for one, other in pairs if one != other]
     if not moved:
@@ -187,9 +189,9 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> Cause | None:
     names = {one for one, _ in pairs}, {other for _, other in pairs}
     consistent = len(pairs) == len(names[0]) == len(names[1])
     if consistent and len(pairs) > 1:
-        return Cause(code="class-order", message=f"label: names stand for other classes throughout ({shown})",
+        return DataCause(code="class-order", message=f"label: names stand for other classes throughout ({shown})",
                      fix="take the names in the reference's order", explained=None)  # fmt: skip
-    return Cause(
+    return DataCause(
         code="unknown",
         message=f"text: {shown}",
         fix="compare what both codes do after the model",

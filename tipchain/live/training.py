@@ -16,7 +16,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.matching import LayerPair
-from tipchain.parity.locate.runs import Inputs, Loss, Precise, bind, call_model, labels_of
+from tipchain.parity.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.optimizer_builders import Clips, any_precision, clipping
 from tipchain.parity.pieces.schedules import stepper
@@ -91,7 +91,7 @@ class Recipe:
 
     sides: tuple[LiveSide, LiveSide]
     copied: Callable[[int], Any]
-    inputs: Inputs
+    inputs: ModelInputs
     losses: tuple[Loss, Loss] | None
     build: Callable[[tuple[Any, Any]], tuple[Built, Built]]
     pairs: Sequence[LayerPair]
@@ -275,7 +275,7 @@ def _rates_times(optimizer: Any, factor: float) -> Iterator[None]:
         group["lr"] = rate
 
 
-def _outputs_and_labels(side: LiveSide, model: Any, inputs: Inputs) -> tuple[Any, Any]:
+def _outputs_and_labels(side: LiveSide, model: Any, inputs: ModelInputs) -> tuple[Any, Any]:
     return call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True)
 
 

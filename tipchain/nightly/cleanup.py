@@ -121,7 +121,7 @@ _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredFolder:
     """A night's folder, a run's, or what is left of one.
 
     Attributes:
@@ -149,7 +149,7 @@ class Stored:
 
 def find_stored(
     nights: Iterable[Path], runs: Iterable[Path], projects: Iterable[Path], now: float
-) -> list[Stored]:
+) -> list[StoredFolder]:
     """Return what lies in folders, the oldest first, with the reasons to keep it.
 
     Args:
@@ -161,7 +161,7 @@ def find_stored(
     Raises:
         InputError: a file of baselines cannot be read, so that what they need is not known.
     """
-    found: dict[Path, Stored] = {}
+    found: dict[Path, StoredFolder] = {}
     for folder in nights:
         found.update((one.folder, one) for one in _nights(folder.resolve(), now, depth=2))
     for folder in runs:
@@ -176,7 +176,7 @@ def find_stored(
     return [replace(one, kept=next(filter(None, _reasons(one, latest, needed)), "")) for one in ordered]
 
 
-def _nights(folder: Path, now: float, depth: int) -> Iterator[Stored]:
+def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
     if (folder / NIGHT).is_file():
         yield _night(folder)
         return
@@ -196,7 +196,7 @@ def _folders(folder: Path) -> list[Path]:
     return []
 
 
-def _night(folder: Path) -> Stored:
+def _night(folder: Path) -> StoredFolder:
     token, started, trouble, project = "", "", "", None
     try:
         night = read_night(folder)
@@ -205,19 +205,19 @@ def _night(folder: Path) -> Stored:
     else:
         token, started, root = night.token, night.started, Path(night.plan.root)
         project = root if root.is_dir() else None
-    return Stored(
+    return StoredFolder(
         folder=folder, kind="night", group=folder.parent, began=_began(folder, started), size=disk_usage(folder),
         finished=(folder / FINISHED).is_file(), token=token, project=project,
         kept=trouble,
     )  # fmt: skip
 
 
-def _runs(runs: Path) -> Iterator[Stored]:
+def _runs(runs: Path) -> Iterator[StoredFolder]:
     links = _links(runs)
     for one in _folders(runs):
         if _NAME.fullmatch(one.name):
             finished = (one / "report.json").is_file() or any(one.glob("alignment*.json"))
-            yield Stored(
+            yield StoredFolder(
                 folder=one, kind="run", group=runs, began=_began(one), size=disk_usage(one), finished=finished,
                 kept=_held_run(one) or links.get(one, ""),
             )  # fmt: skip
@@ -225,17 +225,17 @@ def _runs(runs: Path) -> Iterator[Stored]:
         yield _rest(left)
 
 
-def _rest(folder: Path) -> Stored:
-    return Stored(
+def _rest(folder: Path) -> StoredFolder:
+    return StoredFolder(
         folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder)
     )
 
 
-def _link(link: Path) -> Stored:
-    return Stored(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
+def _link(link: Path) -> StoredFolder:
+    return StoredFolder(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
 
 
-def _unfinished(folder: Path) -> Stored:
+def _unfinished(folder: Path) -> StoredFolder:
     return replace(_rest(folder), began=folder.stat().st_mtime, kept=needed(folder))
 
 
@@ -283,12 +283,12 @@ def _links(runs: Path) -> Mapping[Path, str]:
     return found
 
 
-def _latest(ordered: Iterable[Stored]) -> Mapping[Path, Stored]:
+def _latest(ordered: Iterable[StoredFolder]) -> Mapping[Path, StoredFolder]:
     """Return the latest finished of each group."""
     return {one.group: one for one in ordered if one.finished}
 
 
-def _reasons(one: Stored, latest: Mapping[Path, Stored], needed: Baselines) -> Iterator[str]:
+def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder], needed: Baselines) -> Iterator[str]:
     """Yield why no rule may delete something; "" is no reason."""
     if one.kind == "rest":
         yield one.kept
@@ -367,7 +367,7 @@ class Baselines:
             for name in _NAME.findall(line):
                 self._names.setdefault(name, f"{os.path.relpath(file)}:{number}")
 
-    def by(self, one: Stored) -> str:
+    def by(self, one: StoredFolder) -> str:
         """Return which baseline needs a night or run; "" for none."""
         if one.folder.name in self._names:
             return f"a baseline needs it: {self._names[one.folder.name]}"
@@ -397,7 +397,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class RetentionRules:
     """What may stay; what is protected stays whatever they say.
 
     Attributes:
@@ -421,12 +421,12 @@ class Rules:
 class Doomed:
     """What goes, and by which rule."""
 
-    stored: Stored
+    stored: StoredFolder
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class CleanupChoice:
     """What the rules come to.
 
     Attributes:
@@ -442,7 +442,7 @@ class Choice:
     left: int
 
 
-def choose(stored: Sequence[Stored], rules: Rules, now: float) -> Choice:
+def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) -> CleanupChoice:
     """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
     doomed = {one.folder: Doomed(stored=one, reason="left by a process that was killed") for one in stored if one.kind == "rest" and not one.kept}  # fmt: skip
     spared: dict[Path, Doomed] = {}
@@ -462,10 +462,10 @@ def choose(stored: Sequence[Stored], rules: Rules, now: float) -> Choice:
             left -= one.size
         elif not (rules.alone and one.folder in late):
             spared[one.folder] = Doomed(stored=one, reason=kept)
-    return Choice(doomed=tuple(doomed.values()), spared=tuple(spared.values()), total=total, left=left)
+    return CleanupChoice(doomed=tuple(doomed.values()), spared=tuple(spared.values()), total=total, left=left)
 
 
-def _reason(one: Stored, rules: Rules, now: float, left: int) -> str:
+def _reason(one: StoredFolder, rules: RetentionRules, now: float, left: int) -> str:
     if rules.older_than_s is not None and now - one.began > rules.older_than_s:
         return f"older than {days(rules.older_than_s)}"
     if rules.max_bytes is not None and left > rules.max_bytes:
@@ -473,7 +473,7 @@ def _reason(one: Stored, rules: Rules, now: float, left: int) -> str:
     return f"not one of the latest {rules.keep}" if rules.alone else ""
 
 
-def _late(stored: Sequence[Stored], keep: int | None) -> set[Path]:
+def _late(stored: Sequence[StoredFolder], keep: int | None) -> set[Path]:
     groups: dict[Path, list[Path]] = defaultdict(list)
     for one in stored:
         if one.kind != "rest":
@@ -481,7 +481,7 @@ def _late(stored: Sequence[Stored], keep: int | None) -> set[Path]:
     return {folder for folders in groups.values() for folder in folders[max(len(folders) - (keep or 0), 0) :]}
 
 
-def delete(one: Stored) -> str:
+def delete(one: StoredFolder) -> str:
     """Delete a night or a run; return "" or why it is still there, in whole or as what the next call removes.
 
     It is held while it is moved out of sight, so no process goes on with it; a kill after that leaves nothing that
@@ -508,12 +508,12 @@ def delete(one: Stored) -> str:
     return ""
 
 
-def _trash_of(one: Stored) -> Path:
+def _trash_of(one: StoredFolder) -> Path:
     return one.group / TRASH if one.kind == "night" else one.group.parent / TRASH
 
 
 @contextmanager
-def _held(one: Stored) -> Iterator[None]:
+def _held(one: StoredFolder) -> Iterator[None]:
     """Hold a night or run while the block runs.
 
     Raises:

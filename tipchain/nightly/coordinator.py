@@ -22,7 +22,7 @@ from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import judge
 from tipchain.nightly.nights import RUNNING, Night
-from tipchain.nightly.progress import Pending, RunningItem, State, read_state, state_json
+from tipchain.nightly.progress import NightState, Pending, RunningItem, read_state, state_json
 from tipchain.nightly.records import (
     FINISHED,
     DamagedRecord,
@@ -58,7 +58,7 @@ class View(Protocol):
     def said(self, text: str) -> None:
         """Take note of something to be said."""
 
-    def tick(self, state: Callable[[], State]) -> None:
+    def tick(self, state: Callable[[], NightState]) -> None:
         """Take note that time goes by; several times a second."""
 
 
@@ -176,13 +176,13 @@ class Coordinator:
         self.interrupted = True
         self.executor.stop()
 
-    def state(self) -> State:
+    def state(self) -> NightState:
         """Return how far the night is."""
         running = tuple(
             RunningItem(id=name, seconds=seconds, line=line)
             for name, (seconds, line) in self.executor.running().items()
         )
-        return State(
+        return NightState(
             total=len(self.night.plan.items),
             counts=dict(self.counts),
             running=running,

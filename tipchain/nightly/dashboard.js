@@ -7,11 +7,18 @@
   const rows = [...document.querySelectorAll(".matrix tbody tr")];
   const make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
 
+  // The runs of a row, the latest first.
+  const cells = (row) => data.items[row.closest("table").dataset.manifest][row.sectionRowIndex];
+
   // Each row with its part below, and the text it is found by.
   for (const row of rows) {
-    const place = row.closest("table").dataset.manifest;
-    row.below = document.getElementById(`i${place}-${data.items[place][row.dataset.item][0]}`);
-    row.words = [row.cells[0].textContent, row.dataset.id, row.dataset.tag, row.dataset.changed, row.below.querySelector(".runs")?.textContent]
+    const link = row.cells[0].querySelector("a");
+    row.below = document.getElementById(link.hash.slice(1));
+    row.below.row = row;
+    row.name = link.title = row.below.querySelector(".note").textContent.split(" · ")[0];
+    const latest = cells(row).find((one) => one !== null);
+    if (latest !== undefined) row.dataset.outcome = outcomes[Array.isArray(latest) ? latest[0] : 0];
+    row.words = [row.cells[0].textContent, row.name, row.dataset.tag, row.dataset.changed, row.below.querySelector(".runs")?.textContent]
       .join(" ").toLowerCase();
   }
   const value = (name) => document.getElementById(name)?.value ?? "";
@@ -26,42 +33,80 @@
       row.hidden = row.below.hidden = !hit;
       if (hit) count += 1;
     }
-    const of = rows.length === 1 ? "item" : "items";
-    shown.textContent = count === rows.length ? `${count} ${of}` : `${count} of ${rows.length} ${of}`;
+    const few = rows.length === 1 ? data.words.item : data.words.items;
+    const text = count === rows.length ? few : data.words.some;
+    shown.textContent = text.replace("{n}", count).replace("{n2}", rows.length);
   };
   form.addEventListener("input", narrow);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(narrow));
   form.hidden = false;
 
+  // Curves are drawn when their item is opened: a letter a night says how high.
+  const levels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+";
+  const [width, height, left, right, top, bottom] = [300, 76, 4, 52, 8, 8];
+  const draw = (name, attributes, parent, text = "") => {
+    const one = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
+    one.textContent = text;
+    parent.append(one);
+    return one;
+  };
+  const plot = (line, row) => {
+    const [low, high, last, letters] = line.dataset.curve.split(" ");
+    const heights = [...letters].map((one) => levels.indexOf(one));
+    const x = (at) => left + (width - right - left) * at / Math.max(heights.length - 1, 1);
+    const y = (level) => height - bottom - (height - bottom - top) * level / (levels.length - 1);
+    const runs = cells(row).toReversed();
+    const wrong = (at) => Array.isArray(runs[at]) && (runs[at][0] === 1 || runs[at][0] === 2);
+    const there = heights.flatMap((level, at) => level < 0 ? [] : [at]);
+    const dots = (some) => some.map((at) => `M${x(at)} ${y(heights[at])}h0`).join("");
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, line);
+    const turns = [...row.closest("table").tHead.rows[0].cells].slice(1).reverse().flatMap((cell, at) => cell.querySelector("b") ? [at] : []);
+    if (turns.length) draw("path", { class: "turn", d: turns.map((at) => `M${x(at - 0.5)} 0V${height}`).join("") }, svg);
+    draw("path", { class: "line", d: there.map((at, place) => `${there[place - 1] === at - 1 ? "L" : "M"}${x(at)} ${y(heights[at])}`).join("") }, svg);
+    draw("path", { class: "dots", d: dots((there.length > 2 ? there.slice(-1) : there).filter((at) => !wrong(at))) }, svg);
+    draw("path", { class: "dots differs", d: dots(there.filter(wrong)) }, svg);
+    // The latest, the largest and the least value at their places, where there is room for them.
+    const found = there.map((at) => heights[at]), taken = [];
+    for (const [text, level, kind] of [[last, found.at(-1), "last"], [high, Math.max(...found), ""], [low, Math.min(...found), ""]]) {
+      const at = y(level) + 4;
+      if (taken.some((one) => Math.abs(at - one) < 11)) continue;
+      taken.push(at);
+      draw("text", { x: width - right + 6, y: at, class: kind }, svg, text);
+    }
+  };
+  document.addEventListener("toggle", ({ target }) => {
+    if (target.row) for (const line of target.querySelectorAll("[data-curve]")) if (!line.lastElementChild) plot(line, target.row);
+  }, true);
+
   for (const table of document.querySelectorAll(".matrix")) {
     const place = table.dataset.manifest;
     const turns = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector("b") !== null);
     const told = make("div", "", { className: "told-cell" });
     told.setAttribute("aria-live", "polite");
-    told.append(make("p", "Arrow keys go from cell to cell, Enter to its log or report, Escape back.", { className: "note" }));
+    told.append(make("p", data.words.keys, { className: "note" }));
     table.parentElement.after(told);
     table.parentElement.removeAttribute("tabindex");
     let current = null;
 
     const tell = (cell) => {
       const row = cell.parentElement;
-      const item = data.items[place][row.dataset.item];
       const night = data.nights[place][cell.cellIndex - 1];
-      const one = item[cell.cellIndex];
+      const one = cells(row)[cell.cellIndex - 1];
       const head = make("p", `${night.when}  `);
-      head.append(make("a", row.dataset.id, { href: `#i${place}-${item[0]}` }));
+      head.append(make("a", row.name, { href: `#${row.below.id}` }));
       told.replaceChildren(head);
-      if (!one) {
-        told.append(make("p", "not planned, or not run yet"));
+      if (one === null) {
+        told.append(make("p", data.words.none));
         return;
       }
-      const [outcome, seconds, reason, log, report] = one;
+      const [outcome, seconds, reason, log, report] = Array.isArray(one) ? one : [0, one, 0, ...data.usual];
       const line = make("p", "");
       line.append(make("span", outcomes[outcome], { className: `outcome ${outcomes[outcome].toLowerCase()}` }));
-      line.append(` ${seconds} s ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
-      for (const [name, path] of [["report", data.texts[report]], ["log", data.texts[log]]]) {
-        if (path) line.append(make("a", name, { href: `${night.href}/items/${item[0]}/${path}` }), " ");
+      line.append(` ${data.words.seconds.replace("{n}", seconds)} ${data.texts[reason] ? `: ${data.texts[reason]}` : ""} `);
+      for (const [name, path] of [[data.words.report, data.texts[report]], [data.words.log, data.texts[log]]]) {
+        if (path) line.append(make("a", name, { href: `${night.href}/items/${row.below.id.slice(`i${place}-`.length)}/${path}` }), " ");
       }
       told.append(line);
     };
@@ -90,7 +135,7 @@
     });
     table.addEventListener("mouseover", (event) => {
       const cell = event.target.closest("tbody td");
-      if (cell && !cell.title) cell.title = `${cell.parentElement.dataset.id}, ${data.nights[place][cell.cellIndex - 1].when}`;
+      if (cell && !cell.title) cell.title = `${cell.parentElement.name}, ${data.nights[place][cell.cellIndex - 1].when}`;
     });
     const visible = (row, step) => {
       let at = row;

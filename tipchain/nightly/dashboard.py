@@ -1,7 +1,7 @@
 """The latest nights as one HTML file: a grid of items and nights, curves, and links to logs and reports.
 
-Without scripts it shows all of that; with them it is filtered, the grid is walked with the arrow keys, and each cell
-tells its reason beside it.
+Without scripts it shows all of that, curves in words; with them curves are drawn, items are filtered, the grid is
+walked with the arrow keys, and each cell tells its reason beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.commits import commits_of_file
+from tipchain.foreign_text import clean
+from tipchain.language import template
 from tipchain.nightly.dashboard_items import (
     SIGNS,
     cut,
@@ -26,7 +28,7 @@ from tipchain.nightly.dashboard_items import (
     why,
 )
 from tipchain.nightly.kinds_table import kinds_part
-from tipchain.nightly.timeline import Cell, Column, Row, Timeline
+from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
@@ -39,6 +41,14 @@ FIGURES = (6, 2, 0)
 LISTED = 40
 """Items of a kind that stand at the top; the rest is counted."""
 REASON = 200
+WORDS = {
+    "item": "{n} item", "items": "{n} items", "some": "{n} of {n2} items", "seconds": "{n} s", "report": "report",
+    "log": "log", "none": "not planned, or not run yet",
+    "keys": "Arrow keys go from cell to cell, Enter to its log or report, Escape back.",
+}  # fmt: skip
+"""What the script says, in English with open places."""
+SECONDS = 100
+"""From which on a run's seconds are told in whole ones."""
 KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
@@ -49,8 +59,8 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
         timelines: of one or more manifests.
         problems: nights that could not be read, a line each.
     """
-    text = ""
-    lines = [_Line(place, line) for place, line in enumerate(sorted(timelines, key=_urgency))]
+    text, filters = "", _filters(timelines)
+    lines = [_Line(place, line, filters) for place, line in enumerate(sorted(timelines, key=_urgency))]
     for most in FIGURES:
         text = _render(lines, problems, most)
         if len(text.encode()) <= LARGEST:
@@ -70,20 +80,21 @@ class _Line:
     Attributes:
         place: of the manifest on the page.
         line: the nights.
+        filters: what the page's items are filtered by, with the values that they have.
         rows: its items: what has just begun to fail, what fails for longer, the rest.
         names: what they are called for short, by id.
     """
 
-    def __init__(self, place: int, line: Timeline) -> None:
-        self.place, self.line = place, line
+    def __init__(self, place: int, line: Timeline, filters: Mapping[str, Sequence[str]]) -> None:
+        self.place, self.line, self.filters = place, line, filters
         self.rows = sorted(line.rows, key=lambda row: -row.since if row.bad else 1)
         self.names = short_names(row.item for row in line.rows)
 
-    def id(self, row: Row) -> str:
+    def id(self, row: TimelineRow) -> str:
         """Return the id of an item's part."""
         return part_id(self.place, row)
 
-    def name(self, row: Row) -> str:
+    def name(self, row: TimelineRow) -> str:
         """Return what an item is called for short."""
         return self.names[row.item.id]
 
@@ -97,7 +108,7 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     body = [
         _headline(lines),
         _problems(problems),
-        _controls(timelines),
+        _controls(lines[0].filters),
         *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
     ]
@@ -173,14 +184,14 @@ def _came_to(line: Timeline) -> Markup:
     failed = bool(bad or column.wrong)
     head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
     commit = column.results.facts.get("commit", "")
-    state = "" if finished else " so far: the night is not finished"
+    state = "" if finished else ", so far: the night is not finished"
     return element(
         "p", element("strong", head, class_=f"outcome {kind}"), f"{line.name}, {when(column)}",
         f", commit {commit}" if commit else "", f": {word}{state}.",
     )  # fmt: skip
 
 
-def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iterator[Markup]:
+def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False) -> Iterator[Markup]:
     """Yield a line for each item: how it ended, what it is called, since when, why, and which commits may have done it."""
     columns = one.line.columns
     for row in rows[:LISTED]:
@@ -202,7 +213,7 @@ def _entries(one: _Line, rows: Sequence[Row], *, suspects: bool = False) -> Iter
         yield element("li", f"and {len(rows) - LISTED} more")
 
 
-def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return from which commit to which an item began to fail, and those that changed the file of the line at fault."""
     ran = [columns[at].results for at, cell in enumerate(row.cells) if cell]
     before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
@@ -217,7 +228,7 @@ def _suspects(row: Row, columns: Sequence[Column]) -> Markup | None:
     return markup(element("div", text, class_="note") for text in told)
 
 
-def _page_of(row: Row, columns: Sequence[Column]) -> Markup | None:
+def _page_of(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return a link to the page that an item left when it failed."""
     at = max((place for place, cell in enumerate(row.cells) if cell), default=None)
     cell = None if at is None else row.cells[at]
@@ -236,22 +247,27 @@ def _problems(problems: Sequence[str]) -> Markup | None:
     return element("ul", rows, class_="problems") if rows else None
 
 
-def _controls(timelines: Sequence[Timeline]) -> Markup:
+def _filters(timelines: Sequence[Timeline]) -> Mapping[str, Sequence[str]]:
+    """Return what items can be told apart by, with the values that they have."""
     rows = [row for line in timelines for row in line.rows]
-    choices: Mapping[str, Sequence[str]] = {
+    found: Mapping[str, Sequence[str]] = {
         "outcome": [one.value for one in Outcome],
         "mode": sorted({row.item.mode for row in rows} - {""}),
         "device": sorted({row.item.device for row in rows}),
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
     }
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:
     return element(
         "form",
         element("label", "Find ", element("input", type="search", id="find", autocomplete="off")),
         [
             element("label", f"{name.capitalize()} ", element(
-                "select", element("option", "all", value=""), [element("option", one) for one in values], id=name,
+                "select", element("option", "all", value=""), [element("option", one, value=one) for one in values], id=name,
             ))
-            for name, values in choices.items() if len(values) > 1
+            for name, values in filters.items()
         ],
         element("label", element("input", type="checkbox", id="changed"), " only what changed"),
         element("button", "Show all", type="reset"),
@@ -279,7 +295,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
         "section", element("h2", f"Items of {line.name}"),
-        (item_part(row, line.columns, turns, most, one.id(row), one.name(row)) for row in one.rows), class_="items",
+        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows), class_="items",
     )  # fmt: skip
 
 
@@ -294,7 +310,7 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         )
         for number, column in latest_first(line.columns)
     ]  # fmt: skip
-    body = (_row(one, number, row, numbers) for number, row in enumerate(one.rows))
+    body = (_row(one, row, numbers) for row in one.rows)
     table = element(
         "table", element("thead", element("tr", element("th", "item", scope="col"), heads)), element("tbody", body),
         class_="matrix", data_manifest=place,
@@ -320,29 +336,28 @@ def _title_of(column: Column) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _row(one: _Line, number: int, row: Row, numbers: _Numbers) -> Markup:
-    item, latest, columns = row.item, row.latest, one.line.columns
+def _row(one: _Line, row: TimelineRow, numbers: _Numbers) -> Markup:
+    item, columns = row.item, one.line.columns
     numbers.add(one.place, row)
-    cells = [
-        _cell(row.cells[at], f"{column.href}/items/{row.slug}/", latest=at == len(columns) - 1)
-        for at, column in latest_first(columns)
-    ]
+    cells = [_cell(row.cells[at], f"{column.href}/items/{row.slug}/") for at, column in latest_first(columns)]
     mark = unsteady(row, columns)
-    name = element("a", one.name(row), href=f"#{one.id(row)}", title=item.id)
-    return element(
-        "tr", element("th", name, [" ", mark] if mark else None, scope="row"), cells, data_id=item.id,
-        data_item=number, data_outcome=latest.record.outcome.value if latest else None, data_mode=item.mode or None,
-        data_device=item.device, data_tag=" ".join(item.tags) or None, data_changed=row.changed or None,
-    )  # fmt: skip
+    name = element("a", one.name(row), href=f"#{one.id(row)}")
+    facts = {"mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
+    given = {f"data_{key}": value for key, value in facts.items() if value and key in one.filters}
+    head = element("th", name, [" ", mark] if mark else None, scope="row")
+    return element("tr", head, cells, data_changed=row.changed or None, **given)
 
 
-def _cell(cell: Cell | None, base: str, *, latest: bool) -> Markup:
-    """Return a cell; what did not pass, and the latest night, lead to the log or report without a script too."""
+def _cell(cell: Cell | None, base: str) -> Markup:
+    """Return a cell; what did not pass leads to the log or report without a script too.
+
+    Most cells passed: those are as short as HTML lets them be, without the end tag that another cell or row makes needless.
+    """
     if cell is None:
-        return element("td")
+        return Markup('<td class="none">')
     outcome = cell.record.outcome
     target = cell.report if cell.report.endswith(".html") else cell.log or cell.report
-    sign: str | Markup = SIGNS[outcome]
+    sign = SIGNS[outcome]
     if outcome is not Outcome.PASS:
         words = f"{outcome.value}: {cut(why(cell), 120)}"
         if outcome is Outcome.SKIP or not target:
@@ -350,9 +365,7 @@ def _cell(cell: Cell | None, base: str, *, latest: bool) -> Markup:
         return element(
             "td", element("a", sign, href=base + target, title=words), class_=f"cell-{KINDS[outcome]}"
         )
-    if latest and target:
-        sign = element("a", sign, href=base + target)
-    return element("td", sign, class_="cell-p")
+    return Markup(f"<td>{sign}")
 
 
 def _nights(place: int, line: Timeline) -> Markup:
@@ -383,26 +396,36 @@ def _nights(place: int, line: Timeline) -> Markup:
 
 
 class _Numbers:
-    """What the script knows of each cell, in the grid's order: 0 where nothing ran; texts by their number."""
+    """What the script knows of each cell, in the grid's order: null where nothing ran; texts by their number.
+
+    The seconds alone stand for a run that passed and left its log and report where the first run did.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {"": 0}
         self._items: list[list[Any]] = []
+        self._usual: list[int] | None = None
 
-    def add(self, place: int, row: Row) -> None:
+    def add(self, place: int, row: TimelineRow) -> None:
         """Take a row; rows come in the order of the page."""
         while len(self._items) <= place:
             self._items.append([])
-        self._items[place].append([row.slug, *self._cells(row.cells[::-1])])
+        self._items[place].append([*self._cells(row.cells[::-1])])
 
     def _cells(self, cells: Iterable[Cell | None]) -> Iterator[Any]:
         for cell in cells:
             if cell is None:
-                yield 0
+                yield None
                 continue
-            record = cell.record
-            texts = [self._number(cut(one, 500)) for one in (why(cell), cell.log, cell.report)]
-            yield [list(Outcome).index(record.outcome), round(record.seconds, 1), *texts]
+            record, reason = cell.record, self._number(cut(why(cell), 500))
+            left = [self._number(clean(one)) for one in (cell.log, cell.report)]
+            self._usual = self._usual or left
+            seconds = round(record.seconds, 1 if record.seconds < SECONDS else None)
+            usual = (Outcome.PASS, 0, self._usual)
+            if (record.outcome, reason, left) == usual:
+                yield seconds
+            else:
+                yield [list(Outcome).index(record.outcome), seconds, reason, *left]
 
     def _number(self, text: str) -> int:
         return self._texts.setdefault(text, len(self._texts))
@@ -413,6 +436,9 @@ class _Numbers:
             [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)]
             for line in timelines
         ]
-        document = {"texts": list(self._texts), "items": self._items, "nights": nights}
+        words = {name: template(message) for name, message in WORDS.items()}
+        document = {
+            "texts": [*self._texts], "usual": self._usual, "items": self._items, "nights": nights, "words": words,
+        }  # fmt: skip
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
         return Markup(text.replace("<", "\\u003c"))

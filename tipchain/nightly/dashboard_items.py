@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 
 from tipchain.foreign_text import clean
+from tipchain.language import say
 from tipchain.nightly.items import Item
-from tipchain.nightly.timeline import Cell, Column, Row
-from tipchain.outcome import BAD, Outcome
+from tipchain.nightly.timeline import Cell, Column, TimelineRow
+from tipchain.outcome import Outcome
 from tipchain.quantities import duration
 from tipchain.report.html.chart import Scale, linear
 from tipchain.report.html.page import Markup, element, markup, prose
@@ -19,15 +20,13 @@ from tipchain.report.html.parts import outcome
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 LISTED = 10
 """Nights that did not pass, of an item, the latest first."""
-TREND_WIDTH, TREND_HEIGHT = 300, 76
-TREND_LEFT, TREND_RIGHT, TREND_TOP, TREND_BOTTOM = 4, 52, 8, 8
-DOT = 2
-"""Points up to which each is a dot of its own, so that it is seen."""
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
+"""A curve's heights, the lowest first: as many as a plot of that size shows."""
 
 
 def cut(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text, without control characters."""
-    text = clean(text)
+    """Return at most ``length`` characters of a text in the reader's language, without control characters."""
+    text = say(clean(text))
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -46,7 +45,7 @@ def latest_first(columns: Sequence[Column]) -> list[tuple[int, Column]]:
     return list(enumerate(columns))[::-1]
 
 
-def part_id(place: int, row: Row) -> str:
+def part_id(place: int, row: TimelineRow) -> str:
     """Return the id of an item's part, of the manifest at ``place``."""
     return f"i{place}-{row.slug}"
 
@@ -74,7 +73,7 @@ def _short_mode(mode: str) -> str:
     return re.sub(r"_infer$", "", mode).replace("_train_", "/")
 
 
-def unsteady(row: Row, columns: Sequence[Column]) -> Markup | None:
+def unsteady(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     """Return a mark of an item that ended otherwise though neither commit nor environment had changed; None of others."""
     if not row.flips:
         return None
@@ -83,15 +82,12 @@ def unsteady(row: Row, columns: Sequence[Column]) -> Markup | None:
     return element("span", "unsteady", class_="badge", title=told)
 
 
-def item_part(
-    row: Row, columns: Sequence[Column], turns: Sequence[int], most: int, name: str, short: str
-) -> Markup:
+def item_part(row: TimelineRow, columns: Sequence[Column], most: int, name: str, short: str) -> Markup:
     """Return an item, folded.
 
     Args:
         row: the item.
         columns: the nights.
-        turns: columns whose environment is another than the one's before.
         most: figures that are plotted.
         name: its id.
         short: what it is called for short.
@@ -104,12 +100,10 @@ def item_part(
     )  # fmt: skip
     facts = [item.id, item.source, *item.tags]
     told = element("p", " · ".join(filter(None, facts)), class_="note")
-    return element(
-        "details", head, told, _runs(row, columns), _trends(row, turns, most), id=name, class_="item"
-    )
+    return element("details", head, told, _runs(row, columns), _trends(row, most), id=name, class_="item")
 
 
-def _runs(row: Row, columns: Sequence[Column]) -> Markup:
+def _runs(row: TimelineRow, columns: Sequence[Column]) -> Markup:
     """Return the latest run, and the latest that did not pass."""
     there = [(column, cell) for column, cell in zip(columns, row.cells, strict=True) if cell][::-1]
     bad = [one for one in there[1:] if one[1].record.outcome is not Outcome.PASS]
@@ -130,7 +124,7 @@ def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
     return found
 
 
-def _run(row: Row, column: Column, cell: Cell) -> Markup:
+def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
     record = cell.record
     links = [
         markup(" ", element("a", name, href=f"{column.href}/items/{row.slug}/{path}"))
@@ -143,32 +137,23 @@ def _run(row: Row, column: Column, cell: Cell) -> Markup:
     return element("li", f"{when(column)} ", outcome(record.outcome), f"{took}{machine}", reason, links)
 
 
-def _trends(row: Row, turns: Sequence[int], most: int) -> Markup:
-    """Return plots of the seconds, the memory and the figures of an item.
-
-    Args:
-        row: the item.
-        turns: columns whose environment is another than the one's before.
-        most: figures that are plotted; the rest is counted.
-    """
-    bad = [place for place, cell in enumerate(row.cells) if cell and cell.record.outcome in BAD]
+def _trends(row: TimelineRow, most: int) -> Markup:
+    """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
     names = _names(row)
-    plots = [
-        _plot(title, values, turns, bad)
-        for title, values in _series(row, names[:most])
-        if any(map(isfinite, values))
+    curves = [
+        _curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))
     ]
     left = len(names) - most
     more = element("p", f"{left} more figures are in the reports.", class_="note") if left > 0 else None
-    return markup(element("div", plots, class_="trends") if plots else None, more)
+    return markup(element("ul", curves, class_="trends") if curves else None, more)
 
 
-def _names(row: Row) -> list[str]:
+def _names(row: TimelineRow) -> list[str]:
     """Return the names of the figures, those of the latest night first."""
     return list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
 
 
-def _series(row: Row, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+def _series(row: TimelineRow, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
     ran = [cell if cell and cell.record.attempt else None for cell in row.cells]
     yield "seconds", [cell.record.seconds if cell else float("nan") for cell in ran]
     memory = [cell.record.peak_memory_mb if cell else 0.0 for cell in ran]
@@ -177,52 +162,14 @@ def _series(row: Row, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]
         yield name, [cell.figures.get(name, float("nan")) if cell else float("nan") for cell in ran]
 
 
-def _plot(title: str, values: Sequence[float], turns: Sequence[int], bad: Sequence[int]) -> Markup:
+def _curve(title: str, values: Sequence[float]) -> Markup:
+    """Return a curve in words; the script draws it from the least, the largest and the latest value and a letter a night."""
     finite = [value for value in values if isfinite(value)]
-    low, high, last = min(finite), max(finite), finite[-1]
-    x = Scale(0, max(len(values) - 1, 1), TREND_LEFT, TREND_WIDTH - TREND_RIGHT)
-    y = Scale(*linear(values), TREND_HEIGHT - TREND_BOTTOM, TREND_TOP)
-    lines = "".join(f"M{x(place - 0.5):.0f} 0V{TREND_HEIGHT}" for place in turns)
-    points = [(place, value) for place, value in enumerate(values) if isfinite(value)]
-    told = f"{title}: {_short(low)} to {_short(high)} in {len(finite)} nights, latest {_short(last)}"
-    parts: list[Markup | None] = [
-        element("path", d=lines, class_="turn") if lines else None,
-        element("path", d=_curve(points, x, y), class_="line"),
-        _dots([one for one in points if one[0] not in bad] if len(points) <= DOT else points[-1:], x, y, ""),
-        _dots([one for one in points if one[0] in bad], x, y, " differs"),
-        *_labels(low, high, last, y),
-    ]
-    svg = element(
-        "svg", markup(*parts), viewBox=f"0 0 {TREND_WIDTH} {TREND_HEIGHT}", role="img", aria_label=told
-    )
-    return element("figure", element("figcaption", title), svg)
-
-
-def _curve(points: Sequence[tuple[int, float]], x: Scale, y: Scale) -> str:
-    """Return a path through points, broken where a night has none."""
-    steps, before = [], -2
-    for place, value in points:
-        steps.append(f"{'L' if place == before + 1 else 'M'}{x(place):.0f} {y(value):.1f}")
-        before = place
-    return "".join(steps)
-
-
-def _dots(points: Sequence[tuple[int, float]], x: Scale, y: Scale, kind: str) -> Markup | None:
-    path = "".join(f"M{x(place):.0f} {y(value):.1f}h0" for place, value in points)
-    return element("path", d=path, class_=f"dots{kind}") if path else None
-
-
-def _labels(low: float, high: float, last: float, y: Scale) -> Iterator[Markup]:
-    """Yield the largest, the least and the latest value at their places, where there is room for them."""
-    taken: list[float] = []
-    for value in dict.fromkeys((last, high, low)):
-        place = y(value) + 4
-        if all(abs(place - one) >= 11 for one in taken):
-            taken.append(place)
-            kind = "last" if value == last else None
-            yield element(
-                "text", _short(value), x=TREND_WIDTH - TREND_RIGHT + 6, y=f"{place:.0f}", class_=kind
-            )
+    low, high, last = (_short(value) for value in (min(finite), max(finite), finite[-1]))
+    level = Scale(*linear(values), 0, len(LEVELS) - 1)
+    letters = "".join(LEVELS[round(level(value))] if isfinite(value) else "." for value in values)
+    told = f"{title}: {low} to {high} in {len(finite)} nights, latest {last}"
+    return element("li", told, data_curve=f"{low} {high} {last} {letters}")
 
 
 def _short(value: float) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 from tipchain.errors import ManifestError
 from tipchain.modes import Mode
 from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan
-from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, Entry, Manifest
+from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEntry, NightManifest
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
 
@@ -23,17 +23,17 @@ PAGE = f"{FOLDER}/report.html"
 class Project(Protocol):
     """What of the disk a plan depends on."""
 
-    def files(self, entry: Entry) -> Sequence[str]:
+    def files(self, entry: ManifestEntry) -> Sequence[str]:
         """Return the files that an entry names, below the root, sorted.
 
         Raises:
             ManifestError: a glob names none.
         """
 
-    def problem(self, entry: Entry, file: str, mode: Mode) -> str:
+    def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode; "" for nothing."""
 
-    def chain(self, entry: Entry, file: str, mode: Mode) -> str:
+    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
 
     def lacking(self, data: DataFolder) -> str:
@@ -48,7 +48,7 @@ class Settled:
     reason: str = ""
 
 
-def expand(manifest: Manifest, project: Project, *, require_data: bool = False) -> NightPlan:
+def expand(manifest: NightManifest, project: Project, *, require_data: bool = False) -> NightPlan:
     """Return the items of a manifest, in its order.
 
     Args:
@@ -62,7 +62,7 @@ def expand(manifest: Manifest, project: Project, *, require_data: bool = False) 
     files = {entry.place: tuple(project.files(entry)) for entry in manifest.entries if entry.files}
     subjects = _subjects({file for found in files.values() for file in found})
     items: dict[str, Item] = {}
-    origins: dict[str, tuple[Entry, str]] = {}
+    origins: dict[str, tuple[ManifestEntry, str]] = {}
     for entry in manifest.entries:
         maker = _Maker(entry, manifest, project, require_data=require_data)
         for source in files.get(entry.place, ("",)):
@@ -94,9 +94,9 @@ def _subjects(files: set[str]) -> dict[str, str]:
 
 
 def _twice(
-    manifest: Manifest, name: str, first: tuple[Entry, str], second: tuple[Entry, str]
+    manifest: NightManifest, name: str, first: tuple[ManifestEntry, str], second: tuple[ManifestEntry, str]
 ) -> ManifestError:
-    def said(one: tuple[Entry, str]) -> str:
+    def said(one: tuple[ManifestEntry, str]) -> str:
         entry, source = one
         return f"{entry.place} (line {entry.line})" + (f", {source}" if source else "")
 
@@ -112,7 +112,9 @@ def _twice(
 class _Maker:
     """Makes the items of one entry."""
 
-    def __init__(self, entry: Entry, manifest: Manifest, project: Project, *, require_data: bool) -> None:
+    def __init__(
+        self, entry: ManifestEntry, manifest: NightManifest, project: Project, *, require_data: bool
+    ) -> None:
         self.entry, self.manifest, self.project = entry, manifest, project
         self.require_data = require_data
 

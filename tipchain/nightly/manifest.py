@@ -22,7 +22,7 @@ from tipchain.yaml_lines import Reader, load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ManifestLayout:
     """A layout.
 
     Attributes:
@@ -98,15 +98,15 @@ def _any(path: Path) -> str:
     return "" if any(path.iterdir()) else f"{path}/*"
 
 
-LAYOUTS: Mapping[str, Layout] = {
-    "imagenet": Layout(
+LAYOUTS: Mapping[str, ManifestLayout] = {
+    "imagenet": ManifestLayout(
         expected="train/<class>/ and val/<class>/, or train_list.txt and val_list.txt", missing=_imagenet
     ),
-    "ucf101": Layout(
+    "ucf101": ManifestLayout(
         expected="rawframes/ or videos/, with *train_split_1_*.txt and *val_split_1_*.txt", missing=_ucf101
     ),
-    "classes": Layout(expected="train/<class>/ and val/<class>/", missing=_class_folders),
-    "any": Layout(expected="a folder that is not empty", missing=_any),
+    "classes": ManifestLayout(expected="train/<class>/ and val/<class>/", missing=_class_folders),
+    "any": ManifestLayout(expected="a folder that is not empty", missing=_any),
 }
 
 
@@ -250,7 +250,7 @@ class Common:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """A group of chains, of cases, or one command.
 
     Attributes:
@@ -290,7 +290,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class NightManifest:
     """A manifest as it stands there.
 
     Attributes:
@@ -308,10 +308,10 @@ class Manifest:
     root: Path
     sha256: str
     data: Mapping[str, DataFolder]
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestEntry, ...]
 
 
-def load_manifest(path: Path) -> Manifest:
+def load_manifest(path: Path) -> NightManifest:
     """Read and check the manifest in ``path``.
 
     Raises:
@@ -339,7 +339,7 @@ def load_manifest(path: Path) -> Manifest:
     reader.done()
     if not entries:
         raise reader.error(None, "names nothing to run", expected="chains, cases or commands")
-    return Manifest(
+    return NightManifest(
         path=path,
         name=name,
         root=root,
@@ -453,7 +453,7 @@ def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
     return tuple(map(Mode, choices(one, "modes", names)))
 
 
-def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
+def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     entry = replace(
         _of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default="")
     )
@@ -461,7 +461,7 @@ def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> En
     return entry
 
 
-def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
+def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     entry = _of_files(one, "align", "case", "align", defaults, data)
     if "stages" in one.data:
         entry = replace(entry, stages=choices(one, "stages", STAGES, STAGES))
@@ -473,10 +473,10 @@ def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Ent
 
 def _of_files(
     one: Reader, kind: Kind, key: str, command: str, defaults: Common, data: Mapping[str, DataFolder]
-) -> Entry:
+) -> ManifestEntry:
     """Return an entry for the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
     files, modes = _globs(one, key), _modes(one)
-    return Entry(
+    return ManifestEntry(
         kind=kind,
         place=".".join(one.path),
         line=_line(one),
@@ -490,7 +490,7 @@ def _of_files(
     )
 
 
-def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> Entry:
+def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     name = one.text("id")
     if not WORD.fullmatch(name):
         raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
@@ -499,7 +499,7 @@ def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> E
     if not argv or isinstance(one.data["argv"], str):
         raise one.error("argv", "is not a list of words", found=repr(one.data["argv"]),
                         expected="[program, argument, ...]; no shell reads it")  # fmt: skip
-    entry = Entry(
+    entry = ManifestEntry(
         kind="command",
         place=".".join(one.path),
         line=_line(one),

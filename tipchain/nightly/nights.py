@@ -29,7 +29,7 @@ from tipchain.nightly.records import (
     read_record,
     write_document,
 )
-from tipchain.nightly.shards import NIGHT_ID, Cut, Part, SharePlan, night_id, part_of
+from tipchain.nightly.shards import NIGHT_ID, Cut, ShardPart, SharePlan, night_id, part_of
 from tipchain.outcome import Outcome
 
 # Plans of nights as JSON values, and back.
@@ -172,7 +172,7 @@ class Night:
         return found.timestamp() if found else 0.0
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> ShardPart | None:
         """Which share of a whole night this is; None for one that ran all that was chosen."""
         return part_of(self.plan, self.options, str(self.environment.get("commit") or ""))
 
@@ -372,23 +372,23 @@ _TELLING = frozenset((Outcome.PASS.name, Outcome.FAIL.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class PastRun:
     """How an item ended in an earlier night: its outcome's name and its seconds."""
 
     outcome: str
     seconds: float
 
 
-def finished_items(folder: Path) -> Mapping[str, Ran] | None:
+def finished_items(folder: Path) -> Mapping[str, PastRun] | None:
     """Return how the items of a finished night ended; None if it has not, or it cannot be read."""
     return _read_finished(folder / FINISHED)
 
 
-def _read_finished(file: Path) -> Mapping[str, Ran] | None:
+def _read_finished(file: Path) -> Mapping[str, PastRun] | None:
     try:
         data = read_document(file)
         return {
-            name: Ran(outcome=parse_as(str, outcome), seconds=parse_as(float, seconds))
+            name: PastRun(outcome=parse_as(str, outcome), seconds=parse_as(float, seconds))
             for name, (outcome, seconds) in data["items"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -24,7 +24,7 @@ class RunningItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class NightState:
     """A night at one moment.
 
     Attributes:
@@ -99,7 +99,7 @@ class Pending:
         return None if each is None else max(self._known, 0.0) + self._unknown * each
 
 
-def state_json(state: State) -> dict[str, object]:
+def state_json(state: NightState) -> dict[str, object]:
     """Return a state as JSON values."""
     return {
         "total": state.total,
@@ -114,11 +114,11 @@ def state_json(state: State) -> dict[str, object]:
     }
 
 
-def read_state(night: Night) -> State:
+def read_state(night: Night) -> NightState:
     """Return what the latest coordinator of a night wrote down last of what it did; an empty one if there is nothing."""
     try:
         data = read_json(night.folder / RUNNING)
-        return State(
+        return NightState(
             total=len(night.plan.items),
             counts={Outcome[name]: parse_as(int, count) for name, count in data["counts"].items()},
             running=tuple(parse_as(RunningItem, one) for one in data["running"]),
@@ -127,7 +127,7 @@ def read_state(night: Night) -> State:
             waiting=parse_as(str, data["waiting"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return State(total=len(night.plan.items))
+        return NightState(total=len(night.plan.items))
 
 
 def _seconds(value: object) -> float | None:

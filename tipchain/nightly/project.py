@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.errors import InputError, ManifestError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
-from tipchain.nightly.manifest import DataFolder, Entry, Manifest, missing_data
+from tipchain.nightly.manifest import DataFolder, ManifestEntry, NightManifest, missing_data
 
 if TYPE_CHECKING:
     from tipchain.chain.params import ParamFile
@@ -44,13 +44,13 @@ class DiskProject:
         manifest: the manifest.
     """
 
-    manifest: Manifest
+    manifest: NightManifest
     _params: dict[tuple[str, str], _ReadParams] = field(default_factory=dict)
     _modes: dict[tuple[str, str, tuple[str, ...], Mode], str] = field(default_factory=dict)
     _cases: dict[str, Case | str] = field(default_factory=dict)
     _data: dict[str, str] = field(default_factory=dict)
 
-    def files(self, entry: Entry) -> Sequence[str]:
+    def files(self, entry: ManifestEntry) -> Sequence[str]:
         """Return the files that an entry names, below the root, sorted.
 
         Raises:
@@ -89,11 +89,11 @@ class DiskProject:
                 expected="a path with *, ? and [...], and ** alone for folders within folders",
             ) from None  # fmt: skip
 
-    def problem(self, entry: Entry, file: str, mode: Mode) -> str:
+    def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""
         return self._case_problem(file, entry) if entry.kind == "align" else self._problem(file, entry, mode)
 
-    def chain(self, entry: Entry, file: str, mode: Mode) -> str:
+    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
         read = self._read(file, entry.suite)
         if read.file is None:
@@ -109,7 +109,7 @@ class DiskProject:
             self._data[data.name] = missing_data(data.path, data.layout)
         return self._data[data.name]
 
-    def _problem(self, file: str, entry: Entry, mode: Mode) -> str:
+    def _problem(self, file: str, entry: ManifestEntry, mode: Mode) -> str:
         from tipchain.chain.build import build_spec
 
         key = (file, entry.suite, entry.options, mode)
@@ -130,7 +130,7 @@ class DiskProject:
         self._modes[key] = problem
         return problem
 
-    def _kind_problem(self, file: str, entry: Entry, mode: Mode) -> str:
+    def _kind_problem(self, file: str, entry: ManifestEntry, mode: Mode) -> str:
         """Return what is wrong with a file of another kind than `TRAIN_INFER`, as its plan says it."""
         from tipchain.chain.load import load_plan
         from tipchain.chain.plan import Options
@@ -162,7 +162,7 @@ class DiskProject:
                 self._params[key] = _ReadParams(problem=one_line(error))
         return self._params[key]
 
-    def _case_problem(self, file: str, entry: Entry) -> str:
+    def _case_problem(self, file: str, entry: ManifestEntry) -> str:
         from tipchain.parity.case import load_case
 
         if file not in self._cases:
@@ -177,7 +177,7 @@ class DiskProject:
         return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
 
 
-def _option(entry: Entry, name: str) -> str | None:
+def _option(entry: ManifestEntry, name: str) -> str | None:
     """Return the value of an option of an entry's chains, None where it is not given."""
     words = [*entry.options, ""]
     return next((after for word, after in pairwise(words) if word == name), None)

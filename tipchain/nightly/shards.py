@@ -73,7 +73,7 @@ class SharePlan(NightPlan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ShardPart:
     """Which share of which whole night a night ran.
 
     Attributes:
@@ -129,7 +129,7 @@ def night_id(environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> Part | None:
+def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> ShardPart | None:
     """Return which share a night is; None for one that ran all that was chosen.
 
     Args:
@@ -142,7 +142,7 @@ def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> Part
         return None
     chosen = {name: options[name] for name in ("select", "last_failed") if options.get(name)}
     cut = plan.cut if isinstance(plan, SharePlan) else None
-    return Part(
+    return ShardPart(
         share=int(share),
         of=int(of),
         title=plan.name,
@@ -156,7 +156,7 @@ def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> Part
 
 
 def gather(
-    ones: Iterable[T], part: Callable[[T], Part | None], began: Callable[[T], float]
+    ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]
 ) -> list[Group[T]]:
     """Return which nights are one, in the order in which they began.
 
@@ -188,12 +188,12 @@ def gather(
     return found
 
 
-def _share(part: Callable[[T], Part | None], one: T) -> int:
+def _share(part: Callable[[T], ShardPart | None], one: T) -> int:
     own = part(one)
     return own.share if own else 0
 
 
-def missing(parts: Sequence[Part]) -> str:
+def missing(parts: Sequence[ShardPart]) -> str:
     """Return which shares of a night are not there, as ``2/3, 3/3``; "" for none.
 
     Of fewer items than shares the last shares are empty, and run no night.
@@ -204,7 +204,7 @@ def missing(parts: Sequence[Part]) -> str:
     return ", ".join(f"{share}/{count}" for share in range(1, last + 1) if share not in there)
 
 
-def disagreement(parts: Sequence[Part]) -> str:
+def disagreement(parts: Sequence[ShardPart]) -> str:
     """Return why the shares of a night are not those of one plan; "" if they are."""
     for name, words in (("manifest", "are of different manifests"), ("cut", "were cut differently")):
         values = [(getattr(part, name), part) for part in parts if getattr(part, name)]

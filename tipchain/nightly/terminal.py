@@ -13,7 +13,7 @@ from tipchain.language import aligned, columns, in_rows, say
 from tipchain.nightly.coordinator import NightResult
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import Night
-from tipchain.nightly.progress import State, counts_text
+from tipchain.nightly.progress import NightState, counts_text
 from tipchain.nightly.records import ItemRecord
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.progress import Screen, cut, elapsed
@@ -67,7 +67,7 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def state_lines(night: Night, state: State, holder: str, width: int = 80) -> Iterator[str]:
+def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
     """Yield how far a night is and what runs."""
     finished = (
         "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
@@ -203,7 +203,7 @@ class NightView:
         """Show a line."""
         self.screen.print(say(clean(text)))
 
-    def tick(self, state: Callable[[], State]) -> None:
+    def tick(self, state: Callable[[], NightState]) -> None:
         """Redraw what runs, or say how far the night is, when it is time."""
         if self.screen.due:
             self._redraw(state())
@@ -214,7 +214,7 @@ class NightView:
         """Take the lines of what runs away."""
         self.screen.draw([])
 
-    def _say(self, state: State) -> None:
+    def _say(self, state: NightState) -> None:
         """Write a plain line when nothing begins to run, and when it is time."""
         idle = bool(state.waiting) and not state.running
         if (idle and not self._idle) or self.clock() >= self._due:
@@ -223,7 +223,7 @@ class NightView:
                 self.screen.print(line)
         self._idle = idle
 
-    def _redraw(self, state: State) -> None:
+    def _redraw(self, state: NightState) -> None:
         lines = [say(state.line()), *_waiting(state)]
         for one in state.running:
             last = " ".join(clean(one.line).split())
@@ -231,5 +231,5 @@ class NightView:
         self.screen.draw(lines)
 
 
-def _waiting(state: State) -> list[str]:
+def _waiting(state: NightState) -> list[str]:
     return [say(f"the next item waits for {clean(state.waiting)}")] if state.waiting else []

@@ -19,7 +19,7 @@ from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_causes, read_figures, read_results
 from tipchain.nightly.shards import (
     Group,
-    Part,
+    ShardPart,
     SharePlan,
     disagreement,
     gather,
@@ -34,7 +34,7 @@ from tipchain.parity.findings import Diagnosis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class WholeNight:
     """A night: one that ran all, or the shares of one.
 
     Attributes:
@@ -67,17 +67,17 @@ class Whole:
         ]
 
 
-def wholes_of(nights: Iterable[Results]) -> list[Whole]:
+def wholes_of(nights: Iterable[Results]) -> list[WholeNight]:
     """Return nights, shares put together, in the order in which they began."""
     groups = gather(nights, lambda one: one.night.part, lambda one: one.night.epoch)
     return [_whole(group) for group in groups]
 
 
-def _whole(group: Group[Results]) -> Whole:
+def _whole(group: Group[Results]) -> WholeNight:
     ones = group.ones
     parts = [part for one in ones if (part := one.night.part)]
     if not parts:
-        return Whole(parts=tuple(ones), results=ones[0])
+        return WholeNight(parts=tuple(ones), results=ones[0])
     absent = missing(parts)
     notes = [f"shares that are not here: {absent}"] if absent else []
     notes += [f"{one.night.part}: ran again, so {one.night.name} does not count" for one in group.replaced]
@@ -85,7 +85,7 @@ def _whole(group: Group[Results]) -> Whole:
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (
         len(commits) > 1
     )
-    return Whole(
+    return WholeNight(
         parts=tuple(ones),
         results=_merged(ones, whole=not absent),
         notes=tuple(notes),
@@ -93,7 +93,7 @@ def _whole(group: Group[Results]) -> Whole:
     )
 
 
-def _wrong(ones: Sequence[Results], parts: Sequence[Part], *, whole: bool) -> list[str]:
+def _wrong(ones: Sequence[Results], parts: Sequence[ShardPart], *, whole: bool) -> list[str]:
     differ = disagreement(parts)
     lost, twice = lost_items([one.plan for one in ones])
     found = [differ] if differ else []
@@ -186,7 +186,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TimelineRow:
     """An item over the nights.
 
     Attributes:
@@ -250,7 +250,7 @@ class Timeline:
 
     name: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TimelineRow, ...]
 
 
 def read_timelines(folders: Sequence[Path], nights: int, page: Path) -> tuple[list[Timeline], list[str]]:
@@ -292,7 +292,7 @@ def _latest(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator
         left -= Fraction(1, part.of if part else 1)
 
 
-def _timeline(name: str, nights: Sequence[Whole], page: Path) -> Timeline:
+def _timeline(name: str, nights: Sequence[WholeNight], page: Path) -> Timeline:
     items: dict[str, Item] = {}
     for whole in nights:
         items.update((one.id, one) for one in whole.results.plan.items)
@@ -309,12 +309,14 @@ def _timeline(name: str, nights: Sequence[Whole], page: Path) -> Timeline:
             for whole, ids in zip(nights, planned, strict=True)
         ]
         rows.append(
-            Row(item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights))
+            TimelineRow(
+                item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights)
+            )
         )
     return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
 
 
-def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Whole]) -> tuple[int, ...]:
+def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[WholeNight]) -> tuple[int, ...]:
     """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
     ran = [
         (place, cell.record.outcome, nights[place].part_with(item))
@@ -339,7 +341,7 @@ def _same_facts(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     return bool(known) and not differences(before, after)
 
 
-def _cell(whole: Whole, item: Item, slug: str) -> Cell | None:
+def _cell(whole: WholeNight, item: Item, slug: str) -> Cell | None:
     results = whole.part_with(item)
     if not results.finished and item.id not in results.records:
         return None  # it goes on, or was left
@@ -364,7 +366,7 @@ def _cell(whole: Whole, item: Item, slug: str) -> Cell | None:
     )
 
 
-def _columns(nights: Iterable[Whole], page: Path) -> Iterable[Column]:
+def _columns(nights: Iterable[WholeNight], page: Path) -> Iterable[Column]:
     before: dict[str, str] | None = None
     for whole in nights:
         results = whole.results

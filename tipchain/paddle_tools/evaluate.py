@@ -13,7 +13,7 @@ from tipchain.blame import serving
 from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import eval_batches, reading
 from tipchain.paddle_tools.program import (
-    Bench,
+    PaddleBench,
     ProgramError,
     add_case_arguments,
     add_device_argument,
@@ -69,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
+def evaluate(
+    bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int
+) -> Evaluation:
     """Return metric and loss of ``model`` in eval mode over the whole of ``dataset``.
 
     The metric sees all outputs at once: that of a set need not be the average of those of its batches.
@@ -81,7 +83,9 @@ def evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_wor
         return _evaluate(bench, model, dataset, batch_size=batch_size, num_workers=num_workers)
 
 
-def _evaluate(bench: Bench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
+def _evaluate(
+    bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int
+) -> Evaluation:
     loss, metric = bench.builder("loss")(), bench.builder("metric")()
     outputs, labels, total_loss, samples = [], [], 0.0, 0
     model.eval()

@@ -21,7 +21,7 @@ from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.card import ModelCard
 from tipchain.paddle_tools.program import (
-    Bench,
+    PaddleBench,
     ProgramError,
     add_case_arguments,
     add_device_argument,
@@ -87,14 +87,14 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(bench: Bench, model: Any, folder: Path) -> None:
+def _save(bench: PaddleBench, model: Any, folder: Path) -> None:
     inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
     if not inputs:
         raise CaseError("has no model input", file=bench.case.path, key="inputs")
     save_program(model, inputs, folder)
 
 
-def check_export(bench: Bench, model: Any, folder: Path) -> tuple[float, int]:
+def check_export(bench: PaddleBench, model: Any, folder: Path) -> tuple[float, int]:
     """Hold Paddle Inference's outputs against the training engine's.
 
     Returns:
@@ -150,7 +150,7 @@ def _difference(expected: Array, actual: Array, what: str) -> float:
     return float(gap.max(initial=0.0))
 
 
-def _write_card(bench: Bench, folder: Path, classes: int) -> None:
+def _write_card(bench: PaddleBench, folder: Path, classes: int) -> None:
     card = ModelCard(
         case=bench.case.id,
         inputs=[
@@ -165,7 +165,7 @@ def _write_card(bench: Bench, folder: Path, classes: int) -> None:
     (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
 
 
-def _class_names(bench: Bench, classes: int) -> Sequence[str]:
+def _class_names(bench: PaddleBench, classes: int) -> Sequence[str]:
     """Return the data's class names, or numbers where it has none or another number of them."""
     if bench.case.sides["paddle"].dataset is None:
         return [str(number) for number in range(classes)]

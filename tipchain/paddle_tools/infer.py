@@ -29,7 +29,7 @@ from tipchain.paddle_tools.program import (
     quiet,
     true_or_false,
 )
-from tipchain.paddle_tools.samples import Samples, open_samples
+from tipchain.paddle_tools.samples import InferenceSamples, open_samples
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -98,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def classify(predictor: Predictor, samples: Samples, card: ModelCard, args: argparse.Namespace) -> Times:
+def classify(
+    predictor: Predictor, samples: InferenceSamples, card: ModelCard, args: argparse.Namespace
+) -> Times:
     """Print one line for each sample; return how long the parts took.
 
     The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
@@ -129,7 +131,7 @@ def _batches(length: int, size: int) -> Iterator[range]:
         yield range(start, min(start + size, length))
 
 
-def _load(samples: Samples, numbers: range) -> tuple[list[Array], list[str]]:
+def _load(samples: InferenceSamples, numbers: range) -> tuple[list[Array], list[str]]:
     """Return the inputs of some samples, stacked, one array for each of the model's, and the samples' names."""
     try:
         loaded = [samples[number] for number in numbers]

@@ -154,7 +154,7 @@ def positive_number(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class PaddleBench:
     """A case's Paddle side on a device.
 
     Attributes:
@@ -192,7 +192,9 @@ class Bench:
         return self.builder("dataset")(self.data, split, **self.case.data.args)
 
 
-def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int | None = None) -> Bench:
+def open_bench(
+    case: Path | None, data_path: Path | None, device: str, seed: int | None = None
+) -> PaddleBench:
     """Load the case, import paddle quietly, choose the device and seed every generator.
 
     Raises:
@@ -202,7 +204,7 @@ def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int
     framework = import_paddle()
     framework.configure(chosen, loaded.seed if seed is None else seed, threads=1)
     data, given = find_data(loaded, data_path, os.environ)
-    return Bench(paddle=framework.paddle, case=loaded, device=chosen, data=data, data_given=given)
+    return PaddleBench(paddle=framework.paddle, case=loaded, device=chosen, data=data, data_given=given)
 
 
 def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]) -> tuple[Path, bool]:

@@ -16,12 +16,12 @@ from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
 
 OWN = "build_inference_set"
-"""Name of the optional builder beside a case's Paddle data set: ``(path, **data.args)`` -> `Samples`."""
+"""Name of the optional builder beside a case's Paddle data set: ``(path, **data.args)`` -> `InferenceSamples`."""
 TRANSFORM = "build_transform"
 """Name of the other: ``(**data.args)`` -> a callable that makes the model's input of an RGB image."""
 
 
-class Samples(Protocol):
+class InferenceSamples(Protocol):
     """Samples in order, as a data set gives them: (the model's input, label, name); the label is not looked at."""
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class FakeSamples:
         return parts if len(parts) > 1 else parts[0], -1, f"fake input {index}"
 
 
-def open_samples(case: Case, given: Path | None, data: Path) -> Samples:
+def open_samples(case: Case, given: Path | None, data: Path) -> InferenceSamples:
     """Return the samples of ``given``; without it, of the validation split of the data folder ``data``.
 
     Beside the case's Paddle data set there may stand ``build_inference_set``, which gets ``given`` or ``data``, for
@@ -85,7 +85,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> Samples:
         builder = resolve(own, case.root)
         with serving(stage="opening the samples"):
             built = builder(*((given or data,) if own.endswith(f":{OWN}") else ()), **case.data.args)
-        samples: Samples = (
+        samples: InferenceSamples = (
             built if own.endswith(f":{OWN}") else Images(find_images(given or data / "val"), built)
         )
         return samples
@@ -96,7 +96,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> Samples:
         )
     if dataset is None:
         return FakeSamples(case)
-    split: Samples = open_builder(case, "paddle", "dataset")(given or data, "val", **case.data.args)
+    split: InferenceSamples = open_builder(case, "paddle", "dataset")(given or data, "val", **case.data.args)
     return split
 
 

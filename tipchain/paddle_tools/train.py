@@ -27,7 +27,7 @@ from tipchain.paddle_tools.checkpoint import (
 )
 from tipchain.paddle_tools.evaluate import evaluate
 from tipchain.paddle_tools.program import (
-    Bench,
+    PaddleBench,
     ProgramError,
     add_case_arguments,
     add_device_argument,
@@ -52,7 +52,7 @@ __all__ = ["Session", "add_arguments", "run", "start_session"]
 T = TypeVar("T")
 
 
-class Meter:
+class TrainingMeter:
     """Collects losses, samples and times until `take` renders and forgets them."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ LR_SCALINGS = ("none", "linear")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """How to train.
 
     Attributes:
@@ -216,12 +216,12 @@ def _is_positive(text: str) -> bool:
         return False
 
 
-def read_settings(args: argparse.Namespace, case: Case, position: Position | None) -> Settings:
+def read_settings(args: argparse.Namespace, case: Case, position: Position | None) -> TrainingSettings:
     """Return how to train: what the flags say, else the checkpoint, else the case."""
     mode = os.environ.get(MODE_VARIABLE)
     before: Any = position or case.train
     seed = args.seed if args.seed is not None else case.seed
-    return Settings(
+    return TrainingSettings(
         epochs=args.epochs or (case.epochs(parse_mode(mode)) if mode else case.train.epochs),
         batch_size=args.batch_size or before.batch_size,
         learning_rate=before.learning_rate if args.lr is None else args.lr,
@@ -284,7 +284,7 @@ def _local_device(device: str) -> str:
     return f"gpu:{selected}" if device == "gpu" and selected else device
 
 
-def _test(bench: Bench, settings: Settings) -> int:
+def _test(bench: PaddleBench, settings: TrainingSettings) -> int:
     if bench.paddle.distributed.get_rank() > 0:
         return ExitCode.PASSED  # one process is enough
     model = bench.model()
@@ -298,7 +298,7 @@ def _test(bench: Bench, settings: Settings) -> int:
     return ExitCode.PASSED
 
 
-def start_session(bench: Bench, settings: Settings, position: Position | None) -> Session:
+def start_session(bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> Session:
     """Build everything that training needs, and load what it starts from.
 
     Raises:
@@ -355,7 +355,7 @@ def _check_resumable(position: Position, fresh: Position) -> None:
             raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
 
 
-def _optimizer(bench: Bench, model: Any, settings: Settings) -> tuple[Any, Any]:
+def _optimizer(bench: PaddleBench, model: Any, settings: TrainingSettings) -> tuple[Any, Any]:
     rate: Any = settings.rate
     schedule = None
     if bench.case.sides["paddle"].scheduler is not None:
@@ -377,8 +377,8 @@ class Session:
         rank: this process among several; only rank 0 evaluates and saves.
     """
 
-    bench: Bench
-    settings: Settings
+    bench: PaddleBench
+    settings: TrainingSettings
     model: Any
     network: Any
     optimizer: Any
@@ -415,7 +415,7 @@ class Session:
             skip=self.position.iteration, num_workers=settings.num_workers,
         )  # fmt: skip
         self.network.train()
-        loss_of, meter = self.bench.builder("loss")(), Meter()
+        loss_of, meter = self.bench.builder("loss")(), TrainingMeter()
         for image, label, _ in meter.reading(reading(batches, self.train_set)):
             value = self._step(image, label, loss_of, epoch)
             meter.add(value, len(label))

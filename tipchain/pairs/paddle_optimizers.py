@@ -10,9 +10,9 @@ import paddle
 from tipchain.errors import UsageError
 from tipchain.layer_types import rule_for
 from tipchain.pairs.settings import (
+    NamedParameter,
     OptimizerSettings,
-    Parameter,
-    Treatment,
+    ParameterTreatment,
     kinds_of,
     needs_model,
     read_optimizer_settings,
@@ -169,7 +169,7 @@ def build_optimizer(
     return built
 
 
-def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> list[Treatment]:
+def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> list[ParameterTreatment]:
     """Return what the rules say, with the learning-rate multipliers already set; nothing without rules."""
     if not settings.has_rules:
         return []
@@ -183,7 +183,7 @@ def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> li
     return treatments
 
 
-def _named(model: Any) -> Iterator[Parameter]:
+def _named(model: Any) -> Iterator[NamedParameter]:
     """Yield every parameter under torch's name."""
     seen: set[int] = set()
     for path, layer in model.named_sublayers(include_self=True):
@@ -195,10 +195,10 @@ def _named(model: Any) -> Iterator[Parameter]:
             seen.add(id(tensor))
             known = renamed.get(leaf, leaf)
             name = f"{path}.{known}" if path else known
-            yield Parameter(name=name, tensor=tensor, kinds=kinds_of(layer, known, tensor.ndim))
+            yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(layer, known, tensor.ndim))
 
 
-def _decay(settings: OptimizerSettings, treatments: list[Treatment]) -> dict[str, Any]:
+def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) -> dict[str, Any]:
     """Return the optimizer's arguments for weight decay; with rules, set the regularizers of the parameters."""
     chosen = {one.parameter.tensor.name for one in treatments if one.decays}
     if settings.decay == "decoupled":

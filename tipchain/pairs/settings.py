@@ -64,7 +64,7 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class NamedParameter:
     """One parameter: torch's name of it, the live tensor, and which `KINDS` it is of."""
 
     name: str
@@ -73,10 +73,10 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
+class ParameterTreatment:
     """What becomes of one parameter."""
 
-    parameter: Parameter
+    parameter: NamedParameter
     decays: bool
     multiplier: float
 
@@ -156,7 +156,7 @@ def _decay_form(name: str, decay: str | None) -> str:
     return form
 
 
-def treat(settings: OptimizerSettings, parameters: Iterable[Parameter]) -> list[Treatment]:
+def treat(settings: OptimizerSettings, parameters: Iterable[NamedParameter]) -> list[ParameterTreatment]:
     """Return what the rules say about every parameter.
 
     Raises:
@@ -171,7 +171,7 @@ def treat(settings: OptimizerSettings, parameters: Iterable[Parameter]) -> list[
                 raise _optimizer_error(key, "fits no parameter", rule, f"{', '.join(KINDS)} or a pattern of: {shown}",
                              did_you_mean(rule, [*KINDS, *names]))  # fmt: skip
     return [
-        Treatment(
+        ParameterTreatment(
             parameter=one,
             decays=settings.weight_decay > 0 and not any(_fits(rule, one) for rule in settings.no_decay),
             multiplier=next(
@@ -207,7 +207,7 @@ def needs_model(settings: OptimizerSettings) -> CaseError:
     )
 
 
-def _fits(rule: str, parameter: Parameter) -> bool:
+def _fits(rule: str, parameter: NamedParameter) -> bool:
     return rule in parameter.kinds or fnmatchcase(parameter.name, rule)
 
 

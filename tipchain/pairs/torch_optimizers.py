@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from tipchain.pairs.settings import (
+    NamedParameter,
     OptimizerSettings,
-    Parameter,
     kinds_of,
     needs_model,
     read_optimizer_settings,
@@ -129,14 +129,14 @@ def _group(
             **({"l1_decay": decay} if signs else {})}  # fmt: skip
 
 
-def _named(model: torch.nn.Module) -> Iterator[Parameter]:
+def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
     seen: set[int] = set()
     for path, module in model.named_modules():
         for leaf, tensor in module.named_parameters(recurse=False):
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 name = f"{path}.{leaf}" if path else leaf
-                yield Parameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
+                yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
 
 
 def _bare(

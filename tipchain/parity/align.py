@@ -21,9 +21,9 @@ from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.judge import Verdict
-from tipchain.parity.preparation import Given, Prepared, prepare
+from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name
-from tipchain.parity.recorder import Job, RecordingProcess, listen
+from tipchain.parity.recorder import RecordingJob, RecordingProcess, listen
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress
@@ -35,7 +35,7 @@ DUMPS = {"torch": "--reference", "paddle": "--port"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AlignRequest:
     """One alignment run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Request:
     timeout_s: float | None = None
     threads: int = 0
     rules: Rules | None = None
-    given: Given | None = None
+    given: GivenInputs | None = None
     truth: bool = False
     notes: tuple[str, ...] = ()
     fresh: bool = False
@@ -77,7 +77,7 @@ Listener = Callable[[StageJudgement], None]
 
 
 def align(
-    request: Request, listener: Listener = lambda _: None, progress: Progress | None = None
+    request: AlignRequest, listener: Listener = lambda _: None, progress: Progress | None = None
 ) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
@@ -145,7 +145,7 @@ def _unprepared(stage: str, reason: str) -> StageJudgement:
 
 
 def _judge(
-    request: Request, stage: str, recorders: Sequence[RecordingProcess], rules: Rules
+    request: AlignRequest, stage: str, recorders: Sequence[RecordingProcess], rules: Rules
 ) -> StageJudgement:
     """Judge one stage that both sides have ended."""
     failures = [
@@ -206,10 +206,10 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
                 raise UsageError(f"{DUMPS[side]}: {wrong}")
 
 
-def _job(request: Request, prepared: Prepared, stages: Sequence[str], side: str) -> Job:
+def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str) -> RecordingJob:
     """Return what the recorder of ``side`` does for ``stages``."""
     case = request.case
-    return Job(
+    return RecordingJob(
         side=side,
         case=str(case.path.resolve()),
         reseed=case.reseed,
@@ -227,25 +227,24 @@ def _job(request: Request, prepared: Prepared, stages: Sequence[str], side: str)
     )
 
 
-def _start(request: Request, jobs: Sequence[Job], stages: Sequence[str]) -> list[RecordingProcess]:
+def _start(
+    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]
+) -> list[RecordingProcess]:
     """Start a recorder for each side that has anything to record."""
     return [RecordingProcess(job, stages, request.timeout_s) for job in jobs if job.stages]
 
 
-def _spare(request: Request, jobs: list[Job], stages: Sequence[str], since: float) -> ReferenceCache | None:
+def _spare(
+    request: AlignRequest, jobs: list[RecordingJob], stages: Sequence[str], since: float
+) -> ReferenceCache | None:
     """Take from torch's job what an earlier run recorded, and have it tell what the rest rests on.
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
-    place = next((number for number, job in enumerate(jobs) if job.side == "torch"), None)
-    if (
-        place is None
-        or len(jobs) < len(SIDES)
-        or request.fresh
-        or request.truth
-        or not request.device.startswith("cpu")
-    ):
+    repeats = request.device == "cpu" and not request.truth
+    if request.fresh or not repeats or request.recorded_sides != SIDES:
         return None
+    place = SIDES.index("torch")
     job = jobs[place]
     cache = ReferenceCache.of(request.case, job, stages)
     left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
@@ -272,13 +271,13 @@ def default_threads(sides: int) -> int:
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
 
 
-def _is_left_out(request: Request, stage: str, side: str) -> bool:
+def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
     """Tell whether torch is not asked: the port is held against itself, or against a published number."""
     published = stage == "train" and request.case.train.benchmark is not None
     return side == "torch" and (stage in SOLO or published)
 
 
-def _save_benchmark(request: Request) -> None:
+def _save_benchmark(request: AlignRequest) -> None:
     """Write the published numbers as the benchmark's dump."""
     benchmark = request.case.train.benchmark
     if benchmark is None or "train" not in request.stages or "torch" in request.dumps:

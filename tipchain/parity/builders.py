@@ -34,11 +34,11 @@ CANDIDATES, SHOWN = 3, 8
 """How many names are told that may have been meant, and of those that there are."""
 MODELS = {"torch": "torch.nn.Module", "paddle": "paddle.nn.Layer"}
 EXPECTED = {
-    "loss": "a callable (output, label) -> scalar",
-    "optimizer": "an optimizer, which has step()",
-    "scheduler": "a schedule, which has step()",
-    "dataset": "a data set, which has __len__ and __getitem__",
-    "metric": "a callable (output, label) -> {name: percent}, or an object with update and compute",
+    "loss": "a callable `(output, label) -> scalar`",
+    "optimizer": "an optimizer, which has `step()`",
+    "scheduler": "a schedule, which has `step()`",
+    "dataset": "a data set, which has `__len__` and `__getitem__`",
+    "metric": "a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`",
 }
 """What a builder has to return, by its key in the case."""
 

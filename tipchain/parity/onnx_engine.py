@@ -45,7 +45,7 @@ def missing_packages() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EngineEnd:
     """How it ended.
 
     Attributes:
@@ -90,7 +90,7 @@ class OnnxProcess:
             self.process.kill()
             self.process.wait()
 
-    def result(self) -> Ended:
+    def result(self) -> EngineEnd:
         """Wait for the process, and return how it ended."""
         code = self.process.wait()
         state: dict[str, Any] = {"doing": "starting", "versions": {}}
@@ -100,12 +100,12 @@ class OnnxProcess:
             outputs: dict[str, list[Array]] = {}
             for key, array in load_record(self.folder / OUTPUTS).arrays.items() if state["outputs"] else ():
                 outputs.setdefault(key.partition("/")[0], []).append(array)
-            return Ended(outputs=outputs, errors=state["errors"], versions=state["versions"])
+            return EngineEnd(outputs=outputs, errors=state["errors"], versions=state["versions"])
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         reason = f"the process {how} while {state['doing']}"
         if state.get("unsupported"):
             reason += f"; paddle2onnx does not list: {', '.join(state['unsupported'])}"
-        return Ended(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
+        return EngineEnd(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
 
 
 def _signal_name(number: int) -> str:

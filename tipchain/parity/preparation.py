@@ -15,7 +15,7 @@ from tipchain.parity.case import Case
 from tipchain.parity.digests import WHERE, data_digest
 from tipchain.parity.dumps import flatten, load_record, save_record
 from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
-from tipchain.parity.recorder import Needs
+from tipchain.parity.recorder import StageNeeds
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 from tipchain.stage_table import INFO
 
@@ -47,10 +47,10 @@ class Prepared:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
-    def needs(self, stage: str, side: str) -> Needs:
+    def needs(self, stage: str, side: str) -> StageNeeds:
         """Return what ``side`` needs for ``stage``."""
         inputs, weights = self.inputs.get(stage), self.weights.get(stage)
-        return Needs(
+        return StageNeeds(
             inputs=str(inputs.resolve()) if inputs else "",
             weights=str(weights.paths[side].resolve()) if weights else "",
             weights_sha256=weights.sha256.get(side, "") if weights else "",
@@ -66,14 +66,14 @@ def prepare(
     folder: Path,
     sides: tuple[str, ...],
     data_path: Path | None,
-    given: Given | None = None,
+    given: GivenInputs | None = None,
 ) -> Prepared:
     """Prepare what ``stages`` need and ``given`` has not; what cannot be had is noted, so that other stages still run.
 
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.
     """
-    work = _Work(case, mode, folder, sides, data_path, given or Given())
+    work = _Work(case, mode, folder, sides, data_path, given or GivenInputs())
     for stage in stages:
         work.prepare(stage)
     return Prepared(
@@ -84,7 +84,7 @@ def prepare(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenInputs:
     """What need not be prepared, for it comes from elsewhere.
 
     Attributes:
@@ -106,7 +106,7 @@ class _Work:
         folder: Path,
         sides: tuple[str, ...],
         data_path: Path | None,
-        given: Given,
+        given: GivenInputs,
     ) -> None:
         self.case, self.mode, self.folder = case, mode, folder
         self.sides, self.data_path, self.given = sides, data_path, given

@@ -100,7 +100,7 @@ def _moved(shifted: Array, array: Array) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class StageNeeds:
     """What was prepared for one stage on one side.
 
     Attributes:
@@ -118,7 +118,7 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RecordingJob:
     """What one recorder does.
 
     Attributes:
@@ -137,7 +137,7 @@ class Job:
     device: str
     threads: int
     folder: str
-    needs: Mapping[str, Needs]
+    needs: Mapping[str, StageNeeds]
     train_data: str
     eval_data: str
     epochs: int
@@ -151,17 +151,17 @@ class Job:
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> RecordingJob:
         """Read what `to_json` wrote."""
         data = json.loads(text)
-        needs = {stage: Needs(**one) for stage, one in data["needs"].items()}
+        needs = {stage: StageNeeds(**one) for stage, one in data["needs"].items()}
         return cls(**{**data, "stages": tuple(data["stages"]), "needs": needs})
 
 
 Emit = Callable[[Mapping[str, Any]], None]
 
 
-def run_job(job: Job, emit: Emit) -> None:
+def run_job(job: RecordingJob, emit: Emit) -> None:
     """Record every stage of ``job``; ``emit`` hears of each one."""
     known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
@@ -183,7 +183,9 @@ def run_job(job: Job, emit: Emit) -> None:
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
-def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
+def _bench(
+    job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str
+) -> Bench:
     """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
     needs, seen = job.needs[stage], case.for_stage(stage)
     if needs.names:
@@ -207,7 +209,7 @@ def _bench(job: Job, case: Case, framework: Framework, benches: dict[str, Bench]
 
 
 def _record_stage(
-    job: Job, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
+    job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
 ) -> Mapping[str, Any]:
     """Record one stage; the one place where what user code raises becomes a result."""
     start = time.perf_counter()
@@ -230,7 +232,7 @@ def _record_stage(
 _checked: set[str] = set()
 
 
-def _check_weights(needs: Needs) -> None:
+def _check_weights(needs: StageNeeds) -> None:
     """Refuse a weight file that is not the one that was prepared (truncated, replaced)."""
     if not needs.weights_sha256 or needs.weights in _checked:
         return
@@ -256,7 +258,7 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def save_recording(job: Job, bench: Bench, stage: str, recording: Recording, device: str) -> None:
+def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
     if recording.tensors:
@@ -299,7 +301,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
 
 def main(argv: list[str]) -> int:
     """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``."""
-    job = Job.from_json(Path(argv[0]).read_text())
+    job = RecordingJob.from_json(Path(argv[0]).read_text())
     with os.fdopen(int(argv[1]), "w", buffering=1) as events:
 
         def emit(event: Mapping[str, Any]) -> None:
@@ -319,7 +321,7 @@ def main(argv: list[str]) -> int:
 class RecordingProcess:
     """A recording process: its events, how each stage ended (None: well; else the message), and what it rests on."""
 
-    def __init__(self, job: Job, stages: Sequence[str], timeout_s: float | None) -> None:
+    def __init__(self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None) -> None:
         self.side, self.job = job.side, job
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
         self.marks: dict[str, Mapping[str, str] | None] = {}
@@ -409,7 +411,7 @@ class RecordingProcess:
         return all(stage in self.ended for stage in self.job.stages)
 
 
-def _environment(job: Job) -> dict[str, str]:
+def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, memory kept for reuse.
 
     glibc by default gives every large array back to the system, which then clears its pages anew for the next one:

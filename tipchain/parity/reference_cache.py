@@ -28,7 +28,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.case_types import Case
 from tipchain.parity.digests import mark
 from tipchain.parity.publish import link, stage_files
-from tipchain.parity.recorder import Job
+from tipchain.parity.recorder import RecordingJob
 from tipchain.parity.stage_judge import StageJudgement
 from tipchain.runs import RUN_VARIABLE, atomic_write
 
@@ -67,7 +67,7 @@ class ReferenceCache:
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, case: Case, job: Job, stages: Sequence[str]) -> ReferenceCache:
+    def of(cls, case: Case, job: RecordingJob, stages: Sequence[str]) -> ReferenceCache:
         """Return the cache for what ``job`` would record of ``stages``."""
         common = {
             "format": FORMAT, "case": case.digest, "path": job.case, "data": [] if case.data.set == NONE else [_listing(Path(one)) for one in (job.train_data, job.eval_data)],

@@ -16,7 +16,7 @@ from typing import Any
 
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import DIGITS, MINI_UCF, data_folder
-from tipchain.prepare.sets import KINDS, Recipe, recipe_of, way_out
+from tipchain.prepare.sets import KINDS, DataRecipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
 from tipchain.raw_frames import LAYOUT, Video, class_names, read_split, split_file
 
@@ -243,7 +243,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make(folder: Path, recipe: Recipe, say: Say, problem: str, *, anew: bool) -> None:
+def _make(folder: Path, recipe: DataRecipe, say: Say, problem: str, *, anew: bool) -> None:
     existed = folder.exists()
     if existed:
         _refuse_foreign(folder, recipe.names)
@@ -292,7 +292,7 @@ def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
         )
 
 
-def _fill(folder: Path, recipe: Recipe, name: str) -> None:
+def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
     files = {}
     for path, content in _with_progress(recipe.make(), len(recipe.names), name):
         files[path] = _write(folder / path, content)

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import assert_never
 
 from tipchain.prepare.shell import (
-    Case,
-    Chain,
-    Choice,
+    CaseCommand,
+    CommandList,
     Function,
+    IfCommand,
     Inner,
-    Loop,
+    LoopCommand,
     Negated,
     Node,
     NotReadError,
+    ShellState,
     Simple,
-    State,
     all_,
     any_,
     not_,
@@ -86,7 +86,7 @@ def follow(script: Path, root: Path, arguments: Sequence[str]) -> tuple[list[Rem
     """Return the operands of every ``rm -r`` that may be reached, and why a script could not be followed."""
     lines = _lines(root / arguments[0]) if arguments else ()
     follower = _Follower(root)
-    state = State(cwd=str(root), old=str(root), lines=lines).called_with(arguments)
+    state = ShellState(cwd=str(root), old=str(root), lines=lines).called_with(arguments)
     follower.script(script, state, 0)
     return follower.removals, follower.unread
 
@@ -110,7 +110,7 @@ class _Follower:
         self.functions: dict[str, Node] = {}
         self.name = ""
 
-    def script(self, path: Path, state: State, depth: int) -> None:
+    def script(self, path: Path, state: ShellState, depth: int) -> None:
         """Follow a script."""
         before, self.name = self.name, os.path.relpath(path, self.root)
         try:
@@ -121,7 +121,7 @@ class _Follower:
             self.unread.append(f"{self.name}: {error.strerror}")
         self.name = before
 
-    def text(self, text: str, state: State, depth: int) -> None:
+    def text(self, text: str, state: ShellState, depth: int) -> None:
         """Follow the commands of a text."""
         try:
             chain = parse_shell(text)
@@ -131,7 +131,7 @@ class _Follower:
             return
         self.node(chain, state, depth)
 
-    def node(self, node: Node, state: State, depth: int) -> bool | None:
+    def node(self, node: Node, state: ShellState, depth: int) -> bool | None:
         """Follow a node; return whether it succeeds, None if that cannot be told."""
         status: bool | None = None
         if state.ended:
@@ -139,13 +139,13 @@ class _Follower:
         match node:
             case Simple():
                 status = self.simple(node, state, depth)
-            case Chain():
+            case CommandList():
                 status = self.chain(node, state, depth)
-            case Choice():
+            case IfCommand():
                 self.choice(node, state, depth)
-            case Case():
+            case CaseCommand():
                 self.case(node, state, depth)
-            case Loop():
+            case LoopCommand():
                 self.loop(node, state, depth)
             case Inner():
                 status = self.node(node.body, state.copy(), depth)
@@ -157,7 +157,7 @@ class _Follower:
                 assert_never(node)
         return status
 
-    def chain(self, chain: Chain, state: State, depth: int) -> bool | None:
+    def chain(self, chain: CommandList, state: ShellState, depth: int) -> bool | None:
         status: bool | None = True
         for joint, part in chain.parts:
             if joint == ";":
@@ -174,8 +174,8 @@ class _Follower:
                 status = self.node(part, state, depth)
         return status
 
-    def choice(self, choice: Choice, state: State, depth: int) -> None:
-        ways: list[State] = []
+    def choice(self, choice: IfCommand, state: ShellState, depth: int) -> None:
+        ways: list[ShellState] = []
         for condition, body in choice.branches:
             holds = True if condition is None else self.node(condition, state, depth)
             if self.way(body, state, depth, holds, ways):
@@ -184,9 +184,9 @@ class _Follower:
             ways.append(state.copy())
         state.become(ways)
 
-    def case(self, case: Case, state: State, depth: int) -> None:
+    def case(self, case: CaseCommand, state: ShellState, depth: int) -> None:
         word = state.plain(case.word)
-        ways: list[State] = []
+        ways: list[ShellState] = []
         for patterns, body in case.branches:
             holds = any_(state.matches(word, pattern) for pattern in patterns)
             if self.way(body, state, depth, holds, ways):
@@ -195,14 +195,16 @@ class _Follower:
             ways.append(state.copy())
         state.become(ways)
 
-    def way(self, body: Node, state: State, depth: int, holds: bool | None, ways: list[State]) -> bool:
+    def way(
+        self, body: Node, state: ShellState, depth: int, holds: bool | None, ways: list[ShellState]
+    ) -> bool:
         """Follow a branch unless its condition does not hold; return whether it is the last that may be taken."""
         if holds is not False:
             ways.append(state.copy())
             self.node(body, ways[-1], depth)
         return holds is True
 
-    def loop(self, loop: Loop, state: State, depth: int) -> None:
+    def loop(self, loop: LoopCommand, state: ShellState, depth: int) -> None:
         ways = [state.copy()]
         for word in dict.fromkeys(state.plain(word) for word in loop.words or ("$",)):
             way = state.copy()
@@ -214,7 +216,7 @@ class _Follower:
             ways.append(way)
         state.become(ways)
 
-    def simple(self, command: Simple, state: State, depth: int) -> bool | None:
+    def simple(self, command: Simple, state: ShellState, depth: int) -> bool | None:
         words = list(command.words)
         while words and (match := ASSIGNMENT.fullmatch(words[0])):
             words.pop(0)
@@ -234,7 +236,7 @@ class _Follower:
             self.call(name, words[1:], state, depth + 1)
         return KNOWN.get(name)
 
-    def call(self, name: str, words: list[str], state: State, depth: int) -> None:
+    def call(self, name: str, words: list[str], state: ShellState, depth: int) -> None:
         """Follow what changes the state, or has commands of its own; other programs do not count here."""
         given = [state.plain(word) for word in words]
         if name in self.functions:
@@ -260,17 +262,17 @@ class _Follower:
             if given and (path := state.place(given[0])):
                 self.script(Path(path), state.called_with(given[1:]), depth)
 
-    def remove(self, words: list[str], line: int, state: State) -> None:
+    def remove(self, words: list[str], line: int, state: ShellState) -> None:
         options = [word for word in words if word.startswith("-")]
         if not any(word == "--recursive" or (word[1:2] != "-" and set("rR") & set(word)) for word in options):
             return
         here = None if state.cwd is None else glob.escape(state.cwd)
         for word in (word for word in words if not word.startswith("-")):
-            pattern = State(cwd=here, old=None).place(state.pattern(word))
+            pattern = ShellState(cwd=here, old=None).place(state.pattern(word))
             self.removals.append(Removal(script=self.name, line=line, word=word, pattern=pattern))
 
 
-def _move(name: str, operands: list[str | None], state: State) -> None:
+def _move(name: str, operands: list[str | None], state: ShellState) -> None:
     if name == "pushd":
         state.stack.append(state.cwd)
     if name == "popd":

@@ -65,7 +65,7 @@ QUOTES = "\u2018\u2019'`\""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class LogTrouble:
     """A line of a log that tells of a failure.
 
     Attributes:
@@ -77,11 +77,11 @@ class Trouble:
     text: str
 
 
-def find_troubles(log: str) -> tuple[Trouble, ...]:
+def find_troubles(log: str) -> tuple[LogTrouble, ...]:
     """Return the lines of a script's output that tell of a failure."""
     lines = _lines(log)
     return tuple(
-        Trouble(line=index + 1, text=line.strip())
+        LogTrouble(line=index + 1, text=line.strip())
         for index, line in enumerate(lines)
         if (TROUBLE.search(line) and not HARMLESS.search(line))
         or (UNCONNECTED.search(line) and not _connects_later(lines[index + 1 :]))
@@ -267,7 +267,7 @@ HALF_MADE = "half-made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ScriptEnd:
     """How a script ended.
 
     Attributes:
@@ -287,7 +287,7 @@ def run_script(
     *,
     keep: bool,
     limit_s: float | None,
-) -> Ran:
+) -> ScriptEnd:
     """Run a script in ``root`` and return how it ended.
 
     Args:
@@ -328,7 +328,7 @@ def run_script(
         after = _changed_files(root)
     if changed := sorted(name for name in after if after[name] != before.get(name)):
         print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
-    return Ran(ending=ending, faults=tuple(faults))
+    return ScriptEnd(ending=ending, faults=tuple(faults))
 
 
 def _put_back(root: Path) -> Iterator[str]:
@@ -414,7 +414,7 @@ def _stoppable() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-class Told:
+class ScriptProgress:
     """Says that a script goes on: on a terminal in one line that changes, elsewhere in a line now and then."""
 
     def __init__(self, log: Path) -> None:
@@ -450,9 +450,9 @@ class Told:
 
 
 @contextmanager
-def _told(log: Path) -> Iterator[Told]:
+def _told(log: Path) -> Iterator[ScriptProgress]:
     """Yield what hears a script's lines, and tell of them until it ends."""
-    told, over = Told(log), threading.Event()
+    told, over = ScriptProgress(log), threading.Event()
 
     def tell() -> None:
         while not over.wait(TERMINAL_S if told.terminal else ELSEWHERE_S):

@@ -157,7 +157,7 @@ Place = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class VideoStart:
     """What the videos of one group and clip number have in common, whatever moves.
 
     Attributes:
@@ -179,15 +179,15 @@ class Start:
     colour: tuple[int, ...]
 
 
-def _straight(right: int, down: int) -> Callable[[Start, float], Place]:
-    def offset(start: Start, part: float) -> Place:
+def _straight(right: int, down: int) -> Callable[[VideoStart, float], Place]:
+    def offset(start: VideoStart, part: float) -> Place:
         return right * part * start.turns * SIDE, down * part * start.turns * SIDE
 
     return offset
 
 
-def _around(sense: int) -> Callable[[Start, float], Place]:
-    def offset(start: Start, part: float) -> Place:
+def _around(sense: int) -> Callable[[VideoStart, float], Place]:
+    def offset(start: VideoStart, part: float) -> Place:
         angle = start.angle + sense * 2 * math.pi * part * start.turns
         return (
             start.radius * (math.cos(angle) - math.cos(start.angle)),
@@ -197,7 +197,7 @@ def _around(sense: int) -> Callable[[Start, float], Place]:
     return offset
 
 
-MOTIONS: Mapping[str, Callable[[Start, float], Place]] = {
+MOTIONS: Mapping[str, Callable[[VideoStart, float], Place]] = {
     "Clockwise": _around(1),  # y points downwards
     "CounterClockwise": _around(-1),
     "Down": _straight(0, 1),
@@ -208,7 +208,7 @@ MOTIONS: Mapping[str, Callable[[Start, float], Place]] = {
 """Offset of the digit, in pixels, after a part (0 to 1) of the video; the order gives the labels."""
 
 
-def start_of(group: int, clip: int, scans: int) -> Start:
+def start_of(group: int, clip: int, scans: int) -> VideoStart:
     """Return how the videos ``g<group>_c<clip>`` start, drawn from a hash: it depends on no library's generator.
 
     Args:
@@ -217,7 +217,7 @@ def start_of(group: int, clip: int, scans: int) -> Start:
         scans: number of scans there are.
     """
     draw = _draws(f"{group}:{clip}")
-    return Start(
+    return VideoStart(
         scan=_order(scans)[group - 1],
         frames=16 + int(9 * next(draw)),
         place=(SIDE * next(draw), SIDE * next(draw)),
@@ -251,7 +251,9 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
     return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
-def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: Start, place: Place) -> Any:
+def draw_frame(
+    picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place
+) -> Any:
     """Return ``picture`` with the digit at ``place``, as a Pillow image.
 
     Args:
@@ -376,7 +378,7 @@ KINDS = ("lite", "whole")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class DataRecipe:
     """How the folder of one kind of a data set is made.
 
     Attributes:
@@ -394,7 +396,7 @@ class Recipe:
     packed: bool = False
 
 
-def recipe_of(data_set: str, kind: str) -> Recipe:
+def recipe_of(data_set: str, kind: str) -> DataRecipe:
     """Return how the ``"lite"`` or ``"whole"`` data of a data set are made.
 
     Raises:
@@ -418,7 +420,7 @@ def way_out(folder: str) -> str:
     return f"bash prepare.sh {PARAMS[data_set]} {kind}_train_{kind}_infer --data-only"
 
 
-def _digits(kind: str, folder: str) -> Recipe:
+def _digits(kind: str, folder: str) -> DataRecipe:
     scans, labels = load_scans()
     images = choose_images(kind, labels)
     listing = f"{folder}.txt"
@@ -437,10 +439,10 @@ def _digits(kind: str, folder: str) -> Recipe:
         "val": sum(image.path.startswith("val/") for image in images),
     }
     names = frozenset({image.path for image in images} | {listing})
-    return Recipe(facts=facts, names=names, make=make, said=f"{len(images)} images")
+    return DataRecipe(facts=facts, names=names, make=make, said=f"{len(images)} images")
 
 
-def _motions(kind: str, folder: str) -> Recipe:
+def _motions(kind: str, folder: str) -> DataRecipe:
     scans, _ = load_scans()
     clips = choose_clips(kind)
     facts = {
@@ -452,7 +454,7 @@ def _motions(kind: str, folder: str) -> Recipe:
         "train": sum(clip.split == "train" for clip in clips),
         "val": sum(clip.split == "val" for clip in clips),
     }
-    return Recipe(
+    return DataRecipe(
         facts=facts,
         names=file_names(kind, folder, len(scans)),
         make=lambda: make_files(kind, folder, scans),

@@ -48,21 +48,21 @@ class Simple:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class CommandList:
     """Commands with ``;``, ``&&``, ``||`` or ``|`` in front of each; the first has ``;``."""
 
     parts: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class IfCommand:
     """``if``: pairs of a condition and what follows; None is the condition of ``else``."""
 
     branches: tuple[tuple[Node | None, Node], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CaseCommand:
     """``case``: the word, then pairs of patterns and what follows."""
 
     word: str
@@ -70,7 +70,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
+class LoopCommand:
     """``for`` (with its name and words), ``while`` or ``until``."""
 
     body: Node
@@ -100,10 +100,10 @@ class Function:
     body: Node
 
 
-Node = Simple | Chain | Choice | Case | Loop | Inner | Negated | Function
+Node = Simple | CommandList | IfCommand | CaseCommand | LoopCommand | Inner | Negated | Function
 
 
-def parse_shell(text: str) -> Chain:
+def parse_shell(text: str) -> CommandList:
     """Return the commands of a script.
 
     Raises:
@@ -267,14 +267,14 @@ class _Parser:
         while self.text in texts:
             self.at += 1
 
-    def commands(self) -> Chain:
+    def commands(self) -> CommandList:
         """Read commands up to a word that closes what they stand in."""
         parts: list[tuple[str, Node]] = []
         joint = ";"
         while True:
             self.skip(*(ENDS if joint == ";" else ("\n",)))
             if self.text is None or self.text in CLOSING:
-                return Chain(parts=tuple(parts))
+                return CommandList(parts=tuple(parts))
             parts.append((joint, self.command()))
             joint = self.take() if self.text in ("&&", "||", "|") else ";"
 
@@ -292,7 +292,9 @@ class _Parser:
             case "while" | "until":
                 self.take()
                 condition = self.commands()
-                return Loop(body=Chain(parts=(*condition.parts, *self.block("do", "done").parts)))
+                return LoopCommand(
+                    body=CommandList(parts=(*condition.parts, *self.block("do", "done").parts))
+                )
             case "{":
                 return self.block("{", "}")
             case "(":
@@ -302,14 +304,14 @@ class _Parser:
                 return self.function(self.take())
         return self.simple()
 
-    def block(self, begin: str, end: str) -> Chain:
+    def block(self, begin: str, end: str) -> CommandList:
         self.skip(*ENDS)
         self.take(begin)
         body = self.commands()
         self.take(end)
         return body
 
-    def choice(self) -> Choice:
+    def choice(self) -> IfCommand:
         branches: list[tuple[Node | None, Node]] = []
         while self.take("if", "elif", "else", "fi") != "fi":
             condition = None
@@ -317,9 +319,9 @@ class _Parser:
                 condition = self.commands()
                 self.take("then")
             branches.append((condition, self.commands()))
-        return Choice(branches=tuple(branches))
+        return IfCommand(branches=tuple(branches))
 
-    def case(self) -> Case:
+    def case(self) -> CaseCommand:
         self.take("case")
         word = self.take()
         self.skip("\n")
@@ -329,14 +331,14 @@ class _Parser:
             self.skip("\n", ";;")
             if self.text == "esac":
                 self.take()
-                return Case(word=word, branches=tuple(branches))
+                return CaseCommand(word=word, branches=tuple(branches))
             self.skip("(")
             patterns = [self.take()]
             while self.take("|", ")") == "|":
                 patterns.append(self.take())
             branches.append((tuple(patterns), self.commands()))
 
-    def loop_over(self) -> Loop:
+    def loop_over(self) -> LoopCommand:
         self.take()
         name = self.take()
         words: list[str] = []
@@ -347,7 +349,7 @@ class _Parser:
                 words.append(self.take())
         self.skip(*ENDS)
         ends = ("{", "}") if self.text == "{" else ("do", "done")
-        return Loop(name=name, words=tuple(words), body=self.block(*ends))
+        return LoopCommand(name=name, words=tuple(words), body=self.block(*ends))
 
     def function(self, name: str) -> Function:
         if self.text == "(":
@@ -377,7 +379,7 @@ TEST_WORD = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\([^)]*\)|\S)+""")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class WordPart:
     """A part of what a word stands for; in a quoted one no character has a meaning of its own."""
 
     text: str
@@ -385,7 +387,7 @@ class Piece:
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
+class ShellState:
     """How far a script has come.
 
     Attributes:
@@ -404,11 +406,11 @@ class State:
     stack: list[str | None] = field(default_factory=list)
     ended: bool = False
 
-    def copy(self) -> State:
+    def copy(self) -> ShellState:
         """Return a state that goes its own way from here."""
         return replace(self, values=dict(self.values), stack=list(self.stack))
 
-    def become(self, others: Iterable[State]) -> None:
+    def become(self, others: Iterable[ShellState]) -> None:
         """Take over what ``others``, the ways that the script may have come, have in common."""
         all_ways = list(others)
         ways = [way for way in all_ways if not way.ended] or all_ways
@@ -427,7 +429,7 @@ class State:
         """Return the values of ``$1``, ``$2`` and so on."""
         return {name: value for name, value in self.values.items() if name.isdigit()}
 
-    def called_with(self, words: Iterable[str | None]) -> State:
+    def called_with(self, words: Iterable[str | None]) -> ShellState:
         """Return the state that a function or a script begins in."""
         numbers = {str(number): word for number, word in enumerate(words, 1) if word is not None}
         own = {name: value for name, value in self.values.items() if not name.isdigit()}
@@ -499,9 +501,9 @@ class State:
         except re.error:
             return None
 
-    def pieces(self, word: str, *, quoted: bool = False) -> list[Piece] | None:
+    def pieces(self, word: str, *, quoted: bool = False) -> list[WordPart] | None:
         """Return the parts of what a word stands for, None if that cannot be told."""
-        found: list[Piece] = []
+        found: list[WordPart] = []
         while word:
             pieces, word = self.first(word, quoted=quoted)
             if pieces is None:
@@ -509,14 +511,14 @@ class State:
             found += pieces
         return found
 
-    def first(self, word: str, *, quoted: bool) -> tuple[list[Piece] | None, str]:
+    def first(self, word: str, *, quoted: bool) -> tuple[list[WordPart] | None, str]:
         """Return what the beginning of a word stands for, and its rest."""
-        pieces: list[Piece] | None
+        pieces: list[WordPart] | None
         if word.startswith("\\"):
-            pieces, rest = [Piece(word[1:2].strip("\n"), quoted=True)], word[2:]
+            pieces, rest = [WordPart(word[1:2].strip("\n"), quoted=True)], word[2:]
         elif word.startswith("'") and not quoted:
             text, _, rest = word[1:].partition("'")
-            pieces = [Piece(text, quoted=True)]
+            pieces = [WordPart(text, quoted=True)]
         elif word.startswith('"') and not quoted:
             end = _quote_end(word)
             pieces, rest = self.pieces(word[1:end], quoted=True), word[end + 1 :]
@@ -528,12 +530,12 @@ class State:
         elif word[0] in "$`" or (word[0] == "{" and not quoted) or word.startswith(("<(", ">(")):
             pieces, rest = None, ""
         else:
-            pieces, rest = [Piece(word[0], quoted=quoted)], word[1:]
+            pieces, rest = [WordPart(word[0], quoted=quoted)], word[1:]
         return pieces, rest
 
     @staticmethod
-    def _piece(value: str | None, *, quoted: bool) -> list[Piece] | None:
-        return None if value is None else [Piece(value, quoted=quoted)]
+    def _piece(value: str | None, *, quoted: bool) -> list[WordPart] | None:
+        return None if value is None else [WordPart(value, quoted=quoted)]
 
     def _value(self, name: str) -> str | None:
         return self.cwd if name == "PWD" else self.values.get(name)

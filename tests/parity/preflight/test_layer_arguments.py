@@ -8,10 +8,14 @@ from tests.parity.preflight.samples import CHANGED, EQUAL
 
 
 def findings(live, reference, port, shapes=None):
-    from tipchain.parity.preflight import Pair, check_layers
+    from tipchain.parity.preflight import PairedLayers, check_layers
 
     return check_layers(
-        [Pair("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)]
+        [
+            PairedLayers(
+                "ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes
+            )
+        ]
     )
 
 

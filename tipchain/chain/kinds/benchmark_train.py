@@ -37,6 +37,10 @@ ITEM = re.compile(
     r"(?P<kind>dynamic|dynamicTostatic)_bs(?P<batch>\d+)_(?P<precision>[a-z]+\d*)_(?P<mode>[A-Z]\w*)_(?P<devices>N\d+C\d+)"
 )
 DEVICES = re.compile(r"N(\d+)C(\d+)")
+WHOLE = ("hrnet", "tinypose", "ppyoloe_r_crn_s_3x_spine_coco")
+"""PaddleDetection's models, by a part of the name, that train longer on more GPUs; the others repeat their data."""
+REPEATED = ("coco_detection", "coco_instance")
+"""Its configurations of data sets whose ``TrainDataset`` takes ``repeat`` from the command line."""
 FLAG = re.compile(r"[A-Za-z_]\w*=[^\s;]*")
 
 
@@ -137,6 +141,12 @@ class Run:
     mode: str = "DP"
 
     @property
+    def cards(self) -> int:
+        """All GPUs of all hosts: the second number of ``N1C4``."""
+        found = DEVICES.match(self.devices)
+        return int(found[2]) if found else 1
+
+    @property
     def gpus(self) -> tuple[str, ...]:
         """The GPUs of each host: the original counts them so."""
         found = DEVICES.match(self.devices)
@@ -186,6 +196,8 @@ class _Maker:
         self.request, self.suite, self.driver = request, suite, DRIVERS[suite.name]
         self.lines = list(split_lines(request.text))
         self.section = self.read_section()
+
+    model: str
 
     def read_section(self) -> Slots:
         raise NotImplementedError
@@ -249,6 +261,10 @@ class _Maker:
         if run.trainer:
             self.set("trainer", run.trainer)
 
+    def on_whole_data(self) -> bool:
+        """Return whether this is a model of PaddleDetection's that trains longer on more GPUs."""
+        return any(name in self.model for name in WHOLE)
+
     def pairs(self) -> Mapping[str, str]:
         """Return the settings on the file's last line, which PaddleSeg alone has."""
         if self.suite.name != "paddleseg":
@@ -299,11 +315,6 @@ class _Plan(_Maker):
         epoch = self.section["bench_epoch"]
         if not re.fullmatch(r"[1-9]\d*", epoch.value):
             raise epoch.error("is no number of epochs", expected="epoch:1")
-        if "repeat" in self.section and self.value("repeat") != "1":
-            message = (
-                "is left to the data set's own settings; the original rewrites configs/datasets/*.yml for it"
-            )
-            self.chain.tell("default", message, self.section["repeat"])
         clean = list(self.lines)
         for run in runs:
             devices = self.devices(run)
@@ -312,10 +323,37 @@ class _Plan(_Maker):
             )
             for profiled in profiles:
                 self.lines = list(clean)
-                self.add(run, devices, epoch.value, env, profiled=profiled)
+                self.add(run, devices, self.repeated(run, epoch.value), env, profiled=profiled)
         return self.chain.plan(
             results_log="results.log", status=self.suite.status, redirected=self.suite.redirected
         )
+
+    def repeated(self, run: Run, epoch: str) -> str:
+        """Have a training of PaddleDetection repeat its data as often as it has GPUs; return its epochs.
+
+        The original writes the number into the checkout's configurations of two data sets; here the training gets it.
+        """
+        slot = self.section.get("repeat")
+        if slot is None:
+            return epoch
+        if self.on_whole_data():
+            return str(int(epoch) * run.cards)
+        if not re.fullmatch(r"[1-9]\d*", slot.value):
+            raise slot.error("is no number of repetitions", expected="repeat:1")
+        if (count := int(slot.value) * run.cards) > 1:
+            if self.trains_on_coco():
+                self.change("train_norm", lambda line: f"{line} TrainDataset.repeat={count}")
+            else:
+                message = "is left to the data set's own settings: the training's configuration names none that takes it"
+                self.chain.tell("default", message, slot)
+        return epoch
+
+    def trains_on_coco(self) -> bool:
+        """Return whether the training's configuration, in the checkout, is on one of the data sets that can be repeated."""
+        named = re.search(r"\s-c\s+(\S+)(?:\s.*)?\s-o\b", self.lines[self.line("train_norm") - 1])
+        path = named and self.request.root and self.request.root / named[1]
+        text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+        return any(f"datasets/{name}.yml" in text for name in REPEATED)
 
     def runs(self) -> Iterator[Run]:
         """Yield what is asked for: one item, or the section's product."""
@@ -373,6 +411,13 @@ class _Plan(_Maker):
             return run.devices
         return "N1C1" if parse_device(device).is_gpu else "cpu"
 
+    def skipped(self) -> int:
+        """Return the lines of speed that PaddleSeg leaves out at the start of each epoch, on one GPU."""
+        value = self.pairs().get("skip_iters", "0").strip()
+        if not re.fullmatch(r"\d+", value):
+            raise ParamsError(f"skip_iters: {value!r} is no number of lines", file=self.request.file.path)
+        return int(value)
+
     def profiles(self) -> bool:
         return not self.section["profiler"].absent
 
@@ -411,6 +456,7 @@ class _Plan(_Maker):
         speed = Speed(
             warm_up=self.driver.skip if warm_up is None else warm_up,
             unit=self.driver.units[len(run.gpus) > 1],
+            each_epoch=0 if len(run.gpus) > 1 else self.skipped(),
         )
         trainings = [command for command in inner.commands if command.step == "train"]
         if not trainings:
@@ -508,8 +554,7 @@ class _Original(_Maker):
         """Return the epochs that are written; PaddleDetection repeats its data instead, or trains longer on more GPUs."""
         if self.suite.name != "paddledetection":
             return self.value("bench_epoch")
-        whole = ("higherhrnet", "hrnet", "tinypose", "ppyoloe_r_crn_s_3x_spine_coco")
-        if not any(name in self.model for name in whole):
+        if not self.on_whole_data():
             return "1"
         found = DEVICES.match(devices[0] if devices else "N1C4")
         return str(int(self.value("bench_epoch")) * int(found[2] if found else 1))

@@ -11,7 +11,7 @@ import ray
 
 from tipchain.errors import class_and_line
 from tipchain.language import say
-from tipchain.nightly.cluster.messages import Node, Settings
+from tipchain.nightly.cluster.messages import ClusterNode, ClusterSettings
 from tipchain.nightly.cluster.shipping import MIB, survey
 from tipchain.nightly.items import CLUSTERS_OWN
 
@@ -21,7 +21,7 @@ END_S = 5.0
 WIDTH = 78
 
 
-def connect(settings: Settings) -> None:
+def connect(settings: ClusterSettings) -> None:
     """Connect this process to the cluster, and send it the project's folder if it is to be shipped.
 
     Raises:
@@ -55,7 +55,7 @@ def refusal(error: BaseException) -> str:
     return "\n  ".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in said)
 
 
-class Watch(threading.Thread):
+class NodeWatch(threading.Thread):
     """Asks the cluster for its nodes now and then; waits for a head that does not answer, and nobody else does."""
 
     def __init__(self) -> None:
@@ -80,14 +80,14 @@ class Watch(threading.Thread):
         self.join(END_S)
 
 
-def living_nodes() -> tuple[Node, ...]:
+def living_nodes() -> tuple[ClusterNode, ...]:
     """Return the nodes of the cluster that live and can run something."""
     found = []
     for one in ray.nodes():
         has = one["Resources"]
         if one["Alive"] and has.get("CPU", 0.0) >= 1:
             found.append(
-                Node(
+                ClusterNode(
                     cpus=has["CPU"],
                     gpus=has.get("GPU", 0.0),
                     memory_mb=has.get("memory", 0.0) / MIB,

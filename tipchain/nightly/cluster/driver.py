@@ -22,22 +22,22 @@ from ray import exceptions
 
 from tipchain import __version__
 from tipchain.errors import UsageError, class_and_line
-from tipchain.nightly.cluster.connect import Watch, connect, refusal
+from tipchain.nightly.cluster.connect import NodeWatch, connect, refusal
 from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
+    AttemptPiece,
     Begun,
     Cancel,
+    ClusterNode,
+    ClusterRefused,
+    ClusterSettings,
+    ClusterTrouble,
     FromDriver,
     FromNode,
-    Job,
-    Node,
+    NodeJob,
     Nodes,
-    Piece,
-    Refused,
-    Settings,
-    Start,
+    SubmitItem,
     ToDriver,
-    Trouble,
 )
 from tipchain.nightly.cluster.shipping import MIB
 from tipchain.nightly.executor import Ended, Work
@@ -69,7 +69,7 @@ class _Task:
         return f"{self.begun.machine} ({self.begun.address})" if self.begun.address else self.begun.machine
 
 
-class Driver:
+class RayDriver:
     """Hands items to Ray and tells the coordinator how they go.
 
     Args:
@@ -77,11 +77,11 @@ class Driver:
         settings: of the cluster; Ray has been connected to it.
     """
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    def __init__(self, connection: Connection, settings: ClusterSettings) -> None:
         self.connection, self.settings = connection, settings
         self._tasks: dict[str, _Task] = {}
-        self._nodes: tuple[Node, ...] | None = None
-        self._watch = Watch()
+        self._nodes: tuple[ClusterNode, ...] | None = None
+        self._watch = NodeWatch()
         self._remote: Any = ray.remote(_on_node)
 
     def run(self) -> None:
@@ -95,7 +95,7 @@ class Driver:
         except (EOFError, ConnectionError):
             self._end_all()
         except Exception as error:  # what nobody has thought of is to be read, too
-            self._say(Trouble(reason=f"Ray's driver: {class_and_line(error)}"))
+            self._say(ClusterTrouble(reason=f"Ray's driver: {class_and_line(error)}"))
             raise
         finally:
             self._watch.end()
@@ -112,14 +112,14 @@ class Driver:
         """Take what the coordinator says; wait for it a moment where nothing else is waited for."""
         while self.connection.poll(0 if self._tasks else LOOK_S):
             message: ToDriver = self.connection.recv()
-            if isinstance(message, Start):
+            if isinstance(message, SubmitItem):
                 self._start(message)
             else:
                 self._cancel(message)
 
-    def _start(self, message: Start) -> None:
+    def _start(self, message: SubmitItem) -> None:
         work, needs = message.work, message.work.item.needs
-        job = pickle.dumps(Job(work=work, settings=self.settings))
+        job = pickle.dumps(NodeJob(work=work, settings=self.settings))
         try:
             stream = self._remote.options(
                 # One that is run again is another attempt, with a folder of its own: the coordinator sees to it.
@@ -163,7 +163,7 @@ class Driver:
             message: FromNode | None = ray.get(next(task.stream))
         except (StopIteration, exceptions.RayError) as error:
             message = self._lost(task, error)
-        if isinstance(message, Piece):
+        if isinstance(message, AttemptPiece):
             message = self._put(task, message)
         if isinstance(message, str):
             message = self._trouble(task, message)
@@ -174,7 +174,7 @@ class Driver:
         if message is not None:
             self._say(message)
 
-    def _put(self, task: _Task, piece: Piece) -> Ended | None:
+    def _put(self, task: _Task, piece: AttemptPiece) -> Ended | None:
         """Write what has come back; return how the item ended if that cannot be done."""
         try:
             put(task.work.folder, piece)
@@ -188,7 +188,7 @@ class Driver:
 
     def _trouble(self, task: _Task, reason: str) -> Ended:
         """Say why nothing more can run; what found that out has not ended."""
-        self._say(Trouble(reason=reason))
+        self._say(ClusterTrouble(reason=reason))
         return self._ended(task, interrupted=True)
 
     def _lost(self, task: _Task, error: Exception) -> Ended:
@@ -278,17 +278,17 @@ def _cause(error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Serve the coordinator at the other end of the socket that ``argv`` names."""
     connection = Connection(int(argv[0]))
-    settings: Settings = connection.recv()
+    settings: ClusterSettings = connection.recv()
     try:
         connect(settings)
     except UsageError as error:
-        connection.send(Refused(reason=str(error)))
+        connection.send(ClusterRefused(reason=str(error)))
         return 1
     except Exception as error:  # noqa: BLE001 - whatever Ray has against it, it is the user's to read
         reason = f"the Ray cluster at {settings.address} cannot be used\n  {refusal(error)}"
-        connection.send(Refused(reason=reason))
+        connection.send(ClusterRefused(reason=reason))
         return 1
-    Driver(connection, settings).run()
+    RayDriver(connection, settings).run()
     ray.shutdown()
     return 0
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.nightly.cluster.address import cluster_address
-from tipchain.nightly.cluster.link import PROGRAM, Link
+from tipchain.nightly.cluster.link import PROGRAM, DriverLink
 from tipchain.nightly.cluster.messages import (
     Begun,
     Cancel,
+    ClusterNode,
+    ClusterRefused,
+    ClusterSettings,
+    ClusterTrouble,
     FromDriver,
-    Line,
-    Node,
     Nodes,
-    Refused,
-    Settings,
-    Start,
-    Trouble,
+    OutputLine,
+    SubmitItem,
 )
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
@@ -51,7 +51,7 @@ class _Sent:
         unfit: since when no node could run it; None while one can.
     """
 
-    start: Start
+    start: SubmitItem
     begin: float | None = None
     line: str = ""
     unfit: float | None = None
@@ -80,7 +80,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClusterSettings,
         *,
         patience_s: float = PATIENCE_S,
         stop_s: tuple[float, float] = STOP_S,
@@ -89,12 +89,12 @@ class RayExecutor:
         self.settings, self.patience_s, self.stop_s = settings, patience_s, stop_s
         self.trouble = ""
         self._sent: dict[str, _Sent] = {}
-        self._nodes: tuple[Node, ...] = ()
-        self._known: set[Node] = set()
+        self._nodes: tuple[ClusterNode, ...] = ()
+        self._known: set[ClusterNode] = set()
         self._nodeless: float | None = None
         self._stops = self._stops_sent = 0
         self._stop_until = 0.0
-        self._link = Link(program)
+        self._link = DriverLink(program)
         try:
             self._connect()
         except BaseException:
@@ -124,7 +124,7 @@ class RayExecutor:
             raise UsageError(
                 f"the Ray cluster at {self.settings.address} does not answer in {CONNECT_S:.0f} s"
             )
-        if isinstance(message, Refused):
+        if isinstance(message, ClusterRefused):
             raise UsageError(message.reason)
         self._hear(message)
 
@@ -156,14 +156,14 @@ class RayExecutor:
         self._link.send(start)
         return ""
 
-    def _demand(self, work: Work) -> Start:
+    def _demand(self, work: Work) -> SubmitItem:
         """Return what an item asks Ray for: of CPUs and memory no more than the node has that has most of it."""
         needs = work.item.needs
         fit = [node for node in self._nodes if node.fits(needs)]
         fit = fit or [node for node in self._known if node.fits(needs)]
         found = [(min(needs.cpus, int(node.cpus)), min(needs.memory_mb, int(node.memory_mb))) for node in fit]
         cpus, memory = max(found, default=(needs.cpus, needs.memory_mb))
-        return Start(work=work, cpus=cpus, memory_mb=memory)
+        return SubmitItem(work=work, cpus=cpus, memory_mb=memory)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
@@ -188,9 +188,9 @@ class RayExecutor:
             self._known.update(message.nodes)
         elif isinstance(message, Begun) and message.id in self._sent:
             self._sent[message.id].begin = time.monotonic()
-        elif isinstance(message, Line) and message.id in self._sent:
+        elif isinstance(message, OutputLine) and message.id in self._sent:
             self._sent[message.id].line = message.text
-        elif isinstance(message, Trouble):
+        elif isinstance(message, ClusterTrouble):
             self.trouble = self.trouble or message.reason
             self._cancel(name for name, one in self._sent.items() if one.begin is None)
         elif isinstance(message, Ended):
@@ -271,7 +271,7 @@ class RayExecutor:
         self._link.close(QUIT_S)
 
 
-def _lack(item: Item, nodes: Sequence[Node] | set[Node]) -> str:
+def _lack(item: Item, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
     """Return what an item needs that no node has."""
     needs = item.needs
     if not nodes:
@@ -285,7 +285,7 @@ def _lack(item: Item, nodes: Sequence[Node] | set[Node]) -> str:
 
 def cluster_settings(
     address: str | None, root: Path, *, shipped: bool, nights: Path, own_python: bool
-) -> Settings:
+) -> ClusterSettings:
     """Return how a cluster is reached.
 
     Args:
@@ -301,7 +301,7 @@ def cluster_settings(
     left_out = [".git", ".venv", "venv", ".tipchain", "__pycache__"]
     with suppress(ValueError):
         left_out.append(f"/{nights.relative_to(root).as_posix()}")
-    return Settings(
+    return ClusterSettings(
         address=cluster_address(address),
         root=root,
         shipped=shipped,

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from tipchain.nightly.cluster.messages import Piece
+from tipchain.nightly.cluster.messages import AttemptPiece
 from tipchain.nightly.isolation import TMP
 
 PIECE = 4 << 20
@@ -16,7 +16,7 @@ UNREAD = "not-sent.txt"
 """Names what of an attempt's folder could not be read, and why."""
 
 
-def pieces(folder: Path) -> Iterator[Piece]:
+def pieces(folder: Path) -> Iterator[AttemptPiece]:
     """Yield what stands in a folder: files and folders, and links that lead to somewhere in it.
 
     Temporary files are left out, and what is no file: sockets, pipes, devices. What cannot be read is named in a file of
@@ -32,18 +32,18 @@ def pieces(folder: Path) -> Iterator[Piece]:
             yield from _pieces_of(folder, Path(place) / name, (below / name).as_posix(), unread, sent)
     if unread and not os.path.lexists(folder / UNREAD):
         lines = (f"{os.path.relpath(one.filename or folder, folder)}: {one.strerror}\n" for one in unread)
-        yield Piece(name=UNREAD, data="".join(lines).encode(errors="surrogateescape"))
+        yield AttemptPiece(name=UNREAD, data="".join(lines).encode(errors="surrogateescape"))
 
 
 def _pieces_of(
     folder: Path, path: Path, name: str, unread: list[OSError], sent: dict[tuple[int, int], str]
-) -> Iterator[Piece]:
+) -> Iterator[AttemptPiece]:
     try:
         found = path.lstat()
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             first = sent.setdefault((found.st_dev, found.st_ino), name)
             if first != name:
-                yield Piece(name=name, same_as=first)
+                yield AttemptPiece(name=name, same_as=first)
                 return
         yield from _read(folder, path, name, found.st_mode)
     except OSError as error:
@@ -52,18 +52,18 @@ def _pieces_of(
             del sent[key]
 
 
-def _read(folder: Path, path: Path, name: str, kind: int) -> Iterator[Piece]:
+def _read(folder: Path, path: Path, name: str, kind: int) -> Iterator[AttemptPiece]:
     if stat.S_ISLNK(kind):
         link = path.readlink()
         if not link.is_absolute() and _leads_into(folder, path):
-            yield Piece(name=name, link=str(link))
+            yield AttemptPiece(name=name, link=str(link))
     elif stat.S_ISDIR(kind):
-        yield Piece(name=f"{name}/")
+        yield AttemptPiece(name=f"{name}/")
     elif stat.S_ISREG(kind):
         with path.open("rb") as file:
             data, first = file.read(PIECE), True
             while data or first:
-                yield Piece(name=name, data=data, first=first)
+                yield AttemptPiece(name=name, data=data, first=first)
                 data, first = file.read(PIECE), False
 
 
@@ -91,7 +91,7 @@ def _inside(folder: Path, name: str) -> Path:
     return path
 
 
-def put(folder: Path, piece: Piece) -> None:
+def put(folder: Path, piece: AttemptPiece) -> None:
     """Write a piece into an attempt's folder.
 
     Raises:

@@ -15,14 +15,14 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
 from tipchain.chain.process import last_lines
-from tipchain.nightly.cluster.messages import FromDriver, Settings, ToDriver
+from tipchain.nightly.cluster.messages import ClusterSettings, FromDriver, ToDriver
 
 PROGRAM = (sys.executable, "-m", "tipchain.nightly.cluster.driver")
 LOG_BYTES = 8192
 LAST_WORDS_S = 5.0
 
 
-class Link:
+class DriverLink:
     """The driver's process, and a socket to it.
 
     What is sent goes through a thread: whoever sends is never kept waiting by a driver that is busy sending itself, or
@@ -45,11 +45,11 @@ class Link:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is the coordinator's
             )
-        self._outbox: SimpleQueue[ToDriver | Settings | None] = SimpleQueue()
+        self._outbox: SimpleQueue[ToDriver | ClusterSettings | None] = SimpleQueue()
         self._sender = threading.Thread(target=self._send_all, name="to Ray's driver", daemon=True)
         self._sender.start()
 
-    def send(self, message: ToDriver | Settings) -> None:
+    def send(self, message: ToDriver | ClusterSettings) -> None:
         """Say something; that the driver is gone is found out by `receive`."""
         self._outbox.put(message)
 

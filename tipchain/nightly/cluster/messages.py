@@ -12,7 +12,7 @@ from tipchain.nightly.items import Needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ClusterSettings:
     """How the driver reaches the cluster.
 
     Attributes:
@@ -33,7 +33,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class NodeJob:
     """What a node is told of an item.
 
     Attributes:
@@ -42,11 +42,11 @@ class Job:
     """
 
     work: Work
-    settings: Settings
+    settings: ClusterSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ClusterNode:
     """What a living node of the cluster has in all.
 
     Attributes:
@@ -61,7 +61,7 @@ class Node:
     memory_mb: float
     resources: tuple[tuple[str, float], ...] = ()
 
-    def takes(self, start: Start) -> bool:
+    def takes(self, start: SubmitItem) -> bool:
         """Return whether an item that asks for so much can run here once nothing else does."""
         return (
             start.cpus <= self.cpus and start.memory_mb <= self.memory_mb and self.fits(start.work.item.needs)
@@ -76,7 +76,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class SubmitItem:
     """To the driver: submit an item.
 
     Attributes:
@@ -107,11 +107,11 @@ class Cancel:
 class Nodes:
     """From the driver: which nodes the cluster has now; the first means that it is there."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[ClusterNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class ClusterRefused:
     """From the driver: the cluster cannot be used."""
 
     reason: str
@@ -133,7 +133,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class OutputLine:
     """The last line of an item's output."""
 
     id: str
@@ -141,14 +141,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class ClusterTrouble:
     """From the driver: why nothing more can run, until somebody mends that."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class AttemptPiece:
     """From a node: part of what an attempt left.
 
     Attributes:
@@ -166,7 +166,7 @@ class Piece:
     same_as: str = ""
 
 
-ToDriver: TypeAlias = Start | Cancel
-FromNode: TypeAlias = str | Begun | Line | Piece | Ended
+ToDriver: TypeAlias = SubmitItem | Cancel
+FromNode: TypeAlias = str | Begun | OutputLine | AttemptPiece | Ended
 """A text says why the node can run no item at all: one without tipchain has no other type to say it in."""
-FromDriver: TypeAlias = Nodes | Refused | Trouble | Begun | Line | Ended
+FromDriver: TypeAlias = Nodes | ClusterRefused | ClusterTrouble | Begun | OutputLine | Ended

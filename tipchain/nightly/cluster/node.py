@@ -23,7 +23,7 @@ from tipchain.chain.process import Stop
 from tipchain.nightly import isolation
 from tipchain.nightly.artifacts import read_files_left
 from tipchain.nightly.cluster.folders import pieces
-from tipchain.nightly.cluster.messages import Begun, FromNode, Job, Line
+from tipchain.nightly.cluster.messages import Begun, FromNode, NodeJob, OutputLine
 from tipchain.nightly.executor import Ended, Work, run_attempt
 
 SAY_S = 1.0
@@ -31,7 +31,7 @@ SAY_S = 1.0
 PREFIX, LOCK = "tipchain-item-", "lock"
 
 
-def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
+def run_item(job: NodeJob, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
     """Run an item; yield that it begins, its last lines of output, what it left, and last how it ended.
 
     Where no item can run, only why is yielded.
@@ -64,7 +64,7 @@ def run_item(job: Job, gpus: Sequence[str], address: str) -> Iterator[FromNode]:
         yield replace(run.ended, artifacts=artifacts)
 
 
-def _misfit(job: Job) -> str:
+def _misfit(job: NodeJob) -> str:
     """Return why this node can run no item of the night, "" if it can."""
     if job.settings.shipped or job.work.folder.is_dir():
         return ""
@@ -78,7 +78,7 @@ def _not_run(work: Work, failure: str) -> Ended:
     return Ended(id=work.item.id, attempt=work.attempt, failure=failure, machine=socket.gethostname())
 
 
-def _work_here(job: Job, own: Path) -> Work:
+def _work_here(job: NodeJob, own: Path) -> Work:
     """Return an item's work with the paths of this node, its folder made."""
     if not job.settings.shipped:
         return job.work
@@ -109,7 +109,7 @@ def mover(there: Path, here: Path) -> Callable[[str], str]:
 class _Run(threading.Thread):
     """An item's process, waited for in a thread, so that Ray's interrupt finds the main one at rest."""
 
-    def __init__(self, job: Job, work: Work, own: Path, gpus: Sequence[str]) -> None:
+    def __init__(self, job: NodeJob, work: Work, own: Path, gpus: Sequence[str]) -> None:
         super().__init__(name=work.item.id, daemon=True)
         self.job, self.work, self.own, self.gpus = job, work, own, gpus
         self.line = ""
@@ -143,14 +143,14 @@ class _Run(threading.Thread):
             work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited
         )
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[OutputLine]:
         """Yield the last line of output as it changes, until the process has ended."""
         last = ""
         while self.is_alive():
             self.join(SAY_S)
             if self.line != last:
                 last = self.line
-                yield Line(id=self.work.item.id, text=last)
+                yield OutputLine(id=self.work.item.id, text=last)
 
 
 def _before_ray(now: Mapping[str, str], root: Path, coordinators: Mapping[str, str | None]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from tipchain.parity.diagnose.functions import (
     place_of,
 )
 from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, holder_of
-from tipchain.parity.diagnose.piece import Piece, Step, is_plain, is_tensor, paddle_of
+from tipchain.parity.diagnose.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
 from tipchain.parity.diagnose.program import (
     FUSED,
     LAYER,
@@ -215,7 +215,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
 
 
 def _settings_in_turn(
-    segments: Sequence[Sequence[Op]], steps: Sequence[Step], piece: Piece, walk: Walk
+    segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
 ) -> Iterator[Hypothesis]:
     """Yield several calls with the reference's settings at once, where both call the same functions as often, in turn."""
     acts: dict[int, Any] = {}
@@ -246,7 +246,7 @@ def _settings_in_turn(
 
 
 def _small_numbers(
-    segments: Sequence[Sequence[Op]], steps: Sequence[Step], piece: Piece, walk: Walk
+    segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
 ) -> Iterator[Hypothesis]:
     """Yield small numbers that are added as the reference's functions are given them: an epsilon that one side writes out."""
     told = [value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")]  # fmt: skip
@@ -292,7 +292,9 @@ def _with_settings(
     )  # fmt: skip
 
 
-def differences(op: Op, step: Step, piece: Piece, walk: Walk) -> list[tuple[int | str, str, Any, Any]]:
+def differences(
+    op: Op, step: ReferenceCall, piece: Piece, walk: Walk
+) -> list[tuple[int | str, str, Any, Any]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
     slots = _slots(op, is_tensor(piece))
     found: list[tuple[int | str, str, Any, Any]] = []
@@ -356,7 +358,7 @@ def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
     return [one for one in found if not telling(one[2])]
 
 
-def spelled(step: Step, walk: Walk) -> dict[str, Any]:
+def spelled(step: ReferenceCall, walk: Walk) -> dict[str, Any]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
     settings = {name: one for name, one in step.settings.items() if name not in ASIDE}
     rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)  # fmt: skip
@@ -679,7 +681,7 @@ OPERATORS = {
 """Functions that Paddle has as operators of tensors and numbers."""
 
 
-def _place_of_given(op: Op, step: Step, walk: Walk) -> int | None:
+def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
     """Return which argument of a call the reference first hands to a step."""
     for number, one in enumerate(op.args):
         key = next((key for key in walk.given(op) if key[0] == id(one)), None)
@@ -688,7 +690,7 @@ def _place_of_given(op: Op, step: Step, walk: Walk) -> int | None:
     return None
 
 
-def _done(step: Step, piece: Piece, walk: Walk) -> Any:
+def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Any:
     """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
     paddle = paddle_of(piece)
     function = OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)  # fmt: skip
@@ -776,7 +778,7 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | 
     )
 
 
-def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[Step]) -> tuple[str, str] | None:
+def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
     """Return the slug and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
     for path, partner in piece.idle.items():
         step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
@@ -794,7 +796,7 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[Step]) -> tuple[str,
     return None
 
 
-def _at(step: Step) -> str:
+def _at(step: ReferenceCall) -> str:
     return f" at {step.place} (`{step.line}`)" if step.place else ""
 
 
@@ -838,7 +840,7 @@ NAMED = frozenset(("norm-order", "missing-norm", "rotate-half", "missing-rotatio
 """Slugs that say more than which tensor a call is given."""
 
 
-def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[Step]) -> str:
+def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> str:
     """Return the slug of what only one of two stretches of code does."""
     mine = list({op.number: op for op in ours}.values())
     others = list({step.number: step for step in theirs}.values())
@@ -874,7 +876,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[S
     return "axis-order" if shuffled or not names else "other-code"
 
 
-def _rotation(walk: Walk, mine: Sequence[Op], others: Sequence[Step]) -> str:
+def _rotation(walk: Walk, mine: Sequence[Op], others: Sequence[ReferenceCall]) -> str:
     """Return the slug where both programs rotate pairs of channels otherwise, or the reference alone; empty where not."""
     every = [op.name for one in walk.partings for op in walk.layout_before(one.ops)]
     each_step = [step.name for one in walk.partings for step in walk.layout_steps_before(one.steps)]
@@ -900,7 +902,7 @@ def _one_sided(code: str, which: str) -> str:
     return f"{which}-{kind}"
 
 
-def only_in_one(ours: Sequence[Op], theirs: Sequence[Step]) -> str:
+def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> str:
     """Return in words which functions only one of two stretches of code calls."""
     mine = Counter(name for _, name in {(op.number, op.name) for op in ours if op.name != LAYER})
     others = Counter(name for _, name in {(one.number, one.name) for one in theirs if one.name != LAYER})

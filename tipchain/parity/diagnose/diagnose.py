@@ -83,7 +83,7 @@ from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.matching import CallPair, hands_on
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.trace import Call, Trace, TracedValue
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 from tipchain.parity.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.progress import Pace
@@ -169,7 +169,7 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
 
 
 def _links(
-    ours: Sequence[Value], theirs: Sequence[Value], store: Store
+    ours: Sequence[TracedValue], theirs: Sequence[TracedValue], store: Store
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Yield which tensors of two calls belong together, with the order of axes that the port has: the closest of one shape."""
     free = list(range(len(theirs)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.diagnose.piece import Edit, Outcome, Piece
+from tipchain.parity.diagnose.piece import Edit, Piece, PieceOutcome
 from tipchain.parity.diagnose.program import Act, Op
 from tipchain.parity.findings import Diagnosis
 from tipchain.parity.locate.differences import arrange, relative, rms
@@ -198,7 +198,7 @@ class Trials:
         """Return the trial that explains most."""
         return max(self.trials, key=lambda one: one.explained, default=None)
 
-    def _outcome(self, one: Hypothesis) -> Outcome | None:
+    def _outcome(self, one: Hypothesis) -> PieceOutcome | None:
         try:
             if one.within is None:
                 return self.piece.run(one.acts, one.edits)
@@ -294,7 +294,7 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
 # What gradients tell by themselves: parameters that get none, and factors.
 
 
-def told_by_gradients(piece: Piece, outcome: Outcome) -> Diagnosis | None:
+def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
     """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's."""
     truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
     scale = max((rms(one) for one in truth.values()), default=0.0)

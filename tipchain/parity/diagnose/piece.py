@@ -49,7 +49,7 @@ Plain = int | float | str | bool | list[Any] | tuple[Any, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
+class ReferenceCall:
     """One call that the reference's own code made.
 
     Attributes:
@@ -78,7 +78,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Held:
+class RecordedTensor:
     """A tensor as it was when a call was given it or returned it.
 
     Attributes:
@@ -90,7 +90,7 @@ class Held:
     array: Array | None
 
 
-class Watch:
+class CallRecord:
     """A record of the calls that torch code makes; made by `over`."""
 
     def __init__(self, torch: Any) -> None:
@@ -98,8 +98,8 @@ class Watch:
         self.names: list[str] = []
         self.sketches: list[Sketch] = []
         self.constants: dict[str, tuple[Any, ...]] = defaultdict(tuple)
-        self.steps: list[Step] = []
-        self.values: list[Held] = []
+        self.steps: list[ReferenceCall] = []
+        self.values: list[RecordedTensor] = []
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         self._room = KEPT
@@ -108,7 +108,7 @@ class Watch:
 
     @classmethod
     @contextmanager
-    def over(cls, inner: Mapping[str, Any]) -> Iterator[Watch]:
+    def over(cls, inner: Mapping[str, Any]) -> Iterator[CallRecord]:
         """Watch everything that torch is called for while the context is open.
 
         Args:
@@ -211,7 +211,7 @@ class Watch:
         ]
         if place or name == LAYER:
             self.steps.append(
-                Step(
+                ReferenceCall(
                     number=len(self.steps), name=name, said=said, settings=settings, given=tuple(one for one in known if one is not None),
                     made=tuple(one for one in made if one >= 0), place=place, line=line, scope=scope,
                     named=named,
@@ -224,7 +224,7 @@ class Watch:
             return -1
         array = np.array(_array(tensor))
         self._room -= array.size
-        self.values.append(Held(sketch=Sketch(array), array=array if self._room > 0 else None))
+        self.values.append(RecordedTensor(sketch=Sketch(array), array=array if self._room > 0 else None))
         if self._room > 0:
             self._alive.append(tensor)
             self._numbers[id(tensor)] = len(self.values) - 1
@@ -284,7 +284,7 @@ class Consumer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class PieceOutcome:
     """What a run of the port's piece gave.
 
     Attributes:
@@ -321,8 +321,8 @@ class Truth:
     sketches: tuple[Sketch, ...]
     names: tuple[str, ...]
     constants: Mapping[str, tuple[Any, ...]]
-    steps: tuple[Step, ...] = ()
-    values: tuple[Held, ...] = ()
+    steps: tuple[ReferenceCall, ...] = ()
+    values: tuple[RecordedTensor, ...] = ()
 
 
 # The layer at fault and its reference, apart from their models, with what both are given and should give.
@@ -426,7 +426,7 @@ class Piece:
             yield self
             self._tap = None
 
-    def run(self, acts: Mapping[int, Act] | None = None, edits: Mapping[int, Edit] | None = None, *, keep: bool = False, within: bool = False) -> Outcome:  # fmt: skip
+    def run(self, acts: Mapping[int, Act] | None = None, edits: Mapping[int, Edit] | None = None, *, keep: bool = False, within: bool = False) -> PieceOutcome:  # fmt: skip
         """Run the port's piece with some calls replaced; the piece must be open.
 
         Args:
@@ -461,7 +461,7 @@ class Piece:
         try:
             result = self.port(*args, **kwargs)
         except HopelessError:
-            return Outcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
+            return PieceOutcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
         finally:
             self._tap.recorder = None
             self._restore()
@@ -470,7 +470,7 @@ class Piece:
         self._stop = self._consumer_call(recorder) if keep else self._stop
         outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
-        return Outcome(
+        return PieceOutcome(
             outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
             gradients=self._gradients(outputs, leaves) if self.backward else {}, ops=tuple(recorder.ops),
         )  # fmt: skip
@@ -504,7 +504,7 @@ class Piece:
             for tensor, values in self._statistics:
                 tensor.set_value(values)
 
-    def error(self, outcome: Outcome) -> tuple[float, float]:
+    def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
         gradients = _gradients_apart(self.truth.gradients, outcome.gradients) if self.backward else 0.0
         if self.backward and not self.loss:
@@ -570,7 +570,7 @@ class Piece:
                 for path, one in side.layers(self.reference)
                 if path and path in self.reference_judged
             }
-            watch = stack.enter_context(Watch.over(inner))
+            watch = stack.enter_context(CallRecord.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
             outputs = self._ends(0, take_out(result, side.is_tensor)[1])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import Slot, divide, stack
+from tipchain.conversion.layouts import TensorSlot, divide, stack
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.errors import WeightsError
 from tipchain.paddle_weights import view_of
@@ -44,7 +44,7 @@ STATISTICS = ("running_mean", "running_var")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class SharedTensor:
     """A tensor of both layers.
 
     Attributes:
@@ -58,7 +58,7 @@ class Held:
     name: str
     ours: Array
     theirs: Array
-    slot: Slot | None = None
+    slot: TensorSlot | None = None
     tensor: Any = None
 
     @property
@@ -70,7 +70,7 @@ class Held:
         return not np.allclose(self.ours, self.theirs, rtol=0, atol=CONSTANT * scale, equal_nan=True)
 
 
-def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]]:
+def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array], dict[str, TensorSlot]]:
     """Return the tensors that both layers have, those that only the reference has, those that only the port has."""
     slots = {slot.name: slot for slot in _slots(piece)}
     if not slots:
@@ -89,7 +89,7 @@ def held_by(piece: Piece) -> tuple[list[Held], dict[str, Array], dict[str, Slot]
     )
 
 
-def _held(slot: Slot, ours: Array) -> Held:
+def _held(slot: TensorSlot, ours: Array) -> SharedTensor:
     """Return a tensor of both layers; values that differ in float64, those that do not as they are, not copied."""
     pieces = [view_of(part.tensor) for part in slot.parts]
     theirs = stack(
@@ -97,11 +97,11 @@ def _held(slot: Slot, ours: Array) -> Held:
     )
     if not equal(ours, theirs):
         ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-    return Held(name=slot.name, ours=ours, theirs=theirs, slot=slot)
+    return SharedTensor(name=slot.name, ours=ours, theirs=theirs, slot=slot)
 
 
 @contextmanager
-def replaced(held: Sequence[Held], values: Mapping[str, Array] | None = None) -> Iterator[None]:
+def replaced(held: Sequence[SharedTensor], values: Mapping[str, Array] | None = None) -> Iterator[None]:
     """Let the port's layer have the reference's tensors, or other values, for a while."""
     before = [[tensor.numpy() for tensor in _tensors(one)] for one in held]
     try:
@@ -114,16 +114,16 @@ def replaced(held: Sequence[Held], values: Mapping[str, Array] | None = None) ->
             _set(one, arrays)
 
 
-def _tensors(held: Held) -> list[Any]:
+def _tensors(held: SharedTensor) -> list[Any]:
     return [held.tensor] if held.slot is None else [part.tensor for part in held.slot.parts]
 
 
-def _set(held: Held, arrays: Sequence[Array]) -> None:
+def _set(held: SharedTensor, arrays: Sequence[Array]) -> None:
     for tensor, array in zip(_tensors(held), arrays, strict=True):
         tensor.set_value(np.ascontiguousarray(array).astype(tensor.numpy().dtype))
 
 
-def unsaved(piece: Piece) -> list[Held]:
+def unsaved(piece: Piece) -> list[SharedTensor]:
     """Return the tensors that the port's code keeps but no checkpoint holds, each with the reference's of its name and size.
 
     Buffers that are not saved and plain attributes; where no name fits, the one tensor of its size.
@@ -149,11 +149,11 @@ def unsaved(piece: Piece) -> list[Held]:
             ]
             fitting = named or (sized if len(sized) == 1 else [])
             if fitting:
-                found.append(Held(name=full, ours=fitting[0][1], theirs=theirs, tensor=one))
+                found.append(SharedTensor(name=full, ours=fitting[0][1], theirs=theirs, tensor=one))
     return found
 
 
-def _slots(piece: Piece) -> list[Slot]:
+def _slots(piece: Piece) -> list[TensorSlot]:
     try:
         return list(torch_view(piece.port))
     except WeightsError:
@@ -169,7 +169,10 @@ GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 
 
 def describe(
-    one: Held, wrong: Sequence[Held], piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]
+    one: SharedTensor,
+    wrong: Sequence[SharedTensor],
+    piece: Piece,
+    states: tuple[Mapping[str, Array], Mapping[str, Array]],
 ) -> tuple[str, str, str]:
     """Return a slug, what is wrong with a tensor, and what to do about it."""
     ours, theirs = one.ours, one.theirs
@@ -276,7 +279,7 @@ def _same(one: Array, other: Array) -> bool:
     )
 
 
-def _statistics(one: Held, wrong: Sequence[Held]) -> tuple[str, str, str] | None:
+def _statistics(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, str, str] | None:
     """Tell tensors of one layer that stand in each other's place, and variances with another divisor."""
     leaf = one.name.rpartition(".")[2]
     for other in wrong:
@@ -320,7 +323,7 @@ def _statistics(one: Held, wrong: Sequence[Held]) -> tuple[str, str, str] | None
     return None
 
 
-def _blocks(one: Held, piece: Piece) -> tuple[str, str, str] | None:
+def _blocks(one: SharedTensor, piece: Piece) -> tuple[str, str, str] | None:
     """Tell gates, or query, key and value, in another order along the first axis."""
     leaf, kind = one.name.rpartition(".")[2], piece.calls[0].type
     letters = GATES.get(kind, "")
@@ -352,7 +355,7 @@ def _blocks(one: Held, piece: Piece) -> tuple[str, str, str] | None:
     return None
 
 
-def _arranged(one: Held) -> tuple[str, str, str] | None:
+def _arranged(one: SharedTensor) -> tuple[str, str, str] | None:
     """Tell a tensor whose axes are in another order, or that runs backwards along some."""
     ours, theirs = one.ours, one.theirs
     for axes in list(permutations(range(ours.ndim)))[1:]:
@@ -372,7 +375,7 @@ def _arranged(one: Held) -> tuple[str, str, str] | None:
     return _turned(one) if theirs.ndim and theirs.size > 1 else None
 
 
-def _turned(one: Held) -> tuple[str, str, str] | None:
+def _turned(one: SharedTensor) -> tuple[str, str, str] | None:
     """Tell a tensor that runs backwards along some axes, or is shifted, or has its values anywhere."""
     ours, theirs = one.ours, one.theirs
     if ours.ndim:
@@ -397,7 +400,7 @@ def _turned(one: Held) -> tuple[str, str, str] | None:
     return None
 
 
-def _scaled(one: Held) -> tuple[str, str, str] | None:
+def _scaled(one: SharedTensor) -> tuple[str, str, str] | None:
     """Tell a tensor that is a multiple of the reference's, or differs from it by a constant."""
     ours, theirs = one.ours, one.theirs
     square = float(np.sum(ours * ours))
@@ -423,7 +426,7 @@ def _scaled(one: Held) -> tuple[str, str, str] | None:
 
 
 def _elsewhere(
-    theirs: Array, piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]], one: Held
+    theirs: Array, piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]], one: SharedTensor
 ) -> tuple[str, str, str] | None:
     """Tell a tensor that the reference has in another layer."""
     state, ports = states
@@ -447,7 +450,7 @@ def _elsewhere(
     return None
 
 
-def _held_elsewhere(one: Held, ports: Mapping[str, Array]) -> bool:
+def _held_elsewhere(one: SharedTensor, ports: Mapping[str, Array]) -> bool:
     """Tell whether another layer of the port has what this one should have."""
     shapes = {one.ours.shape, one.ours.shape[::-1]}
     same = (array for array in ports.values() if array.shape in shapes)
@@ -523,7 +526,7 @@ def _joint(codes: set[str]) -> str:
     return next((one for one in order if one in codes), min(codes))
 
 
-def _given_values(piece: Piece, held: Sequence[Held], told: tuple[str, str, str]) -> Hypothesis:
+def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, str, str]) -> Hypothesis:
     code, what, fix = told
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
     return Hypothesis(
@@ -533,7 +536,7 @@ def _given_values(piece: Piece, held: Sequence[Held], told: tuple[str, str, str]
     )  # fmt: skip
 
 
-def _place(piece: Piece, held: Sequence[Held]) -> str:
+def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     """Return the path within the piece of the layer that holds some tensors."""
     known = {path for path, _ in piece.sides[1].layers(piece.port)}
     paths = [one.name.rpartition(".")[0] for one in held]
@@ -577,10 +580,10 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
     )  # fmt: skip
 
 
-def _extra(piece: Piece, extra: Mapping[str, Slot]) -> Iterator[Hypothesis]:
+def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis]:
     """Yield the port's layer without what only it has: biases of zero, weights of one."""
     held = [
-        Held(name=name, ours=np.full(slot.shape, 1.0 if name.endswith("weight") else 0.0), theirs=np.empty(slot.shape), slot=slot)
+        SharedTensor(name=name, ours=np.full(slot.shape, 1.0 if name.endswith("weight") else 0.0), theirs=np.empty(slot.shape), slot=slot)
         for name, slot in extra.items() if len(slot.shape) == 1
     ]  # fmt: skip
     if not held:

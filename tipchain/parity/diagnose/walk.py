@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.diagnose.piece import Piece, Step, is_tensor
+from tipchain.parity.diagnose.piece import Piece, ReferenceCall, is_tensor
 from tipchain.parity.diagnose.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.parity.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.parity.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
@@ -45,8 +45,8 @@ class Parting:
     new: Any
     key: Key
     ops: tuple[Op, ...]
-    step: Step
-    steps: tuple[Step, ...]
+    step: ReferenceCall
+    steps: tuple[ReferenceCall, ...]
 
 
 class Walk:
@@ -77,7 +77,7 @@ class Walk:
         self.makers_of: dict[Key, Op] = {}
         self.partings: list[Parting] = []
         self.leaves: dict[Key, tuple[Any, Any]] = {}
-        self.called: dict[str, list[Step]] = {}
+        self.called: dict[str, list[ReferenceCall]] = {}
         for step in self.steps:
             if step.name == LAYER:
                 self.called.setdefault(step.said, []).append(step)
@@ -222,7 +222,7 @@ class Walk:
                 Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
             ]
 
-    def _elements(self, op: Op, step: Step) -> list[Parting]:
+    def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
         parts = op.args[0] if op.name in ("stack", "concat") and op.args else None
         if op.name != step.name or not isinstance(parts, list | tuple) or len(parts) != len(step.given):
@@ -348,7 +348,7 @@ class Walk:
                 return number, tensor
         return None
 
-    def partner(self, op: Op) -> Step | None:
+    def partner(self, op: Op) -> ReferenceCall | None:
         """Return the reference's call of the layer that is the counterpart of a layer of the port's, of the same turn."""
         path = self.piece.partners.get(op.path) if op.name == LAYER else None
         turn = sum(one.name == LAYER and one.path == op.path and one.number < op.number for one in self.ops)
@@ -384,9 +384,9 @@ class Walk:
                 return True
         return False
 
-    def _chain(self, step: Step) -> list[Step]:
+    def _chain(self, step: ReferenceCall) -> list[ReferenceCall]:
         """Return the reference's calls that lead to one from tensors that both have."""
-        found: dict[int, Step] = {}
+        found: dict[int, ReferenceCall] = {}
         left = [step]
         while left:
             one = left.pop()
@@ -413,7 +413,7 @@ class Walk:
                     left.append(one)
         return False
 
-    def resting_on(self, step: Step) -> set[int]:
+    def resting_on(self, step: ReferenceCall) -> set[int]:
         """Return the numbers of the reference's calls that rest on one."""
         values, found = set(step.made), set()
         for one in self.steps[step.number + 1 :]:
@@ -451,7 +451,7 @@ class Walk:
                     left.append(maker)
         return [found[number] for number in sorted(found)]
 
-    def layout_steps_before(self, steps: Sequence[Step]) -> list[Step]:
+    def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
         """Return the reference's calls with those that only arranged what they were given."""
         found = {one.number: one for one in steps}
         left = list(steps)

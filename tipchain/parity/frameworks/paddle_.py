@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
-from tipchain.conversion.layouts import Slot, assemble, divide, stack
+from tipchain.conversion.layouts import TensorSlot, assemble, divide, stack
 from tipchain.conversion.paddle_side import torch_view
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
@@ -185,7 +185,7 @@ _REPLACED: dict[str, Callable[..., Any]] = {
 # Paddle's parameters under an optimizer, with gradients from outside.
 
 
-class Layers(nn.Layer):  # type: ignore[misc]
+class PaddleSampleLayers(nn.Layer):  # type: ignore[misc]
     """One layer of every kind that optimizers' rules tell apart; it is never run."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class Layers(nn.Layer):  # type: ignore[misc]
 
 def build_layers() -> nn.Layer:
     """Return the small model."""
-    return Layers()
+    return PaddleSampleLayers()
 
 
 class PaddleUpdates:
@@ -531,7 +531,7 @@ class PaddleFramework:
             image, label, files = check_batch(batch, dataset)
             yield image, label, [str(file) for file in files]
 
-    def _whole(self, slot: Slot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
+    def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
         """Return torch's array of a slot, given what Paddle keeps in its parts; ``shared``: perhaps their own memory."""
         if shared:
             views = [self.view(one) for one in tensors]
@@ -545,5 +545,5 @@ class PaddleFramework:
         ]
         return stack(pieces, slot)
 
-    def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[Slot]:
+    def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[TensorSlot]:
         return (slot for slot in torch_view(model, names) if slot.kind == kind)

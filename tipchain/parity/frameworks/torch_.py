@@ -177,7 +177,7 @@ FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
 # torch's parameters under an optimizer, with gradients from outside.
 
 
-class Layers(nn.Module):  # type: ignore[misc]
+class TorchSampleLayers(nn.Module):  # type: ignore[misc]
     """One layer of every kind that optimizers' rules tell apart; it is never run."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Layers(nn.Module):  # type: ignore[misc]
 
 def build_layers() -> nn.Module:
     """Return the small model."""
-    return Layers()
+    return TorchSampleLayers()
 
 
 class TorchUpdates:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError
-from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import distance, relative
-from tipchain.parity.locate.matching import CallPair, Matching, Step
-from tipchain.parity.locate.replay import Fed, Models, NotReplayed, PairReplays
+from tipchain.parity.locate.matching import CallPair, LayoutStep, Matching
+from tipchain.parity.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.trace import Call, Trace, TracedValue
 from tipchain.parity.locate.verdicts import (
     FINE,
     Closeness,
@@ -75,12 +75,12 @@ def continued(
             continue
         for after in alone:
             if list(after.inputs) == list(call.outputs) and len(after.outputs) == 1:
-                yield pair.followed(number, Step(after.path), after.outputs[0])
+                yield pair.followed(number, LayoutStep(after.path), after.outputs[0])
         for name, value in _functions_of(call, traces[number], sides[number], store):
-            yield pair.followed(number, Step(name, function=True), value)
+            yield pair.followed(number, LayoutStep(name, function=True), value)
 
 
-def made_next(call: Call, trace: Trace) -> Iterator[Value]:
+def made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
     """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
     for one in trace.calls[call.number + 1 :][:NEXT]:
         yield from (value for value in one.inputs if value not in call.outputs)
@@ -88,7 +88,9 @@ def made_next(call: Call, trace: Trace) -> Iterator[Value]:
         yield from (value for value in one.outputs if value not in call.outputs)
 
 
-def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, Value]]:
+def _functions_of(
+    call: Call, trace: Trace, side: LiveSide, store: Store
+) -> Iterator[tuple[str, TracedValue]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
     given = {
@@ -196,7 +198,7 @@ class Agreeing:
         self._models, self._store, self._compare, self._seed = models, store, compare, seed
         self._seen: set[Hashable] = set()
 
-    def measure(self, fed: Fed, gradients: float, parameters: float | None) -> Found | None:
+    def measure(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found | None:
         """Measure a pair; None of a small layer whose kernel is new, and where one sample does not tell enough.
 
         Args:
@@ -243,12 +245,12 @@ class Agreeing:
         kinds = self._kind(pair.reference), self._kind(pair.port)
         return None if pair.whole or any(pair.then) or None in kinds else kinds
 
-    def in_double(self, fed: Fed, gradients: float, parameters: float | None) -> Found:
+    def in_double(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found:
         """Return what the float64 runs tell about a pair; see `measure`."""
         forward = [only(_output(fed, link), self._apart(fed, link)) for link in fed.outputs]
         return forward, self._backward(fed, gradients, parameters)
 
-    def _backward(self, fed: Fed, gradients: float, parameters: float | None) -> list[Measured]:
+    def _backward(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> list[Measured]:
         inputs = fed.pair.reference.inputs
         found = [
             only(f"gradient of input {fed.pair.port.input_names[link.theirs]}", gradients)
@@ -257,7 +259,7 @@ class Agreeing:
         ]
         return found if parameters is None else [*found, only("gradients of parameters", parameters)]
 
-    def _apart(self, fed: Fed, link: Link) -> float:
+    def _apart(self, fed: ReplayInputs, link: TensorLink) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
         return self._compare.between(ours, theirs, link.layout)
 
@@ -280,5 +282,5 @@ def frameworks_own(layer: Any) -> bool:
     return type(layer).__module__.startswith(OWN)
 
 
-def _output(fed: Fed, link: Link) -> str:
+def _output(fed: ReplayInputs, link: TensorLink) -> str:
     return f"output {fed.pair.port.output_names[link.theirs]}"

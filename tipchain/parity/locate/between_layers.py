@@ -13,14 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import distance, relative, rms, same_mask
 from tipchain.parity.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching, hands_on
-from tipchain.parity.locate.replay import Fed, Models, NotReplayed, PairReplays, drawn_again, run_again
-from tipchain.parity.locate.runs import Run, as_float
+from tipchain.parity.locate.replay import (
+    Models,
+    NotReplayed,
+    PairReplays,
+    ReplayInputs,
+    drawn_again,
+    run_again,
+)
+from tipchain.parity.locate.runs import TracedRun, as_float
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Call, Trace, Value, put_back, take_out
+from tipchain.parity.locate.trace import Call, Trace, TracedValue, put_back, take_out
 from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 from tipchain.parity.rounding import SAME_DOUBLE, SAME_SINGLE
 
@@ -96,12 +103,12 @@ class Glue:
             values, (self._not_given(0, calls[0], values[0]), self._not_given(1, calls[1], values[1]))
         )
 
-    def at_end(self, values: tuple[Value, Value] | None) -> Calls:
+    def at_end(self, values: tuple[TracedValue, TracedValue] | None) -> Calls:
         """Return the calls whose code made an output of the models that differs though all layers agree; None: not known which."""
         roots = self._traces[0].calls[0], self._traces[1].calls[0]
         return roots if values is None else self._culprits(values, roots)
 
-    def _culprits(self, values: tuple[Value, Value], around: Calls) -> Calls:
+    def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
         ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
         if not ours.children and ours.number not in self._paired[0]:
@@ -118,7 +125,7 @@ class Glue:
         calls = (call, *self._around(0, call))
         return next((self._container[one.number] for one in calls if one.number in self._container), None)
 
-    def _maker(self, side: int, value: Value, around: Call) -> Call:
+    def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
         if value.made_by is None or value.made_by in self._paired[side]:
             return around
         holder = self._holders[side].get(value.made_by)
@@ -126,7 +133,7 @@ class Glue:
             return around
         return self._traces[side].calls[value.made_by]
 
-    def _not_given(self, side: int, call: Call, value: Value) -> Call:
+    def _not_given(self, side: int, call: Call, value: TracedValue) -> Call:
         """Return the innermost call around ``call`` that was not given the value itself."""
         found = call
         for found in self._around(side, call):
@@ -145,7 +152,7 @@ class Glue:
     def _is_inside(self, call: Call, other: Call) -> bool:
         return any(one is other for one in self._around(1, call))
 
-    def _handed_on(self, value: Value) -> Call | None:
+    def _handed_on(self, value: TracedValue) -> Call | None:
         """Return the port's last call in no pair that gave back the value that it was given."""
         found = [
             call for call in self._traces[1].calls
@@ -169,12 +176,12 @@ class CodeRounding:
         seed: of random numbers.
     """
 
-    def __init__(self, models: Models, run: Run, matching: Matching, store: Store, seed: int) -> None:
+    def __init__(self, models: Models, run: TracedRun, matching: Matching, store: Store, seed: int) -> None:
         self._models, self._side, self._run, self._store, self._seed = models, models.side, run, store, seed
         self._judged = {pair.reference.number for pair in matching.pairs if not pair.whole}
         self._found: dict[int, float] = {}
 
-    def of(self, value: Value) -> float:
+    def of(self, value: TracedValue) -> float:
         """Return how far a tensor of the reference's is off, relative; 0 where that is not known."""
         return self._errors.get(id(value), 0.0)
 
@@ -221,10 +228,10 @@ class CodeRounding:
             return None
         return put_back(structure, [self._single(value) for value in call.outputs])
 
-    def _single(self, value: Value) -> Any:
+    def _single(self, value: TracedValue) -> Any:
         return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
 
-    def _note(self, values: Sequence[Value], tensors: Sequence[Any]) -> None:
+    def _note(self, values: Sequence[TracedValue], tensors: Sequence[Any]) -> None:
         for value, tensor in zip(values, tensors, strict=False):
             if value.dtype.kind == "f" and value.shape == tuple(tensor.shape):
                 apart = relative(self._store.get(value.stored), self._side.view(tensor))
@@ -235,7 +242,7 @@ class CodeRounding:
 
 
 Array = npt.NDArray[Any]
-Apart = Callable[[Value, Value], float]
+Apart = Callable[[TracedValue, TracedValue], float]
 """Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
 
 
@@ -249,13 +256,13 @@ class Changed(NamedTuple):
     calls: tuple[Call, Call]
     pair: CallPair
     apart: float
-    value: Value
+    value: TracedValue
 
 
 def first_changed(
     traces: tuple[Trace, Trace],
-    outputs: Iterable[tuple[CallPair, Value, Value]],
-    ends: Sequence[tuple[Value, Value]],
+    outputs: Iterable[tuple[CallPair, TracedValue, TracedValue]],
+    ends: Sequence[tuple[TracedValue, TracedValue]],
     apart: Apart,
     tolerance: float,
 ) -> Changed | None:
@@ -283,13 +290,13 @@ def first_changed(
     return None
 
 
-def _agree_at_end(ends: Sequence[tuple[Value, Value]], apart: Apart, tolerance: float) -> bool:
+def _agree_at_end(ends: Sequence[tuple[TracedValue, TracedValue]], apart: Apart, tolerance: float) -> bool:
     """Tell whether the gradients of the models' outputs agree."""
     found = [apart(ours, theirs) for ours, theirs in ends if ours.gradient is not None]
     return bool(found) and max(found) <= tolerance
 
 
-def _outside(trace: Trace, call: Call, value: Value) -> Call:
+def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
     """Return the innermost call around ``call`` that does not itself give the value back."""
     while call.parent is not None:
         call = trace.calls[call.parent]
@@ -315,17 +322,17 @@ class Steered:
     """
 
     def __init__(
-        self, models: Models, root: Call, given: Iterable[tuple[CallPair, Link]], ends: Sequence[tuple[Value, Link]],
+        self, models: Models, root: Call, given: Iterable[tuple[CallPair, TensorLink]], ends: Sequence[tuple[TracedValue, TensorLink]],
         store: Store, seed: int,
     ) -> None:  # fmt: skip
         self._models, self._side, self._root, self._ends = models, models.side, root, ends
         self._store, self._seed = store, seed
-        self._given: dict[tuple[str, int], list[tuple[CallPair, Link]]] = {}
+        self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
         for pair, link in given:
             self._given.setdefault((pair.port.path, pair.port.turn), []).append((pair, link))
         self._found: dict[int, float] = {}
 
-    def apart(self, value: Value) -> float | None:
+    def apart(self, value: TracedValue) -> float | None:
         """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
         return self._errors.get(id(value))
 
@@ -354,7 +361,7 @@ class Steered:
             self._found.clear()
         return self._found
 
-    def _steered(self, given: Iterable[tuple[CallPair, Link]], result: Any) -> Any:
+    def _steered(self, given: Iterable[tuple[CallPair, TensorLink]], result: Any) -> Any:
         """Return a layer's result with the reference's values in it; None to leave it as it is."""
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
@@ -373,7 +380,7 @@ class Steered:
             made[link.theirs] = one
         return put_back(structure, made)
 
-    def _take(self, ours: Value, theirs: Value, link: Link, gradient: Any) -> Any:
+    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Any) -> Any:
         """Note how far a gradient is off, and hand on the reference's in its place."""
         assert ours.gradient is not None
         expected = self._store.get(ours.gradient)
@@ -385,7 +392,7 @@ class Steered:
         return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
 
 
-class Moved:
+class NudgedLayers:
     """What a model's layers are handed back where each gives the reference's values, all moved a little.
 
     Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
@@ -401,12 +408,12 @@ class Moved:
     """
 
     def __init__(
-        self, models: Models, root: Call, number: int, given: Iterable[tuple[CallPair, Link]],
-        ends: Sequence[tuple[Value, Link]], store: Store, seed: int,
+        self, models: Models, root: Call, number: int, given: Iterable[tuple[CallPair, TensorLink]],
+        ends: Sequence[tuple[TracedValue, TensorLink]], store: Store, seed: int,
     ) -> None:  # fmt: skip
         self._models, self._side, self._root, self._number = models, models.side, root, number
         self._store, self._seed, self._ends = store, seed, ends
-        self._given: dict[tuple[str, int], list[tuple[Value, Link]]] = {}
+        self._given: dict[tuple[str, int], list[tuple[TracedValue, TensorLink]]] = {}
         self._numbers: dict[int, int] = {}
         for pair, link in given:
             call = (pair.reference, pair.port)[number]
@@ -440,7 +447,9 @@ class Moved:
             return {}
         return found
 
-    def _replaced(self, given: Iterable[tuple[Value, Link]], result: Any, found: dict[int, Array]) -> Any:
+    def _replaced(
+        self, given: Iterable[tuple[TracedValue, TensorLink]], result: Any, found: dict[int, Array]
+    ) -> Any:
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:
@@ -457,13 +466,13 @@ class Moved:
             made[place] = one
         return put_back(structure, made)
 
-    def _moved(self, value: Value) -> Array:
+    def _moved(self, value: TracedValue) -> Array:
         """Return a tensor of the reference's, each element moved by a random part of `SHIFT`: the same in both models."""
         array = self._store.get(value.stored)
         generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
         return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
 
-    def _note(self, value: Value, link: Link, found: dict[int, Array], gradient: Any) -> None:
+    def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Any) -> None:
         array = self._side.view(gradient)
         found[id(value)] = np.array(
             link.layout.back_shared(array) if self._number else link.layout.shared(array)
@@ -507,8 +516,8 @@ class CodeAtFault:
     """
 
     models: tuple[Models, Models]
-    runs: tuple[Run, Run]
-    outputs: Sequence[Link]
+    runs: tuple[TracedRun, TracedRun]
+    outputs: Sequence[TensorLink]
     matching: Matching
     store: Store
     seed: int
@@ -516,7 +525,7 @@ class CodeAtFault:
     compare: Comparer
     noise: Noise
 
-    def before(self, pair: CallPair, links: Sequence[Link], apart: float) -> LayerVerdict:
+    def before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(links, default=None, key=partial(self._apart, pair))
         calls = self._block_at_fault(pair) or self._glue().giving(
@@ -524,7 +533,7 @@ class CodeAtFault:
         )
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
 
-    def at_end(self, apart: Sequence[float], outputs: Sequence[Link]) -> LayerVerdict:
+    def at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
         """Return the verdict about the code that made the output that is furthest apart, by ``apart`` of ``outputs``."""
         worst = max(apart)
         link = next(iter(outputs[apart.index(worst) :]), None)
@@ -563,7 +572,7 @@ class CodeAtFault:
             pair.reference.outputs, pair.port.outputs, outputs
         ) <= self.noise.limit
 
-    def _apart(self, pair: CallPair, link: Link) -> float:
+    def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(
             pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout
         )
@@ -581,7 +590,7 @@ class CodeAtFault:
             return self._masked_otherwise(pair, links)
         return worst.ours, worst.theirs
 
-    def _masked_otherwise(self, pair: CallPair, links: Sequence[Link]) -> tuple[int, int] | None:
+    def _masked_otherwise(self, pair: CallPair, links: Sequence[TensorLink]) -> tuple[int, int] | None:
         """Return the masks of another form that two calls are given, if these do not hide the same."""
         ours, theirs = pair.reference.inputs, pair.port.inputs
         free = (
@@ -594,7 +603,7 @@ class CodeAtFault:
                 return one, next(n for n, same in alike.items() if same is False)
         return None
 
-    def _array(self, value: Value) -> Array:
+    def _array(self, value: TracedValue) -> Array:
         return self.store.get(value.stored)
 
     def _glue(self) -> Glue:
@@ -612,7 +621,7 @@ class CodeAtFault:
         values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
         scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
 
-        def apart(one: Value, other: Value) -> float:
+        def apart(one: TracedValue, other: TracedValue) -> float:
             layout = self.compare.layout(one, other)
             if layout is None or not scale:
                 return 0.0
@@ -621,7 +630,7 @@ class CodeAtFault:
                 return max(size, self.compare.gradient_size(other)) / max(size, SAME_DOUBLE * scale)
             return self.compare.gradients_apart(one, other, layout) * size / max(size, SAME_DOUBLE * scale)
 
-        def by_itself(one: Value, other: Value) -> float:
+        def by_itself(one: TracedValue, other: TracedValue) -> float:
             size, own = self.compare.gradient_size(one), steered.apart(other)
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
@@ -654,7 +663,7 @@ class CodeAtFault:
         reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
-    def _linked(self, value: Value) -> tuple[Value, Value]:
+    def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
         """Return the reference's tensor that belongs to an output of the port's, and that."""
         pairs = (
             (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
@@ -662,7 +671,7 @@ class CodeAtFault:
         )
         return next(both for both in pairs if both[1] is value)
 
-    def _odd_gradients(self, *values: Value) -> str:
+    def _odd_gradients(self, *values: TracedValue) -> str:
         """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
         odd = [
             0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
@@ -679,7 +688,7 @@ class CodeAtFault:
         links = list(self._agreeing())
         ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
         ours, theirs = (
-            Moved(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
+            NudgedLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
             for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
         )
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
@@ -689,7 +698,7 @@ class CodeAtFault:
             for one in ours.keys() | theirs.keys()
         )
 
-    def _taking(self, value: Value) -> Calls | None:
+    def _taking(self, value: TracedValue) -> Calls | None:
         """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
         taking = [
             one
@@ -699,7 +708,9 @@ class CodeAtFault:
         for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
             inputs = self.compare.inputs(pair)
             outputs = self.compare.outputs(pair)
-            fed = Fed(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
+            fed = ReplayInputs(
+                pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get
+            )
             if not outputs or not fed.comparable or not fed.backward:
                 continue
             replays = PairReplays(self.models, fed, self.seed)
@@ -718,7 +729,7 @@ class CodeAtFault:
                 if around.children == [pair.port.number]:
                     yield CallPair(reference=pair.reference, port=around)
 
-    def _agreeing(self) -> Iterator[tuple[CallPair, Link]]:
+    def _agreeing(self) -> Iterator[tuple[CallPair, TensorLink]]:
         """Yield the outputs of pairs that are the same tensor in both models, the last first."""
         for pair in reversed(self.matching.pairs):
             for link in self.compare.outputs(pair):

@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import Layout, laid_out, layouts, relative, rms
+from tipchain.parity.locate.differences import PortLayout, laid_out, layouts, relative, rms
 from tipchain.parity.locate.matching import CallPair
-from tipchain.parity.locate.store import NotHeld, Store, Stored
-from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.store import NotHeld, Store, StoredArray
+from tipchain.parity.locate.trace import TracedValue
 from tipchain.parity.rounding import SAME_SINGLE
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class TensorLink:
     """A tensor of the reference's call and the port's: their numbers, and how the port lays it out."""
 
     ours: int
     theirs: int
-    layout: Layout
+    layout: PortLayout
 
 
 class Comparer:
@@ -32,44 +32,44 @@ class Comparer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[int, int, Layout, bool], float] = {}
-        self._layouts: dict[tuple[int, int], Layout | None] = {}
+        self._known: dict[tuple[int, int, PortLayout, bool], float] = {}
+        self._layouts: dict[tuple[int, int], PortLayout | None] = {}
         self._sizes: dict[int, float] = {}
 
-    def inputs(self, pair: CallPair) -> list[Link]:
+    def inputs(self, pair: CallPair) -> list[TensorLink]:
         """Link what two calls are given; see `links`."""
         ours, theirs = pair.reference, pair.port
         return self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
 
-    def outputs(self, pair: CallPair) -> list[Link]:
+    def outputs(self, pair: CallPair) -> list[TensorLink]:
         """Link what two calls return; see `links`."""
         ours, theirs = pair.reference, pair.port
         return self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
 
     def results(
-        self, ours: Sequence[Value], theirs: Sequence[Value], our_names: Sequence[str], their_names: Sequence[str]
-    ) -> list[Link]:  # fmt: skip
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], our_names: Sequence[str], their_names: Sequence[str]
+    ) -> list[TensorLink]:  # fmt: skip
         """Link what two models return: place by place where they return the same structure, else as `links` does."""
         if list(our_names) != list(their_names):
             return self.links(ours, theirs, our_names, their_names)
         fitting = ((n, self.layout(*both)) for n, both in enumerate(zip(ours, theirs, strict=True)))
-        return [Link(n, n, layout) for n, layout in fitting if layout is not None]
+        return [TensorLink(n, n, layout) for n, layout in fitting if layout is not None]
 
     def links(
-        self, ours: Sequence[Value], theirs: Sequence[Value], our_names: Sequence[str] = (),
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], our_names: Sequence[str] = (),
         their_names: Sequence[str] = (),
-    ) -> list[Link]:  # fmt: skip
+    ) -> list[TensorLink]:  # fmt: skip
         """Link the tensors of two calls: by name, by position where all fit, else by values and shapes in their order.
 
         What only one side has is in no link.
         """
         left, free = self._told_apart(ours, theirs)
-        found: list[Link] = []
+        found: list[TensorLink] = []
 
         def link(one: int, other: int) -> None:
             layout = self.layout(ours[one], theirs[other])
             if layout is not None:
-                found.append(Link(one, other, layout))
+                found.append(TensorLink(one, other, layout))
                 left.remove(one)
                 free.remove(other)
 
@@ -89,14 +89,20 @@ class Comparer:
                 break
         return sorted(found, key=lambda each: each.ours)
 
-    def _told_apart(self, ours: Sequence[Value], theirs: Sequence[Value]) -> tuple[list[int], list[int]]:
+    def _told_apart(
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue]
+    ) -> tuple[list[int], list[int]]:
         """Return the numbers of the tensors to be linked: all where they fit one by one, else one that is given twice once."""
         if len(ours) == len(theirs) and all(map(self.layout, ours, theirs)):
             return list(range(len(ours))), list(range(len(theirs)))
         return _once(ours), _once(theirs)
 
     def _aligned(
-        self, ours: Sequence[Value], theirs: Sequence[Value], left: Sequence[int], free: Sequence[int]
+        self,
+        ours: Sequence[TracedValue],
+        theirs: Sequence[TracedValue],
+        left: Sequence[int],
+        free: Sequence[int],
     ) -> list[tuple[int, int]]:
         """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
         scores = {
@@ -118,14 +124,14 @@ class Comparer:
                 best[i, j] = max(ways, key=lambda way: way[0])
         return best[0, 0][1]
 
-    def _same(self, one: Value, other: Value) -> bool:
+    def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
         try:
             return layout is not None and self.between(one, other, layout) <= SAME_SINGLE
         except NotHeld:
             return False
 
-    def layout(self, one: Value, other: Value) -> Layout | None:
+    def layout(self, one: TracedValue, other: TracedValue) -> PortLayout | None:
         """Return how ``other`` lays out ``one``; None where it has another shape or kind."""
         if one.dtype.kind != other.dtype.kind and "f" in (one.dtype.kind, other.dtype.kind):
             return None
@@ -138,7 +144,9 @@ class Comparer:
             )  # fmt: skip
         return self._layouts[key]
 
-    def apart(self, ours: Sequence[Value], theirs: Sequence[Value], links: Sequence[Link]) -> float:
+    def apart(
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Sequence[TensorLink]
+    ) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
         if ours and theirs and not links:
             return inf
@@ -146,14 +154,16 @@ class Comparer:
             (self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0
         )
 
-    def between(self, one: Value, other: Value, layout: Layout) -> float:
+    def between(self, one: TracedValue, other: TracedValue, layout: PortLayout) -> float:
         """Return how far two tensors are apart; each pair is compared once."""
         key = id(one), id(other), layout, False
         if key not in self._known:
             self._known[key] = self._relative(one.stored, other.stored, layout)
         return self._known[key]
 
-    def _relative(self, one: Stored, other: Stored, layout: Layout, *, gradient: bool = False) -> float:
+    def _relative(
+        self, one: StoredArray, other: StoredArray, layout: PortLayout, *, gradient: bool = False
+    ) -> float:
         """Return how far two arrays are apart, of those that are not held about how far."""
         if layout.plain:
             if other.twin is one:
@@ -165,7 +175,7 @@ class Comparer:
             return relative(layout.shared(ours), layout.back_shared(theirs)) + other.apart
         return relative(layout.apply(ours), theirs) + other.apart
 
-    def size(self, stored: Stored) -> float:
+    def size(self, stored: StoredArray) -> float:
         """Return an array's RMS, of one that is not held about that."""
         held = stored.twin or stored
         if id(held) not in self._sizes:
@@ -174,11 +184,11 @@ class Comparer:
             )
         return self._sizes[id(held)]
 
-    def gradient_size(self, value: Value) -> float:
+    def gradient_size(self, value: TracedValue) -> float:
         """Return the RMS of a tensor's gradient; 0 without one."""
         return 0.0 if value.gradient is None else self.size(value.gradient)
 
-    def gradients_apart(self, one: Value, other: Value, layout: Layout) -> float:
+    def gradients_apart(self, one: TracedValue, other: TracedValue, layout: PortLayout) -> float:
         """Return how far the gradients of two tensors are apart; each pair is compared once."""
         if one.gradient is None or other.gradient is None:
             return 0.0 if one.gradient is other.gradient else inf
@@ -188,7 +198,7 @@ class Comparer:
         return self._known[key]
 
 
-def _once(values: Sequence[Value]) -> list[int]:
+def _once(values: Sequence[TracedValue]) -> list[int]:
     """Return the numbers of the values, a tensor that is given several times once."""
     return [number for number, value in enumerate(values) if value not in values[:number]]
 

@@ -147,7 +147,7 @@ def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PortLayout:
     """How the port lays out a tensor of the reference's: cut into axes, permuted, and merged; or repeated.
 
     Attributes:
@@ -249,28 +249,28 @@ ALIKE = 0.5
 """Relative distance of centred arrays below which they are laid out alike: of unrelated ones it is the root of 2."""
 
 
-def plain(shape: tuple[int, ...]) -> Layout:
+def plain(shape: tuple[int, ...]) -> PortLayout:
     """Return the layout that changes nothing."""
-    return Layout(shape, shape, tuple(range(len(shape))), shape)
+    return PortLayout(shape, shape, tuple(range(len(shape))), shape)
 
 
-def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[Layout]:
+def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayout]:
     """Return the layouts that may make one shape of the other: orders of axes, or else what merges, cuts or repeats axes."""
     if expected == actual:
         return [plain(expected)]
-    found = [Layout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
+    found = [PortLayout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
     if found or not expected or not actual:
         return found
     if prod(expected) == prod(actual):
         if max(len(expected), len(actual)) > MOST_AXES:
             return []
         found = [
-            Layout(expected, expected, axes, actual)
+            PortLayout(expected, expected, axes, actual)
             for axes in permutations(range(len(expected)))
             if _merges(tuple(expected[axis] for axis in axes), actual)
         ]
         cut = (
-            Layout(expected, tuple(actual[int(n)] for n in np.argsort(axes)), axes, actual)
+            PortLayout(expected, tuple(actual[int(n)] for n in np.argsort(axes)), axes, actual)
             for axes in permutations(range(len(actual)))
         )
         return [*found, *(one for one in cut if _merges(one.split, expected))]
@@ -279,7 +279,7 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[Layout]:
     if len(padded) == rank and all(
         1 in pair or pair[0] == pair[1] for pair in zip(padded, actual, strict=True)
     ):
-        return [Layout(expected, padded, tuple(range(rank)), actual)]
+        return [PortLayout(expected, padded, tuple(range(rank)), actual)]
     return []
 
 
@@ -295,7 +295,7 @@ def _merges(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return place == len(sizes)
 
 
-def laid_out(expected: Array, actual: Array) -> Layout | None:
+def laid_out(expected: Array, actual: Array) -> PortLayout | None:
     """Return how ``actual`` lays out the tensor that is ``expected``: the closest of the layouts that fit.
 
     Other orders of axes are told by the shape; what merges or cuts axes, by the values.

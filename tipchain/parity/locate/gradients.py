@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tipchain.errors import WeightsError
 from tipchain.parity.locate.agreement import frameworks_own
 from tipchain.parity.locate.differences import (
-    Layout,
+    PortLayout,
     distance,
     equal,
     layouts,
@@ -38,23 +38,25 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
+class ParameterGradient:
     """A parameter's values and its gradient, zero-copy; ``gradient`` is None where there is none."""
 
     values: Array
     gradient: Array | None
 
 
-def parameters_of(side: LiveSide, model: Any) -> list[Parameter]:
+def parameters_of(side: LiveSide, model: Any) -> list[ParameterGradient]:
     """Return the parameters of a model that take gradients, each once."""
     found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
     return [
-        Parameter(side.view(one), None if gradient is None else side.view(gradient))
+        ParameterGradient(side.view(one), None if gradient is None else side.view(gradient))
         for one, gradient in found
     ]
 
 
-def alike(ours: Sequence[Parameter], theirs: Sequence[Parameter], tolerance: float, least: float) -> bool:
+def alike(
+    ours: Sequence[ParameterGradient], theirs: Sequence[ParameterGradient], tolerance: float, least: float
+) -> bool:
     """Tell whether every parameter of one model is one of the other's, with the same gradients.
 
     Those that hold the same values, in whatever order, belong together, and their gradients are compared in the order of
@@ -84,7 +86,7 @@ def alike(ours: Sequence[Parameter], theirs: Sequence[Parameter], tolerance: flo
     )
 
 
-def _groups(parameters: Sequence[Parameter]) -> Mapping[Hashable, list[Array]]:
+def _groups(parameters: Sequence[ParameterGradient]) -> Mapping[Hashable, list[Array]]:
     """Return the gradients by what their parameters hold; none is as good as zeros."""
     found: dict[Hashable, list[Array]] = defaultdict(list)
     for one in parameters:
@@ -114,7 +116,7 @@ class Laid:
     """Where a layer of the port keeps a parameter of the reference's, and how."""
 
     name: str
-    layout: Layout
+    layout: PortLayout
 
     def arranged(self, gradients: Mapping[str, Array]) -> Array | None:
         """Return its gradient as the reference's layer has it."""
@@ -141,18 +143,18 @@ def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
     return next(iter(named or (told if len({one.name for one in told}) == 1 else [])), None)
 
 
-def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[Layout]:
+def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[PortLayout]:
     if expected != actual:
         return layouts(expected, actual)
     orders = permutations(range(len(expected)))
     return [
-        Layout(expected, expected, axes, actual)
+        PortLayout(expected, expected, axes, actual)
         for axes in orders
         if tuple(expected[axis] for axis in axes) == actual
     ]
 
 
-def _holds(layout: Layout, expected: Array, actual: Array) -> bool:
+def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
     return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from tipchain.parity.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
 from tipchain.parity.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
-from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import relative, squeezed_as
 from tipchain.parity.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.parity.locate.matching import CallPair, Matching
-from tipchain.parity.locate.replay import Fed, Models, NotReplayed, PairReplays, pair_steps, replay
-from tipchain.parity.locate.runs import Run
+from tipchain.parity.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
+from tipchain.parity.locate.runs import TracedRun
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.trace import TracedValue
 from tipchain.parity.locate.verdicts import (
     FAULTS,
     FINE,
@@ -63,8 +63,8 @@ class _Judged:
 
     pair: CallPair
     verdicts: list[LayerVerdict]
-    inputs: Sequence[Link] = ()
-    outputs: Sequence[Link] = ()
+    inputs: Sequence[TensorLink] = ()
+    outputs: Sequence[TensorLink] = ()
     inherited: float = 0.0
     made: float | None = None
     late: bool = False
@@ -109,7 +109,7 @@ class PairJudge:
     """
 
     models: tuple[Models, Models]
-    runs: tuple[Run, Run]
+    runs: tuple[TracedRun, TracedRun]
     matching: Matching
     store: Store
     seed: int
@@ -123,7 +123,7 @@ class PairJudge:
     alike_inside: bool = False
     _own: list[Shared] = field(default_factory=list)
     compare: Comparer = field(init=False)
-    outputs: tuple[Link, ...] = ()
+    outputs: tuple[TensorLink, ...] = ()
     _agreeing_pairs: Agreeing = field(init=False)
     _rounding: CodeRounding = field(init=False)
     _left: dict[int, Array] = field(default_factory=dict)
@@ -233,7 +233,9 @@ class PairJudge:
         ]  # fmt: skip
         return [_less_inside(each, inside) for each in one.verdicts]
 
-    def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[Link], inherited: float) -> None:
+    def _judge_given(
+        self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float
+    ) -> None:
         """Judge the code that gives a pair its inputs, all layers before having agreed."""
         if inherited <= self.noise.limit or self._code.made_up_for(pair):
             return
@@ -262,7 +264,9 @@ class PairJudge:
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
 
-    def _influence(self, values: Sequence[Value], links: Sequence[Link], apart: float | None) -> float:
+    def _influence(
+        self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None
+    ) -> float:
         """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
         if not links or apart is None:
             return inf
@@ -353,7 +357,10 @@ class PairJudge:
         return found or (inf,) * bool(ours.values or theirs.values)
 
     def _rounded(
-        self, apart: float, values: tuple[Sequence[Value], Sequence[Value]], links: Sequence[Link]
+        self,
+        apart: float,
+        values: tuple[Sequence[TracedValue], Sequence[TracedValue]],
+        links: Sequence[TensorLink],
     ) -> bool:
         """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
         if not self.exact or not apart <= ROUGH:
@@ -366,7 +373,7 @@ class PairJudge:
         )
 
     def _judge_jointly(
-        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
     ) -> list[LayerVerdict]:
         """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
         judged = self._judge_pair(pair, inputs, outputs, inherited)
@@ -393,7 +400,7 @@ class PairJudge:
         return verdict if alike else _random(verdict)
 
     def _judge_pair(
-        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link], inherited: float
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
     ) -> list[LayerVerdict]:
         """Return the verdict about forward and, where there are gradients, that about backward."""
         if not outputs:
@@ -405,7 +412,7 @@ class PairJudge:
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
             return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
-        fed = Fed(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
+        fed = ReplayInputs(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
@@ -450,7 +457,7 @@ class PairJudge:
         )
 
     def _not_replayed(
-        self, fed: Fed, inherited: float, apart: float, error: NotReplayed
+        self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
     ) -> list[LayerVerdict]:
         """Return the verdicts about a layer that raises when it is run by itself: what the models' runs tell of it."""
         reason = f"it cannot be run by itself: {error}"
@@ -477,7 +484,7 @@ class PairJudge:
             return [self._decide(fed.pair, "forward", inherited, [found])]
         return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
 
-    def _repeats(self, fed: Fed) -> bool:
+    def _repeats(self, fed: ReplayInputs) -> bool:
         """Tell whether both layers give again what they gave in the models' runs, when they are given that again.
 
         A layer that keeps something from call to call does not, and a replay says nothing of it.
@@ -500,7 +507,7 @@ class PairJudge:
             for one, value in zip(again.outputs, call.outputs, strict=False)
         )
 
-    def _measured(self, fed: Fed, inherited: float) -> Found:
+    def _measured(self, fed: ReplayInputs, inherited: float) -> Found:
         """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
         known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
         apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
@@ -517,7 +524,7 @@ class PairJudge:
             found = self._agreeing_pairs.in_double(fed, *gradients)
         return found
 
-    def _in_full(self, fed: Fed, inherited: float) -> Found:
+    def _in_full(self, fed: ReplayInputs, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
         pair = fed.pair
         truths = self._truths(pair) if self._turns(pair) == 1 else None
@@ -540,10 +547,10 @@ class PairJudge:
             found = self._measure_gradients((replays, closer), truths, None)
         return measured, found
 
-    def _agree(self, pair: CallPair, links: Sequence[Link]) -> bool:
+    def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
 
-    def _output_apart(self, fed: Fed, link: Link) -> float:
+    def _output_apart(self, fed: ReplayInputs, link: TensorLink) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
         return self.compare.between(ours, theirs, link.layout)
 
@@ -617,7 +624,7 @@ class PairJudge:
         return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
 
     def _gradients_known(
-        self, pair: CallPair, inputs: Sequence[Link], outputs: Sequence[Link]
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink]
     ) -> float | None:
         """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.
 
@@ -645,7 +652,7 @@ class PairJudge:
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
 
 
-def same_numbers(runs: tuple[Run, Run]) -> bool:
+def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:
     """Tell whether what two runs drew at random is the same."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))

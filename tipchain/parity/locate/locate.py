@@ -18,15 +18,15 @@ from tipchain.errors import UsageError
 from tipchain.memory import keep_memory
 from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.parity.locate.agreement import holds_norm
-from tipchain.parity.locate.comparing import Comparer, Link
+from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import Sketch
 from tipchain.parity.locate.judging import PairJudge, same_numbers
 from tipchain.parity.locate.matching import LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.parity.locate.replay import Copies, Doubles, Models
-from tipchain.parity.locate.runs import Inputs, Loss, Run, Start, random_start, run_model
+from tipchain.parity.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
-from tipchain.parity.locate.trace import Trace, Twins, Value, put_back, take_out
+from tipchain.parity.locate.trace import Trace, TracedValue, Twins, put_back, take_out
 from tipchain.parity.locate.verdicts import LayerVerdict
 from tipchain.parity.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
@@ -64,10 +64,10 @@ class Located:
     matching: Matching
     verdicts: tuple[LayerVerdict, ...]
     first: LayerVerdict | None
-    reference: Run
-    port: Run
+    reference: TracedRun
+    port: TracedRun
     outputs: tuple[float, ...]
-    links: tuple[Link, ...]
+    links: tuple[TensorLink, ...]
     noise: float
     gradients: float
     alike: bool
@@ -131,7 +131,7 @@ class Locator:
     _small: bool = False
 
     def locate(
-        self, reference: Any, port: Any, inputs: Inputs, losses: Losses = (None, None),
+        self, reference: Any, port: Any, inputs: ModelInputs, losses: Losses = (None, None),
         names: Mapping[str, str] | None = None, pairs: Sequence[LayerPair] | None = None,
     ) -> Located:  # fmt: skip
         """Compare two models layer by layer; neither is changed.
@@ -157,7 +157,7 @@ class Locator:
             found = self._found(inputs, asked)
         return replace(found, layers=tuple(layers))
 
-    def _found(self, inputs: Inputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
+    def _found(self, inputs: ModelInputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
         """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
@@ -174,7 +174,7 @@ class Locator:
             found = _located(judge, judge.judge(), asked[0])
         return found
 
-    def _hurry(self, whole: Whole | None) -> None:
+    def _hurry(self, whole: WholeBatch | None) -> None:
         """Give up before the models are run again if the time is up.
 
         Raises:
@@ -184,20 +184,20 @@ class Locator:
             raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
     def _by_outlines(
-        self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
-    ) -> tuple[Located | None, Whole | None]:
+        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> tuple[Located | None, WholeBatch | None]:
         """Compare the models with what outlines of their tensors tell; nothing is told where whole ones are needed."""
-        whole: Whole | None = None
+        whole: WholeBatch | None = None
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
-            whole = Whole.of(judge)
+            whole = WholeBatch.of(judge)
             found = _located(judge, judge.judge(hasty=self.store.cut), models)
             if found.first is None or not self.store.cut:
                 return found, whole
         return None, whole
 
     def _by_few(
-        self, few: Inputs, whole: Whole, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+        self, few: ModelInputs, whole: WholeBatch, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> Located | None:
         """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
         self._sketches.clear()
@@ -209,7 +209,7 @@ class Locator:
         gc.collect()
         return None
 
-    def _judge(self, inputs: Inputs, *asked: Any) -> PairJudge:
+    def _judge(self, inputs: ModelInputs, *asked: Any) -> PairJudge:
         """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
 
         Raises:
@@ -231,7 +231,7 @@ class Locator:
         return judge
 
     def _run_and_match(
-        self, inputs: Inputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> PairJudge:
         """Run both, match their calls, and return what judges them with what the store holds of their tensors.
 
@@ -262,9 +262,9 @@ class Locator:
         return False
 
     def _run_both(
-        self, models: Pair, inputs: Inputs, losses: Losses, layers: Sequence[LayerPair],
+        self, models: Pair, inputs: ModelInputs, losses: Losses, layers: Sequence[LayerPair],
         only: Collection[int] | None = None,
-    ) -> tuple[tuple[Models, Run], tuple[Models, Run], set[int]]:  # fmt: skip
+    ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:  # fmt: skip
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
         drawn = Draws(self.seed, small=self._small)
@@ -273,7 +273,7 @@ class Locator:
             ours.double.lay_aside()
         both: set[int] = set()
 
-        def likewise(values: Sequence[Value], names: Sequence[str]) -> list[Array | None]:
+        def likewise(values: Sequence[TracedValue], names: Sequence[str]) -> list[Array | None]:
             drawn = start(reference.values, reference.output_names)
             found: list[Array | None] = [None] * len(values)
             compare = Comparer(self.store)
@@ -286,7 +286,7 @@ class Locator:
         known = Twins(reference.trace, self.store)
         double = ours.double is not None
 
-        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, Run]:
+        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
             return self._run(
@@ -301,9 +301,9 @@ class Locator:
         return (ours, reference), (theirs, port), both
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: Inputs, loss: Loss | None, draws: Draws, start: Start,
+        self, side: LiveSide, model: Any, inputs: ModelInputs, loss: Loss | None, draws: Draws, start: Start,
         known: Twins | None = None, *, double: bool = True,
-    ) -> tuple[Models, Run]:  # fmt: skip
+    ) -> tuple[Models, TracedRun]:  # fmt: skip
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
@@ -328,7 +328,7 @@ class Locator:
         run = run_model(side, made, inputs, self.store, double=False, **options)
         return Models(side, single, None), run
 
-    def _close(self, one: Value, other: Value) -> bool:
+    def _close(self, one: TracedValue, other: TracedValue) -> bool:
         ours, theirs = one.stored, other.stored
         if theirs.twin is ours:
             return True
@@ -338,7 +338,7 @@ class Locator:
             return self.store.projected(ours).relative(self.store.projected(theirs)) <= SAME_SINGLE
         return self._sketch(one).close(self._sketch(other), SAME_SINGLE)
 
-    def _sketch(self, value: Value) -> Sketch:
+    def _sketch(self, value: TracedValue) -> Sketch:
         stored = value.stored.twin or value.stored
         found = self._sketches.get(id(stored))
         if found is None:
@@ -347,7 +347,7 @@ class Locator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Whole:
+class WholeBatch:
     """What the runs of the whole batch told before they were given up: outputs, and where the models part.
 
     Attributes:
@@ -357,13 +357,13 @@ class Whole:
         parting: the number of the port's first call in a pair that gives something else; None where there is none.
     """
 
-    reference: Run
-    port: Run
+    reference: TracedRun
+    port: TracedRun
     outputs: tuple[float, ...]
     parting: int | None
 
     @classmethod
-    def of(cls, judge: PairJudge) -> Whole:
+    def of(cls, judge: PairJudge) -> WholeBatch:
         """Return what is known before any layer is judged."""
         ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
@@ -398,7 +398,7 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair)
     )  # fmt: skip
 
 
-def _events(run: Run, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
     """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
     names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
     places: dict[int, list[str]] = defaultdict(list)
@@ -416,13 +416,13 @@ def bytes_of(model: Any) -> int:
     return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
 
 
-def samples_of(inputs: Inputs) -> int | None:
+def samples_of(inputs: ModelInputs) -> int | None:
     """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
     arrays = [*inputs.args, *inputs.kwargs.values()]
     return arrays[0].shape[0] if arrays and arrays[0].ndim else None
 
 
-def few_of(inputs: Inputs) -> Inputs | None:
+def few_of(inputs: ModelInputs) -> ModelInputs | None:
     """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
     count = samples_of(inputs)
     labels, each, _ = take_out(inputs.labels, lambda value: isinstance(value, np.ndarray))

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.conversion.given_names import expand_names
-from tipchain.conversion.layouts import LayerTensors, Slot, Target, assemble
+from tipchain.conversion.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.conversion.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.conversion.structure import match_by_structure
 from tipchain.paddle_weights import view_of
-from tipchain.parity.locate.trace import Call, Trace, Value
+from tipchain.parity.locate.trace import Call, Trace, TracedValue
 from tipchain.torch_weights import array_of
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
@@ -192,11 +192,11 @@ def _by_equal_values(
             yield one, other
 
 
-def _parameters(layer: LayerTensors) -> list[Slot]:
+def _parameters(layer: LayerTensors) -> list[TensorSlot]:
     return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
 
 
-def _whole(slot: Slot) -> Array:
+def _whole(slot: TensorSlot) -> Array:
     """Return the values of a slot of Paddle's that has one part, in torch's layout."""
     return assemble([view_of(part.tensor) for part in slot.parts], slot)
 
@@ -219,7 +219,7 @@ def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str
             yield paths[0], prints[1][key][0]
 
 
-def _slot_print(slot: Slot, state: Mapping[str, Any] | None = None) -> Print:
+def _slot_print(slot: TensorSlot, state: Mapping[str, Any] | None = None) -> Print:
     arrays = (
         [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     )
@@ -263,7 +263,7 @@ def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
 # that went in and came out. Code that is a layer on one side and a function on the other stays unmatched, and is listed.
 
 
-Close = Callable[[Value, Value], bool]
+Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
@@ -290,7 +290,7 @@ sizes. Values decide before kinds: outputs that agree outweigh a related kind, a
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LayoutStep:
     """What one side does to the result of its layer before it is held against the other side's.
 
     Attributes:
@@ -317,10 +317,12 @@ class CallPair:
     reference: Call
     port: Call
     whole: bool = False
-    then: tuple[tuple[Step, ...], tuple[Step, ...]] = ((), ())
+    then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
     folded: bool = False
 
-    def followed(self, number: int, step: Step, value: Value, *, folded: bool = False) -> CallPair:
+    def followed(
+        self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False
+    ) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
         calls, then = [self.reference, self.port], list(self.then)
         calls[number] = replace(calls[number], outputs=(value,))
@@ -393,7 +395,7 @@ def _folded(
             takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
             if takes and after.number not in matched[number] and folds(pair, number, after):
                 matched[number].add(after.number)
-                return pair.followed(number, Step(after.path), after.outputs[0], folded=True)
+                return pair.followed(number, LayoutStep(after.path), after.outputs[0], folded=True)
     return pair
 
 
@@ -568,11 +570,11 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
     return None not in families or changes[0] != changes[1]
 
 
-def _alike(ours: Sequence[Value], theirs: Sequence[Value], close: Close) -> bool:
+def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
     return bool(ours) and bool(theirs) and close(ours[0], theirs[0])
 
 
-def _same_sizes(ours: Sequence[Value], theirs: Sequence[Value]) -> bool:
+def _same_sizes(ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> bool:
     return [sorted(value.shape) for value in ours] == [sorted(value.shape) for value in theirs]
 
 

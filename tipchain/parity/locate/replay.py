@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from tipchain.errors import class_and_line
 from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.comparing import Link
-from tipchain.parity.locate.matching import CallPair, Step
+from tipchain.parity.locate.comparing import TensorLink
+from tipchain.parity.locate.matching import CallPair, LayoutStep
 from tipchain.parity.locate.runs import as_float
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.store import Store, Stored
-from tipchain.parity.locate.trace import Call, Value, put_back, take_out
+from tipchain.parity.locate.store import Store, StoredArray
+from tipchain.parity.locate.trace import Call, TracedValue, put_back, take_out
 
 # One layer run again on given tensors, forward and backward, apart from its model.
 
@@ -131,7 +131,7 @@ def drawn_again(call: Call, seed: int) -> Draws:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fed:
+class ReplayInputs:
     """The reference's tensors around one call, as its float64 run left them.
 
     Attributes:
@@ -143,9 +143,9 @@ class Fed:
     """
 
     pair: CallPair
-    inputs: Sequence[Link]
-    outputs: Sequence[Link]
-    take: Callable[[Stored], Array]
+    inputs: Sequence[TensorLink]
+    outputs: Sequence[TensorLink]
+    take: Callable[[StoredArray], Array]
     forward: bool = False
 
     @property
@@ -190,7 +190,7 @@ class Fed:
                 ours[link.ours], theirs[link.theirs] = gradient, link.layout.apply_gradient(gradient)
         return ours, theirs
 
-    def _gradient(self, value: Value) -> Array | None:
+    def _gradient(self, value: TracedValue) -> Array | None:
         return None if value.gradient is None else self.take(value.gradient)
 
 
@@ -221,7 +221,7 @@ class PairReplays:
         seed: of random numbers.
     """
 
-    def __init__(self, models: tuple[Models, Models], fed: Fed, seed: int) -> None:
+    def __init__(self, models: tuple[Models, Models], fed: ReplayInputs, seed: int) -> None:
         self.fed, self._models, self._seed = fed, models, seed
 
     @cached_property
@@ -302,7 +302,7 @@ class PairReplays:
 
 
 def pair_steps(
-    models: Models, layers: Mapping[str, Any], steps: Sequence[Step]
+    models: Models, layers: Mapping[str, Any], steps: Sequence[LayoutStep]
 ) -> list[Callable[[Any], Any]]:
     """Return what is called after a layer, of the copies that the layer is one of."""
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]

@@ -17,7 +17,7 @@ from tipchain.errors import UsageError
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.trace import Known, Trace, Tracer, Value, put_back, take_out
+from tipchain.parity.locate.trace import Known, Trace, TracedValue, Tracer, put_back, take_out
 from tipchain.progress import Pace
 
 # Losses in the precision of what they are given: those that hold float32 constants are given them in float64.
@@ -211,13 +211,13 @@ def _same(ours: Any, theirs: Any) -> bool:
 
 
 Array = npt.NDArray[Any]
-Start = Callable[[Sequence[Value], Sequence[str]], Sequence[Array | None]]
+Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence[Array | None]]
 """Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
 ARGS, LABELS = "args", "labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class ModelInputs:
     """What both models are called with.
 
     Attributes:
@@ -233,7 +233,7 @@ class Inputs:
     outputs: tuple[Any, Any] = (None, None)
 
 
-def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
+def read_inputs(inputs: Mapping[str, Any]) -> ModelInputs:
     """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
 
     Labels may be several: a tuple, list or mapping of arrays, which a loss is given as it is.
@@ -250,7 +250,7 @@ def read_inputs(inputs: Mapping[str, Any]) -> Inputs:
     for name, value in named.items():
         if not isinstance(value, np.ndarray | np.generic | int | float):
             raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array")
-    return Inputs(
+    return ModelInputs(
         args=tuple(np.asarray(one) for one in args),
         kwargs={name: np.asarray(value) for name, value in kwargs.items()},
         labels=_read_labels(inputs.get(LABELS), LABELS),
@@ -281,7 +281,7 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, int | float | np.generic)
 
 
-def bind(model: Any, inputs: Inputs) -> Inputs:
+def bind(model: Any, inputs: ModelInputs) -> ModelInputs:
     """Return the inputs as this model's forward takes them: by name, or by position where it calls them otherwise."""
     parameters = inspect.signature(model.forward).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
@@ -291,7 +291,7 @@ def bind(model: Any, inputs: Inputs) -> Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Run:
+class TracedRun:
     """A traced forward, and its backward if there was one.
 
     Attributes:
@@ -307,7 +307,7 @@ class Run:
 
     trace: Trace
     outputs: tuple[Array, ...]
-    values: tuple[Value, ...]
+    values: tuple[TracedValue, ...]
     output_names: tuple[str, ...]
     structure: Any
     loss: float | None
@@ -316,9 +316,9 @@ class Run:
 
 
 def run_model(
-    side: LiveSide, model: Any, inputs: Inputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
+    side: LiveSide, model: Any, inputs: ModelInputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
     draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None, pace: Pace | None = None,
-) -> Run:  # fmt: skip
+) -> TracedRun:  # fmt: skip
     """Run a model forward and backward, and record every call.
 
     Args:
@@ -357,7 +357,7 @@ def run_model(
                 _start(side, tensors, begin(values, names))
             elif backward and side.takes_gradient(value):
                 side.backward(value)
-        return Run(
+        return TracedRun(
             trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), values=values,
             output_names=tuple(names), structure=structure,
             loss=None if value is None else float(side.array(value).reshape(())), draws=draws,
@@ -387,7 +387,7 @@ def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[s
     )
 
 
-def call_model(side: LiveSide, model: Any, inputs: Inputs, *, double: bool) -> Any:
+def call_model(side: LiveSide, model: Any, inputs: ModelInputs, *, double: bool) -> Any:
     """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
 
     def tensor(array: Array) -> Any:
@@ -439,7 +439,7 @@ def _numbered(values: Sequence[Any]) -> dict[Any, Any]:
     return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
 
 
-def labels_of(side: LiveSide, inputs: Inputs, *, double: bool) -> Any:
+def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> Any:
     """Return the labels with tensors in place of arrays, None without any."""
     structure, arrays, _ = take_out(inputs.labels, lambda one: isinstance(one, np.ndarray))
     return put_back(structure, [side.tensor(as_float(one, double=double), gradient=False) for one in arrays])
@@ -453,7 +453,7 @@ def as_float(array: Array, *, double: bool) -> Array:
 
 
 def random_start(
-    values: Sequence[Value], names: Sequence[str], *, seed: int, only: Collection[int] | None = None
+    values: Sequence[TracedValue], names: Sequence[str], *, seed: int, only: Collection[int] | None = None
 ) -> list[Array | None]:
     """Return float32 random numbers of unit variance for each output of floats; ``only``: for those of these numbers."""
     del names

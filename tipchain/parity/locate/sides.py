@@ -16,7 +16,7 @@ from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.frameworks.torch_ import TorchFramework
 from tipchain.parity.frameworks.torch_float64 import widening
-from tipchain.parity.locate.trace import After, Before, Side
+from tipchain.parity.locate.trace import After, Before, TraceFramework
 
 Array = npt.NDArray[Any]
 LARGE = 2**18
@@ -28,7 +28,7 @@ Widening = Literal["casts", "claims", "plain"]
 its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
 
 
-class LiveSide(Side, Protocol):
+class LiveSide(TraceFramework, Protocol):
     """A framework whose models are copied, run, traced and replayed layer by layer."""
 
     @property

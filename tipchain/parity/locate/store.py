@@ -109,7 +109,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Stored:
+class StoredArray:
     """An array that a `Store` holds.
 
     Attributes:
@@ -129,7 +129,7 @@ class Stored:
     offset: int = 0
     axis: int | None = None
     outline: Outline | None = None
-    twin: Stored | None = None
+    twin: StoredArray | None = None
     apart: float = 0.0
 
 
@@ -164,11 +164,11 @@ class Store:
         self.close()
         self._file, self.held, self.written, self.cut = None, 0, 0, False
 
-    def put_as(self, twin: Stored, apart: float) -> Stored:
+    def put_as(self, twin: StoredArray, apart: float) -> StoredArray:
         """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
         return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
 
-    def put(self, array: Array, *, gradient: bool = False) -> Stored:
+    def put(self, array: Array, *, gradient: bool = False) -> StoredArray:
         """Take the values of an array as they are now; ``gradient``: nobody will ask for its first sample.
 
         Raises:
@@ -179,17 +179,17 @@ class Store:
         if axis is not None and large and self.held + array.nbytes > self.room:
             self.cut = True
             outline = _gradient_of(array) if gradient else _outline_of(self._part(array, axis), array)
-            return Stored(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
+            return StoredArray(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
-            return Stored(shape=array.shape, dtype=array.dtype, kept=np.array(array), axis=axis)
+            return StoredArray(shape=array.shape, dtype=array.dtype, kept=np.array(array), axis=axis)
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="tipchain-trace-")  # noqa: SIM115  (closed by close)
         offset = self.written
         self._file.seek(offset)
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
-        return Stored(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
+        return StoredArray(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
 
     def _axis(self, shape: tuple[int, ...]) -> int | None:
         """Return the axis of samples; of a shape that has none the first, if heads or windows may be folded into it."""
@@ -204,7 +204,7 @@ class Store:
         size = array.shape[axis] // (self.samples or array.shape[axis])
         return array[(slice(None),) * axis + (slice(0, size),)]
 
-    def get(self, stored: Stored) -> Array:
+    def get(self, stored: StoredArray) -> Array:
         """Return an array; it must not be written to.
 
         Raises:
@@ -217,11 +217,11 @@ class Store:
         self._file.flush()
         return np.memmap(self._file, stored.dtype, "r", stored.offset, stored.shape)
 
-    def projected(self, stored: Stored) -> Projected:
+    def projected(self, stored: StoredArray) -> Projected:
         """Return the projections of an array, held whole or not."""
         return Projected(self.get(stored)) if stored.outline is None else stored.outline.projected
 
-    def first(self, stored: Stored) -> Array:
+    def first(self, stored: StoredArray) -> Array:
         """Return the first sample, the axis of samples kept, or the whole array where there is none.
 
         Raises:
@@ -234,7 +234,7 @@ class Store:
             raise NotHeld
         return stored.outline.first
 
-    def spread(self, stored: Stored) -> Array:
+    def spread(self, stored: StoredArray) -> Array:
         """Return some elements of the first sample.
 
         Raises:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.differences import relative
-from tipchain.parity.locate.store import Projected, Store, Stored
+from tipchain.parity.locate.store import Projected, Store, StoredArray
 from tipchain.parity.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
@@ -91,7 +91,7 @@ Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
 After = Callable[[Any, Any], Any]
 
 
-class Side(Protocol):
+class TraceFramework(Protocol):
     """What a trace needs of a framework."""
 
     name: str
@@ -124,15 +124,15 @@ class Side(Protocol):
 class Known(Protocol):
     """The tensors of another run, which need not be held twice."""
 
-    def of(self, array: Array) -> tuple[Value, Stored] | None:
+    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
         """Return the value that holds the same, and the array as it is held then; None if there is none."""
 
-    def gradient(self, value: Value, array: Array) -> Stored | None:
+    def gradient(self, value: TracedValue, array: Array) -> StoredArray | None:
         """Return a gradient as it is held if it is the same as that of ``value``."""
 
 
 @dataclass(slots=True, eq=False)
-class Value:
+class TracedValue:
     """A tensor that went into or came out of a layer.
 
     Attributes:
@@ -142,10 +142,10 @@ class Value:
         twin: the other run's value that it is held as, None if it is held by itself.
     """
 
-    stored: Stored
+    stored: StoredArray
     made_by: int | None = None
-    gradient: Stored | None = None
-    twin: Value | None = None
+    gradient: StoredArray | None = None
+    twin: TracedValue | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -187,9 +187,9 @@ class Call:
     turn: int
     parent: int | None
     arguments: Any
-    inputs: tuple[Value, ...]
+    inputs: tuple[TracedValue, ...]
     input_names: tuple[str, ...]
-    outputs: tuple[Value, ...] = ()
+    outputs: tuple[TracedValue, ...] = ()
     output_names: tuple[str, ...] = ()
     children: list[int] = field(default_factory=list)
     ended: int = -1
@@ -227,7 +227,7 @@ class Tracer:
     """
 
     def __init__(
-        self, side: Side, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None,
+        self, side: TraceFramework, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None,
         pace: Pace | None = None,
     ) -> None:  # fmt: skip
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
@@ -237,7 +237,7 @@ class Tracer:
         self._open: list[Call] = []
         self._turns: dict[int, int] = {}
         self._ended = 0
-        self._known: dict[int, tuple[Any, int, Value]] = {}
+        self._known: dict[int, tuple[Any, int, TracedValue]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[Tracer]:
@@ -288,7 +288,7 @@ class Tracer:
     def _drawn(self) -> int:
         return 0 if self._draws is None else self._draws.number
 
-    def value(self, tensor: Any) -> Value:
+    def value(self, tensor: Any) -> TracedValue:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
         version = self._side.version(tensor)
         known = self._known.get(id(tensor))
@@ -296,12 +296,12 @@ class Tracer:
             return known[2]
         array = self._side.view(tensor)
         twin = None if self._other is None else self._other.of(array)
-        value = Value(self._store.put(array)) if twin is None else Value(twin[1], twin=twin[0])
+        value = TracedValue(self._store.put(array)) if twin is None else TracedValue(twin[1], twin=twin[0])
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
         return value
 
-    def _keep(self, value: Value, gradient: Any) -> None:
+    def _keep(self, value: TracedValue, gradient: Any) -> None:
         array, found = self._side.view(gradient), None
         if self._other is not None and value.twin is not None:
             found = self._other.gradient(value.twin, array)
@@ -327,7 +327,9 @@ class Twins:
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
-        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, Value]]] = defaultdict(list)
+        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, TracedValue]]] = defaultdict(
+            list
+        )
         seen: set[int] = set()
         for call in trace.calls:
             for value in (*call.inputs, *call.outputs):
@@ -336,9 +338,9 @@ class Twins:
                     probe = _probe(store.get(value.stored)) if value.stored.outline is None else None
                     self._found[value.shape, value.dtype.kind].append((probe, value))
 
-    def of(self, array: Array) -> tuple[Value, Stored] | None:
+    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        given, probe, compared = Given(array), None, 0
+        given, probe, compared = ProjectedArray(array), None, 0
         for looked, value in self._found.get((array.shape, array.dtype.kind), ()):
             if looked is not None:
                 probe = _probe(array) if probe is None else probe
@@ -350,16 +352,16 @@ class Twins:
                 return value, found
         return None
 
-    def gradient(self, value: Value, array: Array) -> Stored | None:
+    def gradient(self, value: TracedValue, array: Array) -> StoredArray | None:
         """Return a gradient as it is held if it is the same as that of ``value``."""
         known = value.gradient
         if known is None or known.shape != array.shape:
             return None
         if known.outline is None and not _close(_probe(self._store.get(known)), _probe(array)):
             return None
-        return self._as(known, Given(array), CONSTANT)
+        return self._as(known, ProjectedArray(array), CONSTANT)
 
-    def _as(self, known: Stored, given: Given, limit: float) -> Stored | None:
+    def _as(self, known: StoredArray, given: ProjectedArray, limit: float) -> StoredArray | None:
         if known.outline is not None:
             apart = known.outline.projected.relative(given.projected)
         else:
@@ -367,7 +369,7 @@ class Twins:
         return self._store.put_as(known, apart) if apart <= limit else None
 
 
-class Given:
+class ProjectedArray:
     """An array that is projected when that is asked for."""
 
     def __init__(self, array: Array) -> None:

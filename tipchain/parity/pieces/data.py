@@ -25,11 +25,11 @@ from tipchain.parity.pieces.data_order import (
 from tipchain.parity.pieces.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
 from tipchain.parity.pieces.data_sources import (
     DATA,
-    Cause,
+    DataCause,
+    DataSource,
+    ReadSamples,
     Sample,
-    Samples,
-    Source,
-    Tensors,
+    TensorReader,
     channel_axis,
     differing,
     pair_fields,
@@ -56,7 +56,7 @@ ORDER = "sample-order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pair:
+class SamplePair:
     """Samples of both sides that differ.
 
     Attributes:
@@ -78,7 +78,7 @@ class Pair:
     raws: Sequence[Any] | None
     transforms: tuple[Any, Any] | None
     datasets: tuple[Any, Any]
-    tensors: Sequence[Tensors]
+    tensors: Sequence[TensorReader]
     path: str
 
     def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
@@ -104,7 +104,7 @@ class Pair:
         return None if several or any(one.dtype.kind not in "biuf" for one in arrays) else arrays
 
 
-def explain(pair: Pair) -> Iterator[Diagnosis]:
+def explain(pair: SamplePair) -> Iterator[Diagnosis]:
     """Yield the causes of every field that differs, images before labels."""
     names = sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size)
     for name in names:
@@ -118,7 +118,7 @@ def explain(pair: Pair) -> Iterator[Diagnosis]:
             return  # other samples have other labels
 
 
-def _explain_field(pair: Pair, name: str, off: Sequence[int]) -> Iterator[Diagnosis]:
+def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[Diagnosis]:
     where, count = _where(pair, name, off), min(len(pair.ours), len(pair.theirs))
     es, acts = pair.values(name, off[:TRIED])
     kinds = f"{es[0].dtype} expected, {acts[0].dtype} actual"
@@ -138,7 +138,7 @@ def _explain_field(pair: Pair, name: str, off: Sequence[int]) -> Iterator[Diagno
     causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
     if not causes:
         causes = [
-            Cause(
+            DataCause(
                 code="dtype",
                 message=f"dtype: {kinds}",
                 fix=f"convert the port's to {es[0].dtype}",
@@ -153,7 +153,7 @@ def _explain_field(pair: Pair, name: str, off: Sequence[int]) -> Iterator[Diagno
         yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
 
 
-def _explain_sequence(pair: Pair, name: str, off: Sequence[int]) -> Cause | None:
+def _explain_sequence(pair: SamplePair, name: str, off: Sequence[int]) -> DataCause | None:
     """Return what makes sequences differ: tokens over all samples, frames of some videos."""
     tokens = explain_tokens(*pair.values(name, range(min(len(pair.ours), len(pair.theirs)))))
     if tokens is not None:
@@ -167,7 +167,7 @@ def _explain_sequence(pair: Pair, name: str, off: Sequence[int]) -> Cause | None
     return explain_clips(es, acts)
 
 
-def _runs(pair: Pair, number: int, field: str) -> Callable[[Array], Array]:
+def _runs(pair: SamplePair, number: int, field: str) -> Callable[[Array], Array]:
     """Return a side's transform of one raw sample, and of what it makes one field."""
 
     def run(raw: Array) -> Array:
@@ -179,8 +179,8 @@ def _runs(pair: Pair, number: int, field: str) -> Callable[[Array], Array]:
 
 
 def _explain_further(
-    pair: Pair, name: str, off: Sequence[int], causes: list[Cause], evidence: str
-) -> tuple[list[Cause], str]:
+    pair: SamplePair, name: str, off: Sequence[int], causes: list[DataCause], evidence: str
+) -> tuple[list[DataCause], str]:
     """Return better causes than those of finished images, where raw images, another order or one sample give any."""
     raw, words = _explain_raw(pair, name, off)
     evidence = f"{evidence}; {words}" if words else evidence
@@ -199,7 +199,7 @@ def _explain_further(
     return causes, evidence
 
 
-def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause], str]:
+def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[DataCause], str]:
     """Return causes found by trying both sides' transforms on raw images, and what the pipelines are."""
     chosen = _uneven(pair, off)
     es, acts = pair.values(name, chosen)
@@ -226,7 +226,7 @@ def _explain_raw(pair: Pair, name: str, off: Sequence[int]) -> tuple[list[Cause]
     return explain_pipelines((raws_of[0], raws_of[1]), es, acts)
 
 
-def _uneven(pair: Pair, off: Sequence[int]) -> list[int]:
+def _uneven(pair: SamplePair, off: Sequence[int]) -> list[int]:
     """Return a few samples that differ, of different shapes where raw images have such."""
     raws = pair.raw_arrays(off)
     if raws is None:
@@ -238,7 +238,7 @@ def _uneven(pair: Pair, off: Sequence[int]) -> list[int]:
     return [*shapes.values(), *rest][:RAW]
 
 
-def _explain_in_order(pair: Pair, name: str) -> list[Cause]:
+def _explain_in_order(pair: SamplePair, name: str) -> list[DataCause]:
     """Return causes of images that are also in another order: the same ones are found by what they show, roughly."""
     count = min(len(pair.ours), len(pair.theirs))
     es, acts = pair.values(name, range(count))
@@ -276,7 +276,7 @@ def _small(image: Array) -> Array | None:
     return little / length if length else None
 
 
-def _where(pair: Pair, name: str, off: Sequence[int]) -> str:
+def _where(pair: SamplePair, name: str, off: Sequence[int]) -> str:
     first, count = pair.ours[off[0]], min(len(pair.ours), len(pair.theirs))
     named = f" ({first.names[0]})" if first.names else ""
     field = f", {name}" if name else ""
@@ -328,8 +328,8 @@ def check_data(
     Returns:
         FAIL with what differs and its causes; SKIP where both sides are random; ERROR where a source raises or is empty.
     """
-    opened: list[Source] = []
-    read: list[Samples] = []
+    opened: list[DataSource] = []
+    read: list[ReadSamples] = []
     for number, side in enumerate(SIDES):
         found = _take(opened, read, data[number], samples, sides, side, seed)
         if found is not None:
@@ -352,7 +352,7 @@ def check_data(
 
 
 def _take(
-    opened: list[Source], read: list[Samples], given: Any, samples: Sequence[Any] | None,
+    opened: list[DataSource], read: list[ReadSamples], given: Any, samples: Sequence[Any] | None,
     sides: Sequence[LiveSide], side: str, seed: int,
 ) -> PieceCheck | None:  # fmt: skip
     """Open and read one side's data; return the ERROR of what cannot be read."""
@@ -367,9 +367,9 @@ def _take(
     return None
 
 
-def _open(given: Any, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> Source:
+def _open(given: Any, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
     if samples is None:
-        return Source(given, sides, side)
+        return DataSource(given, sides, side)
     if not callable(given):
         raise UsageError(
             f"data: the {side}'s is a {type(given).__name__}\n  expected: with samples, a transform: a callable of one raw sample"
@@ -382,19 +382,19 @@ def _seed(sides: Sequence[Any], seed: int) -> None:
         side.seed(seed)
 
 
-def _read(opened: Sequence[Source], read: Sequence[Samples]) -> Samples:
+def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamples:
     """Read the source opened last: as far as the one before it, and a little on where that one ended."""
     if not read:
         return opened[0].read()
     return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
 
 
-def _same_numbers(opened: Sequence[Source], read: Sequence[Samples]) -> bool:
+def _same_numbers(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> bool:
     """Tell whether the first samples will do: the whole was read, or it cannot be read elsewhere."""
     return read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)
 
 
-def _spread(opened: Sequence[Source], count: int) -> list[Samples]:
+def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
     """Read the first samples of large data sets, and others spread over them."""
     length = min(len(one.opened) for one in opened)
     half = min(count, length) // 2
@@ -403,7 +403,7 @@ def _spread(opened: Sequence[Source], count: int) -> list[Samples]:
     return [one.read(len(numbers), numbers) for one in opened]
 
 
-def _inner(opened: Sequence[Source]) -> tuple[Any, Any]:
+def _inner(opened: Sequence[DataSource]) -> tuple[Any, Any]:
     return opened[0].dataset, opened[1].dataset
 
 
@@ -411,7 +411,11 @@ class _Pairing:
     """What was read of both sides."""
 
     def __init__(
-        self, opened: Sequence[Source], read: Sequence[Samples], raws: Sequence[Any] | None, transforms: Any
+        self,
+        opened: Sequence[DataSource],
+        read: Sequence[ReadSamples],
+        raws: Sequence[Any] | None,
+        transforms: Any,
     ) -> None:
         self.opened, self.read, self.raws, self.transforms = opened, read, raws, transforms
         self.ours, self.theirs = read[0].samples, read[1].samples
@@ -472,7 +476,7 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
         evidence = f"{sum(one is not None for one in places)} of the port's {len(theirs)} samples are among the reference's {len(ours)}"
         return PieceCheck(outcome=Outcome.FAIL, reason=f"{order.message}; {reason}", numbers=numbers,
                           diagnoses=(order.diagnosis("", evidence, path),))  # fmt: skip
-    pair = Pair(ours=ours, theirs=theirs, off=off, fields=fields, raws=pairing.raws, transforms=pairing.transforms,
+    pair = SamplePair(ours=ours, theirs=theirs, off=off, fields=fields, raws=pairing.raws, transforms=pairing.transforms,
                 datasets=_inner(pairing.opened), tensors=pairing.opened[0].tensors, path=path)  # fmt: skip
     causes = tuple(explain(pair))
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)

@@ -13,7 +13,7 @@ from tipchain.parity.pieces.data_pipeline import OPPOSITE, constants, name_both
 from tipchain.parity.pieces.data_sources import (
     Array,
     Arrays,
-    Cause,
+    DataCause,
     apart,
     apply,
     channel_axis,
@@ -31,10 +31,10 @@ from tipchain.parity.rounding import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SA
 # What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
 
 
-Explain = Callable[[Arrays, Arrays], list[Cause]]
+Explain = Callable[[Arrays, Arrays], list[DataCause]]
 
 
-def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[Cause]:
+def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[DataCause]:
     """Return the causes of different shapes, then what ``explain`` says of the values under them."""
     e, a = next(pair for pair in zip(expected, actual, strict=True) if pair[0].shape != pair[1].shape)
     shapes = f"{e.shape} expected, {a.shape} actual"
@@ -43,20 +43,22 @@ def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[C
         axes, rest = turned
         if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
             return rest
-        layout = Cause(code="layout", message=f"layout: {shapes}{_order_of(e.shape, axes)}", fix=_transpose(e, a, axes),
+        layout = DataCause(code="layout", message=f"layout: {shapes}{_order_of(e.shape, axes)}", fix=_transpose(e, a, axes),
                        explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
         return [layout, *rest]
     if all([n for n in one.shape if n > 1] == [n for n in other.shape if n > 1] for one, other in zip(expected, actual, strict=True)):  # fmt: skip
         rest = explain(
             [one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual
         )
-        axis = Cause(code="layout", message=f"layout: {shapes}: an axis of size 1",
+        axis = DataCause(code="layout", message=f"layout: {shapes}: an axis of size 1",
                      fix=f"reshape the port's to {e.shape}", explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
         return [axis, *rest]
     return [_size(e, a, shapes, expected, actual)]
 
 
-def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[int, ...], list[Cause]] | None:
+def _turned(
+    expected: Arrays, actual: Arrays, explain: Explain
+) -> tuple[tuple[int, ...], list[DataCause]] | None:
     """Return the order of axes that makes all shapes alike and leaves least to explain, with what it leaves."""
     e = expected[0]
     if e.ndim > 5 or any(one.ndim != e.ndim for one in (*expected, *actual)):
@@ -88,22 +90,24 @@ def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
     return f"transpose the port's image by {back}: {actual.shape} becomes {expected.shape}"
 
 
-def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> Cause:
+def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> DataCause:
     fix = "resize and crop to the reference's size"
     if e.ndim != a.ndim:
-        return Cause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
+        return DataCause(
+            code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None
+        )
     axes = channel_axis(e.shape), channel_axis(a.shape)
     if None not in axes and axes[0] != axes[1]:
-        return Cause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
+        return DataCause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
     if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
-        return Cause(
+        return DataCause(
             code="channels", message=f"size: {shapes}: another number of channels",
             fix="convert images to the reference's mode (RGB or grey) as they are read", explained=None,
         )  # fmt: skip
     return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
 
 
-def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> Cause | None:
+def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     """Recognize images of which one is the middle of the other."""
     high, wide = plane(expected[0].shape)
     cut = []
@@ -121,17 +125,17 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> Cause | None:
     larges, smalls = [one for one, _ in cut], [one for _, one in cut]
     if apart(larges, smalls) > rounding(larges, smalls):
         return None
-    return Cause(code="crop-size", message=f"size: {shapes}: one is the middle of the other",
+    return DataCause(code="crop-size", message=f"size: {shapes}: one is the middle of the other",
                  fix="crop to the reference's size", explained=1.0)  # fmt: skip
 
 
-def _resized(e: Array, a: Array, shapes: str) -> Cause:
+def _resized(e: Array, a: Array, shapes: str) -> DataCause:
     """Name sizes of which one keeps the shape of the image, and the other does not."""
     high, wide = plane(e.shape)
     sides = [(one.shape[high], one.shape[wide]) for one in (e, a)]
     square = [one[0] == one[1] for one in sides]
     same = min(sides[0]) == min(sides[1])
-    cause = Cause(
+    cause = DataCause(
         code="size", message=f"size: {shapes}", fix="resize and crop to the reference's size", explained=None
     )
     if square[0] != square[1] and same:
@@ -155,7 +159,7 @@ REVERSED = "normalization-order"
 
 def value_steps(
     expected: Arrays, actual: Arrays, bound: float, *, affine_only: bool = False
-) -> Iterator[tuple[Cause, float]]:
+) -> Iterator[tuple[DataCause, float]]:
     """Yield what may have been done to the values, with the root mean square that it leaves.
 
     Args:
@@ -194,7 +198,7 @@ CURVES: tuple[tuple[str, Callable[[Array], Array], Callable[[Array], Array]], ..
 """Functions of single values that one side may take, with their inverses."""
 
 
-def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[Cause, float]]:
+def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[DataCause, float]]:
     """Yield a function that one side takes of each value and the other does not, up to a factor and a shift."""
     a = rows_of(actual, None)
     for name, forward, back in CURVES:
@@ -211,31 +215,31 @@ def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
                     if extra
                     else "does not take the {} of each value, the reference does"
                 )
-                yield Cause(code="value-function", message=f"values: the port {what.format(name)}",
+                yield DataCause(code="value-function", message=f"values: the port {what.format(name)}",
                             fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does", explained=None), left  # fmt: skip
 
 
-def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
     """Yield conversions that lose something."""
     whole = all((one == np.rint(one)).all() for one in actual)
     yield from _levels(expected, actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
     if whole:
         for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
-            cause = Cause(
+            cause = DataCause(
                 code="dtype", message=f"dtype: the port {name} to whole numbers", fix=levels, explained=None
             )
             yield cause, apart([change(one) for one in expected], actual)
         if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
             for change in (np.trunc, np.floor, np.rint):
-                cause = Cause(
+                cause = DataCause(
                     code="uint8-overflow", message="dtype: the port's values wrap around in uint8 (modulo 256)",
                     fix="convert to float32 before arithmetic: uint8 wraps around at 256", explained=None,
                 )  # fmt: skip
                 yield cause, apart([change(one) % 256 for one in expected], actual)
     (low, high), beyond = _ends(actual), _ends(expected)
     if low < high and (beyond[0] < low or beyond[1] > high):
-        cause = Cause(code="clipped", message=f"values: the port clips them to {low:.4g}..{high:.4g}",
+        cause = DataCause(code="clipped", message=f"values: the port clips them to {low:.4g}..{high:.4g}",
                       fix="do not clip what the reference does not", explained=None)  # fmt: skip
         yield cause, apart([one.clip(low, high) for one in expected], actual)
     half = (
@@ -244,12 +248,12 @@ def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
         else None
     )
     if half is not None:
-        cause = Cause(code="dtype", message="dtype: the port's values went through float16",
+        cause = DataCause(code="dtype", message="dtype: the port's values went through float16",
                       fix="keep the image in float32", explained=None)  # fmt: skip
         yield cause, apart(half, actual)
 
 
-def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
+def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
     """Yield that pixels became whole grey levels before they were divided by 255 and normalized, where constants are known."""
     axes = {channel_axis(one.shape) for one in expected}
     axis = axes.pop() if len(axes) == 1 else None
@@ -272,7 +276,7 @@ def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[Cause, float]]:
                 for one, own in zip(grey[0], whole, strict=True)
             ]
             made = [apply(np.where(own == high, high, low), axis, factor, shift) for low, high, own in each]
-            cause = Cause(
+            cause = DataCause(
                 code="rounding", message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
                 fix="keep pixels in floating point until they are normalized", explained=None,
             )  # fmt: skip
@@ -283,16 +287,16 @@ def _ends(arrays: Arrays) -> tuple[float, float]:
     return min(float(one.min()) for one in arrays), max(float(one.max()) for one in arrays)
 
 
-def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
+def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCause:
     """Return the cause of ``actual = factor * expected + shift``."""
     spread = size_of([actual])
     if (np.abs(factor) < NOISE).all():
-        return Cause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
+        return DataCause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
     alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
     if alike and np.abs(shift).max() <= ROUGH * spread:
         return _scale(float(factor.mean()))
     if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
-        return Cause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
+        return DataCause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
                      fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
@@ -311,11 +315,11 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> Cause:
                 f": is {how} before the normalization?",
                 "divide by 255 once, before the normalization",
             )
-        return Cause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
+        return DataCause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
     if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
         fix = "give mean and std in the order of the image's channels"
-        return Cause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
-    return Cause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
+        return DataCause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
+    return DataCause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
 
 
 def _only_bytes(name: str) -> bool:
@@ -327,7 +331,7 @@ def _kept(factor: Array) -> float:
     return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
 
 
-def _scale(scale: float) -> Cause:
+def _scale(scale: float) -> DataCause:
     fix = "scale the image as the reference does"
     words = f"scale: {scale:.6g} times the reference's"
     if abs(scale / BYTE - 1) < ROUGH:
@@ -338,7 +342,7 @@ def _scale(scale: float) -> Cause:
     elif abs(scale * BYTE - 1) < ROUGH:
         words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
         fix = "divide the image by 255 once only: ToTensor does it too"
-    return Cause(code="scale", message=words, fix=fix, explained=None)
+    return DataCause(code="scale", message=words, fix=fix, explained=None)
 
 
 def _line(factor: Array, shift: Array) -> str:
@@ -377,10 +381,10 @@ Change = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ImageStep:
     """What a hypothesis does to images, with its name."""
 
-    cause: Cause
+    cause: DataCause
     images: Arrays
 
 
@@ -388,11 +392,11 @@ class Step:
 class _Found:
     """Steps that together leave ``left``, a share of the difference."""
 
-    causes: tuple[Cause, ...]
+    causes: tuple[DataCause, ...]
     left: float
 
 
-def explain_images(expected: Arrays, actual: Arrays) -> list[Cause]:
+def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
     """Return what makes the port's images of the reference's, in the order in which it is done; nothing if nothing does.
 
     Args:
@@ -409,7 +413,7 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[Cause]:
     return _explain_values(es, acts)
 
 
-def _explain_values(expected: Arrays, actual: Arrays) -> list[Cause]:
+def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
     """Explain arrays of equal shapes."""
     if any(np.isnan(one).any() for one in (*expected, *actual)):
         return _explain_nan(expected, actual)
@@ -427,11 +431,11 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[Cause]:
     return [_unknown(expected, actual)]
 
 
-def _explain_nan(expected: Arrays, actual: Arrays) -> list[Cause]:
+def _explain_nan(expected: Arrays, actual: Arrays) -> list[DataCause]:
     if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
         return []
     counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
-    return [Cause(code="nan", message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
+    return [DataCause(code="nan", message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
                   fix="look for a division by zero: a standard deviation of 0, an empty crop", explained=None)]  # fmt: skip
 
 
@@ -446,7 +450,9 @@ def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Foun
     return good
 
 
-def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[tuple[Cause, ...], float]]:
+def _hypotheses(
+    expected: Arrays, actual: Arrays, bound: float
+) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield causes with the difference that they leave, simple ones first."""
     turned = list(_rearranged(expected, actual))
     for step in turned:
@@ -471,7 +477,7 @@ def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
         yield from _moved(step.images, actual, bound, (step.cause,), near=False)
 
 
-def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[Step]:
+def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
     """Yield images with channels in another order, axes exchanged, or mirrored."""
     first = expected[0]
     if any(one.ndim != first.ndim for one in expected):
@@ -503,7 +509,7 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[Step]:
     yield from _permuted(expected, actual)
 
 
-def _permuted(expected: Arrays, actual: Arrays) -> Iterator[Step]:
+def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
     """Yield arrays with what stands along one axis in the order in which the port has it, as the first sample tells."""
     first, other = expected[0], actual[0]
     for axis, count in enumerate(first.shape if first.shape == other.shape else ()):
@@ -524,7 +530,7 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[Step]:
             )  # fmt: skip
 
 
-def _reshaped(expected: Arrays) -> Iterator[Step]:
+def _reshaped(expected: Arrays) -> Iterator[ImageStep]:
     """Yield images whose axes were reshaped where they are to be transposed, also before they were normalized by channel."""
     shape = expected[0].shape
     if len(shape) < 3 or len({one.shape for one in expected}) > 1:
@@ -558,7 +564,7 @@ def _between(image: Array, change: Change, axis: int, line: tuple[Array, Array])
     return apply(change(apply(image, axis, 1 / factor, -shift / factor)), axis, factor, shift)
 
 
-def _reordered(expected: Arrays, channels: int) -> Iterator[Step]:
+def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
     count = expected[0].shape[channels]
     backwards = tuple(reversed(range(count)))
     for order in sorted(permutations(range(count)), key=lambda one: one != backwards):
@@ -573,9 +579,9 @@ def _reordered(expected: Arrays, channels: int) -> Iterator[Step]:
         )  # fmt: skip
 
 
-def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> Step:
-    cause = Cause(code=code, message=message, fix=fix, explained=None)
-    return Step(cause=cause, images=[change(one) for one in expected])
+def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
+    cause = DataCause(code=code, message=message, fix=fix, explained=None)
+    return ImageStep(cause=cause, images=[change(one) for one in expected])
 
 
 def _swapped(axes: tuple[int, ...], channels: int | None) -> str:
@@ -587,8 +593,8 @@ def _swapped(axes: tuple[int, ...], channels: int | None) -> str:
 
 
 def _moved(
-    expected: Arrays, actual: Arrays, bound: float, before: tuple[Cause, ...], *, near: bool
-) -> Iterator[tuple[tuple[Cause, ...], float]]:
+    expected: Arrays, actual: Arrays, bound: float, before: tuple[DataCause, ...], *, near: bool
+) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield the same pictures some pixels to the side, as another crop gives them, also normalized otherwise."""
     if expected[0].ndim < 2 or any(
         one.shape != other.shape for one, other in zip(expected, actual, strict=True)
@@ -609,12 +615,12 @@ def _moved(
             yield (*before, crop, cause), left
 
 
-def _crop(down: int, right: int) -> Cause:
+def _crop(down: int, right: int) -> DataCause:
     moves = ", ".join(
         filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left")))
     )
     small = max(abs(down), abs(right)) == 1
-    return Cause(
+    return DataCause(
         code="crop-offset", message=f"size: the same picture, {moves}: is it another crop?",
         fix="round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
         if small else "cut the same part as the reference: centre crop or top left, from an image resized alike",
@@ -629,7 +635,7 @@ def _pixels(count: int, plus: str, minus: str) -> str:
 MODES = ("edge", "reflect", "symmetric")
 
 
-def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[Cause, ...], float]]:
+def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield images that differ in a frame only, which the port fills otherwise."""
     frames = {_frame(one, other) for one, other in zip(expected, actual, strict=True)}
     if len(frames) != 1 or None in frames or expected[0].ndim < 2:
@@ -645,7 +651,7 @@ def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[Cause, ...
         predicted.append(found[1])
     message = f"padding: the reference fills {'/'.join(map(str, frame))} px (top/bottom/left/right) with {words[0]}, the port with {words[1]}"
     yield (
-        (Cause(code="padding-value", message=message, fix=f"pad with {words[0]}", explained=None),),
+        (DataCause(code="padding-value", message=message, fix=f"pad with {words[0]}", explained=None),),
         apart(predicted[1], actual),
     )
 
@@ -716,7 +722,7 @@ def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]
     return tuple(found)
 
 
-def _one_level(expected: Arrays, actual: Arrays) -> Cause | None:
+def _one_level(expected: Arrays, actual: Arrays) -> DataCause | None:
     """Recognize images of which one is lower by one grey level here and there, never higher: it was cut, not rounded."""
     axes = {channel_axis(one.shape) for one in expected}
     axis = axes.pop() if len(axes) == 1 else None
@@ -734,14 +740,14 @@ def _one_level(expected: Arrays, actual: Arrays) -> Cause | None:
     if len(signs) != 1:
         return None
     cuts, rounds = ("port", "reference") if signs == {-1.0} else ("reference", "port")
-    return Cause(
+    return DataCause(
         code="rounding", message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
         fix="round before converting to uint8: np.rint(image).astype(np.uint8)" if cuts == "port" else "convert to uint8 without rounding, as the reference does",
         explained=None,
     )  # fmt: skip
 
 
-def _unknown(expected: Arrays, actual: Arrays) -> Cause:
+def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
     """Say how much arrays without a simple cause have in common."""
     e, a = expected[0], actual[0]
     for one, other in zip(expected, actual, strict=True):
@@ -761,9 +767,9 @@ def _unknown(expected: Arrays, actual: Arrays) -> Cause:
         )  # fmt: skip
         if alike > ALIKE:
             fix = "compare the interpolation, antialiasing and size of both sides' resizing, and what decodes the files"
-    return Cause(code="unknown", message=f"values: {said}", fix=fix, explained=None)
+    return DataCause(code="unknown", message=f"values: {said}", fix=fix, explained=None)
 
 
-def words_of(causes: Sequence[Cause]) -> str:
+def words_of(causes: Sequence[DataCause]) -> str:
     """Return causes as one line."""
     return "; ".join(one.message for one in causes)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.pieces.data_sources import Array, Cause, channel_axis, same_array
+from tipchain.parity.pieces.data_sources import Array, DataCause, channel_axis, same_array
 from tipchain.parity.rounding import SAME_ENLARGED
 
 # What makes the order or the number of samples differ: reversed, shifted, sorted, shuffled, missing, repeated.
@@ -19,7 +19,7 @@ SHOWN_PLACES = 5
 """Places that a message shows."""
 
 
-def explain_order(places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)) -> Cause | None:  # fmt: skip
+def explain_order(places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)) -> DataCause | None:  # fmt: skip
     """Return what makes the port's order of the reference's; None where the order is the same, or nothing known.
 
     Args:
@@ -43,7 +43,7 @@ def explain_order(places: Sequence[int | None], count: int, *, batches: tuple[in
     return _permuted(known, count)
 
 
-def _permuted(known: Sequence[int], count: int) -> Cause:
+def _permuted(known: Sequence[int], count: int) -> DataCause:
     as_text = sorted(range(count), key=str)
     inverse = [0] * count
     for place, number in enumerate(known):
@@ -66,21 +66,21 @@ def _permuted(known: Sequence[int], count: int) -> Cause:
     else:
         how = "the same samples in another order"
         fix = "read samples in the reference's order: shuffle=False, or the same sorted list of files"
-    return Cause(code="sample-order", message=f"order: {how}", fix=fix, explained=1.0)
+    return DataCause(code="sample-order", message=f"order: {how}", fix=fix, explained=1.0)
 
 
-def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> Cause | None:
+def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> DataCause | None:
     said = f"{some(missing)} of the reference's {count} missing in the port"
     if list(known) != sorted(known):
-        return Cause(code="missing-samples", message=f"order: {said}, and the order is another",
+        return DataCause(code="missing-samples", message=f"order: {said}, and the order is another",
                      fix="read every sample once, in the reference's order", explained=1.0)  # fmt: skip
     tail = list(missing) == list(range(count - len(missing), count))
     if tail and batch and len(known) % batch == 0 and len(missing) < batch:
-        return Cause(code="drop-last", message=f"order: the port leaves out the smaller last batch: {said}",
+        return DataCause(code="drop-last", message=f"order: the port leaves out the smaller last batch: {said}",
                      fix="pass drop_last=False to the port's DataLoader", explained=1.0)  # fmt: skip
     if tail:
         said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
-        return Cause(
+        return DataCause(
             code="missing-samples",
             message=f"order: {said}",
             fix="read to the end: drop_last=False",
@@ -88,42 +88,42 @@ def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: in
         )
     if list(missing) == list(range(len(missing))):
         said = f"the port begins {len(missing)} later: {said}"
-    return Cause(code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0)  # fmt: skip
+    return DataCause(code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0)  # fmt: skip
 
 
-def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> Cause:
+def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> DataCause:
     extra = len(known) - count
     if not missing and extra > 0 and list(known[:count]) == list(range(count)) and list(known[count:]) == [n % count for n in range(extra)]:  # fmt: skip
-        return Cause(
+        return DataCause(
             code="repeated-samples", message=f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
             fix="do not fill up the last batch (DistributedBatchSampler does) when evaluating", explained=1.0,
         )  # fmt: skip
     lacks = f", and lacks {some(missing)}" if missing else ""
-    return Cause(code="repeated-samples", message=f"order: the port has {some(twice)} more than once{lacks}",
+    return DataCause(code="repeated-samples", message=f"order: the port has {some(twice)} more than once{lacks}",
                  fix="read every sample once", explained=1.0)  # fmt: skip
 
 
 def _goes_on(
     places: Sequence[int | None], known: Sequence[int], count: int, foreign: int, batch: int | None
-) -> Cause | None:
+) -> DataCause | None:
     """Recognize a port that goes on where the reference ends."""
     if list(known) != list(range(count)):
         return None
     if all(place is None for place in places[count:]):
         if batch and count % batch == 0 and foreign < batch:
-            return Cause(code="drop-last", message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
+            return DataCause(code="drop-last", message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
                          fix="pass drop_last=True to the port's DataLoader", explained=1.0)  # fmt: skip
         said = f"after the reference's {count} samples the port has {foreign} more"
     elif all(place is None for place in places[:foreign]):
         said = f"the port begins {foreign} earlier"
     else:
         said = f"the port has {foreign} samples that the reference has not"
-    return Cause(code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0)  # fmt: skip
+    return DataCause(code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0)  # fmt: skip
 
 
 def explain_counts(
     counts: tuple[int | None, int | None], read: tuple[int, int], batches: tuple[int | None, int | None]
-) -> Cause:
+) -> DataCause:
     """Return the cause of sources of which one goes on where the other ends, all before that being equal.
 
     Args:
@@ -141,10 +141,10 @@ def explain_counts(
         less, more, batch = (theirs, ours, batches[1]) if port else (ours, theirs, batches[0])
         if batch and less == more // batch * batch:
             which = "port" if port else "reference"
-            return Cause(code="drop-last", message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
+            return DataCause(code="drop-last", message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
                          fix=f"pass drop_last={not port} to the port's DataLoader", explained=1.0)  # fmt: skip
     more_there = ours is not None and (theirs is None or theirs > ours)
-    return Cause(code="extra-samples" if more_there else "missing-samples", message=f"order: samples: {said}",
+    return DataCause(code="extra-samples" if more_there else "missing-samples", message=f"order: samples: {said}",
                  fix="read the reference's list of samples", explained=1.0)  # fmt: skip
 
 
@@ -166,7 +166,7 @@ FEWEST = 2
 """Labels of at least so many classes show how they are numbered."""
 
 
-def explain_labels(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def explain_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Return what makes the port's labels of the reference's, one of each sample; None where nothing known does."""
     es, acts = [one.reshape(-1) for one in expected], [one.reshape(-1) for one in actual]
     if all(np.array_equal(one, other) for one, other in zip(es, acts, strict=True)):
@@ -182,7 +182,7 @@ def explain_labels(expected: Sequence[Array], actual: Sequence[Array]) -> Cause 
     return _renumbered_classes(ours, theirs) or _out_of_step(ours, theirs)
 
 
-def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> Cause | None:
+def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> DataCause | None:
     if len({label.size for label in vectors}) != 1 or any(label.dtype.kind not in "biu" for label in numbers):
         return None
     stacked = np.stack(vectors).astype(np.float64)
@@ -198,7 +198,7 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
         return None
     smooth = f", smoothed by {low * count:.3g}" if low > SMOOTH else ""
     shifted = f", with class {-offset} at place 0" if offset else ""
-    return Cause(
+    return DataCause(
         code="one-hot", message=f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
         fix="give the port's loss and metric class numbers, as the reference's get"
         if words.startswith("the port") else "make the port's labels one-hot, as the reference's are",
@@ -206,14 +206,14 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
     )  # fmt: skip
 
 
-def _renumbered_classes(ours: Array, theirs: Array) -> Cause | None:
+def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
     """Recognize class numbers that are all shifted alike, or exchanged consistently."""
     pairs = sorted(set(zip(ours.tolist(), theirs.tolist(), strict=True)))
     mapping = dict(pairs)
     steps = {other - one for one, other in pairs}
     if len(steps) == 1:
         step = steps.pop()
-        return Cause(code="label-shift", message=f"label: all class numbers are shifted by {step:+g}",
+        return DataCause(code="label-shift", message=f"label: all class numbers are shifted by {step:+g}",
                      fix=f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
                      explained=1.0)  # fmt: skip
     if len(mapping) < max(FEWEST, len(pairs)) or len(set(mapping.values())) < len(mapping):
@@ -236,25 +236,25 @@ def _renumbered_classes(ours: Array, theirs: Array) -> Cause | None:
         )
     else:
         how, fix = "", "number the classes as the reference does: from the same sorted list of names"
-    return Cause(code="class-order", message=f"label: classes are numbered otherwise throughout ({shown}){how}", fix=fix, explained=1.0)  # fmt: skip
+    return DataCause(code="class-order", message=f"label: classes are numbered otherwise throughout ({shown}){how}", fix=fix, explained=1.0)  # fmt: skip
 
 
-def _out_of_step(ours: Array, theirs: Array) -> Cause | None:
+def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
     """Recognize labels that belong to other images: moved along, reversed, or shuffled."""
     if np.ptp(theirs) == 0 and np.ptp(ours) > 0:
-        return Cause(code="label-constant", message=f"label: the port's is {theirs[0]:g} for every sample",
+        return DataCause(code="label-constant", message=f"label: the port's is {theirs[0]:g} for every sample",
                      fix="look where the port's labels come from", explained=None)  # fmt: skip
     size = len(ours)
     for step in (1, -1, 2, -2):
         if size > 2 * abs(step) + 1 and np.array_equal(np.roll(ours, step)[abs(step) : size - abs(step)], theirs[abs(step) : size - abs(step)]):  # fmt: skip
             which = "before" if step > 0 else "after"
-            return Cause(code="label-order", message=f"label: each image has the label of the image {abs(step)} {which} it",
+            return DataCause(code="label-order", message=f"label: each image has the label of the image {abs(step)} {which} it",
                          fix="keep images and labels in step: index both with the same number", explained=1.0)  # fmt: skip
     if size > 1 and np.array_equal(ours[::-1], theirs):
-        return Cause(code="label-order", message="label: the labels are in reverse order, the images are not",
+        return DataCause(code="label-order", message="label: the labels are in reverse order, the images are not",
                      fix="keep images and labels in step: index both with the same number", explained=1.0)  # fmt: skip
     if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
-        return Cause(code="label-order", message="label: the same labels, but of other images: shuffled apart from the images",
+        return DataCause(code="label-order", message="label: the same labels, but of other images: shuffled apart from the images",
                      fix="shuffle images and labels together", explained=1.0)  # fmt: skip
     return None
 
@@ -279,7 +279,7 @@ SHOWN_TOKENS = 8
 
 def explain_frames(
     runs: tuple[Run, Run], raws: Sequence[Any], expected: Sequence[Array], actual: Sequence[Array]
-) -> Cause | None:
+) -> DataCause | None:
     """Return which frames the sides take, where these differ; None of what is no video, or where they do not.
 
     Args:
@@ -309,7 +309,7 @@ def explain_frames(
         if names[0]
         else f"take the reference's frames: {_list(ours)} of {count}"
     )
-    return Cause(code="frame-sampling", message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}", fix=fix, explained=None)  # fmt: skip
+    return DataCause(code="frame-sampling", message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}", fix=fix, explained=None)  # fmt: skip
 
 
 def _frames(run: Run, raw: Array) -> list[int] | None:
@@ -407,7 +407,7 @@ class _Padded:
         return max(map(len, self.cores))
 
 
-def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Return what makes one side's sequences of whole numbers of the other's: tokens, masks; None where nothing known does."""
     if any(one.ndim != 1 or one.dtype.kind not in "iub" or len(one) < 2 for one in (*expected, *actual)):
         return None
@@ -440,19 +440,19 @@ def _strip(sequences: Sequence[Array]) -> _Padded:
     return _Padded(list(sequences), None, "")
 
 
-def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> Cause:
+def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> DataCause:
     lengths = [max(map(len, side)) for side in whole]
     if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
-        return Cause(code="padding-side", message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
+        return DataCause(code="padding-side", message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
                      fix=f"pass padding_side={ours.side!r}", explained=1.0)  # fmt: skip
     if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
-        return Cause(code="padding-value", message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
+        return DataCause(code="padding-value", message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
                      fix=f"pad with {ours.value}", explained=1.0)  # fmt: skip
-    return Cause(code="max-length", message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
+    return DataCause(code="max-length", message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
                  fix="pad as the reference does: to the same length", explained=1.0)  # fmt: skip
 
 
-def _ends(ours: _Padded, theirs: _Padded) -> Cause | None:
+def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
     """Recognize special tokens at the ends that one side has and the other lacks."""
     for long, short, who, whom in (
         (ours, theirs, "port lacks", "reference has"),
@@ -475,11 +475,11 @@ def _ends(ours: _Padded, theirs: _Padded) -> Cause | None:
                 where = [f"at the beginning {', '.join(map(str, next(iter(heads))))}"] if first else []
                 where += [f"at the end {', '.join(map(str, next(iter(tails))))}"] if last else []
                 fix = "add the special tokens as the reference does: add_special_tokens=" + str(long is ours)
-                return Cause(code="special-tokens", message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}", fix=fix, explained=1.0)  # fmt: skip
+                return DataCause(code="special-tokens", message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}", fix=fix, explained=1.0)  # fmt: skip
     return None
 
 
-def _longest(ours: _Padded, theirs: _Padded) -> Cause | None:
+def _longest(ours: _Padded, theirs: _Padded) -> DataCause | None:
     """Recognize another largest length: the longer sequences are cut, the last tokens kept where they are special."""
     lengths = ours.longest, theirs.longest
     if lengths[0] == lengths[1]:
@@ -492,12 +492,12 @@ def _longest(ours: _Padded, theirs: _Padded) -> Cause | None:
             for one in long.cores
         ]
         if all(map(np.array_equal, cut, short.cores)):
-            return Cause(code="max-length", message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
+            return DataCause(code="max-length", message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
                          fix=f"pass max_length={lengths[0]}", explained=1.0)  # fmt: skip
     return None
 
 
-def _truncated(ours: _Padded, theirs: _Padded) -> Cause | None:
+def _truncated(ours: _Padded, theirs: _Padded) -> DataCause | None:
     """Recognize long sequences of which one side keeps the beginning, the other the end."""
     most = ours.longest
     if most != theirs.longest:
@@ -518,7 +518,9 @@ def _truncated(ours: _Padded, theirs: _Padded) -> Cause | None:
             f"the port keeps the {kept[1]}, the reference the {kept[0]}",
             f"pass truncation_side={side!r}",
         )
-    return Cause(code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None)
+    return DataCause(
+        code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None
+    )
 
 
 def _overlaps(one: Array, other: Array) -> int:
@@ -533,12 +535,12 @@ def _overlaps(one: Array, other: Array) -> int:
     return 0
 
 
-def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Recognize tokens that have other numbers throughout, or of which a few have."""
     if any(len(one) != len(other) for one, other in zip(expected, actual, strict=True)):
         return None
     if all(np.array_equal(one, other[::-1]) for one, other in zip(expected, actual, strict=True)):
-        return Cause(code="token-order", message="tokens: the port's are in reverse order", fix="do not reverse the tokens", explained=1.0)  # fmt: skip
+        return DataCause(code="token-order", message="tokens: the port's are in reverse order", fix="do not reverse the tokens", explained=1.0)  # fmt: skip
     pairs = sorted(
         {
             (int(a), int(b))
@@ -552,13 +554,13 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Ca
     steps = {b - a for a, b in moved}
     shown = ", ".join(f"{a} is {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
     if len(steps) == 1 and len(moved) > len(pairs) // 2:
-        return Cause(code="token-shift", message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
+        return DataCause(code="token-shift", message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
                      fix="take the reference's vocabulary, with the same offset", explained=1.0)  # fmt: skip
-    return Cause(code="vocabulary", message=f"tokens: the port numbers tokens otherwise ({shown})",
+    return DataCause(code="vocabulary", message=f"tokens: the port numbers tokens otherwise ({shown})",
                  fix="take the reference's vocabulary and special tokens", explained=1.0)  # fmt: skip
 
 
-def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> Cause | None:
+def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Return what makes the frames of finished clips differ, where both have frames in common; None where they have none."""
     if any(one.ndim < 4 or one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
         return None
@@ -580,7 +582,7 @@ def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> Cause |
             words = f"the port's clip begins {shared[0][1] - shared[0][0]:+d} frames from the reference's"
         else:
             words = f"the port's frames are the reference's {_list([place for _, place in shared])}"
-        return Cause(code="frame-sampling", message=f"frames: {words}", fix="take the frames that the reference takes, in its order",
+        return DataCause(code="frame-sampling", message=f"frames: {words}", fix="take the frames that the reference takes, in its order",
                      explained=1.0 if whole else None)  # fmt: skip
     return None
 

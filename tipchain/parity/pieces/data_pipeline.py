@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.pieces.data_sources import Array, Cause, apart, channel_axis, fit, rounding, size_of
+from tipchain.parity.pieces.data_sources import Array, DataCause, apart, channel_axis, fit, rounding, size_of
 from tipchain.parity.rounding import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
 
 # The constants that images are usually normalized with, and which of them two sides use.
@@ -664,7 +664,7 @@ Change = Callable[[Array], Array]
 
 def explain_pipelines(
     raws: tuple[Sequence[Array], Sequence[Array]], expected: Sequence[Array], actual: Sequence[Array]
-) -> tuple[list[Cause], str]:
+) -> tuple[list[DataCause], str]:
     """Return what the sides do otherwise to raw images, and what each was found to do, in words.
 
     Args:
@@ -694,11 +694,11 @@ def explain_pipelines(
     return list(_differences(ours, theirs, explained, halves=not set.intersection(*ways))), words
 
 
-def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: bool) -> Iterator[Cause]:
+def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: bool) -> Iterator[DataCause]:
     """Yield what differs between two pipelines, in the order in which it is done; ``halves``: crops are rounded otherwise."""
 
-    def cause(code: str, message: str, fix: str) -> Cause:
-        return Cause(code=code, message=message, fix=fix, explained=explained)
+    def cause(code: str, message: str, fix: str) -> DataCause:
+        return DataCause(code=code, message=message, fix=fix, explained=explained)
 
     one, other = ours.geometry, theirs.geometry
     if (one.rule, one.height, one.width, one.rounds) != (other.rule, other.height, other.width, other.rounds):
@@ -727,7 +727,9 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
     yield from _scaling(ours, theirs, cause)
 
 
-def _scaling(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], Cause]) -> Iterator[Cause]:
+def _scaling(
+    ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], DataCause]
+) -> Iterator[DataCause]:
     scale = np.abs(ours.factor).max()
     apart_by = np.abs(ours.factor - theirs.factor).max() / scale, np.abs(ours.shift - theirs.shift).max()
     if max(apart_by) <= ROUGH:
@@ -760,7 +762,7 @@ RERUNS: tuple[tuple[str, str, str, Change], ...] = (
 
 def explain_reruns(
     run: Callable[[Array], Array], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
-) -> list[Cause]:
+) -> list[DataCause]:
     """Return what has to be done to raw images so that the reference makes of them what the port makes.
 
     Args:
@@ -780,7 +782,7 @@ def explain_reruns(
             continue
         left = apart(found, acts)
         if left <= max(rounding(found, acts), (1 - EXPLAINED) * off):
-            return [Cause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
+            return [DataCause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
     return []
 
 

@@ -29,7 +29,7 @@ LEAST_SHOWN = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class DataCause:
     """A hypothesis about samples that holds, or ``unknown``.
 
     Attributes:
@@ -191,7 +191,7 @@ LEAST = 8
 """Samples that are kept all the same."""
 
 
-class Tensors(Protocol):
+class TensorReader(Protocol):
     """What tells a framework's tensors and makes arrays of them."""
 
     def is_tensor(self, value: Any) -> bool:
@@ -217,7 +217,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Samples:
+class ReadSamples:
     """What was read of a source.
 
     Attributes:
@@ -234,7 +234,7 @@ class Samples:
 
 
 @dataclass(slots=True)
-class Source:
+class DataSource:
     """One side's data.
 
     Args:
@@ -249,7 +249,7 @@ class Source:
     """
 
     given: Any
-    tensors: Sequence[Tensors]
+    tensors: Sequence[TensorReader]
     side: str
     batched: bool | None = None
     opened: Any = field(init=False, default=None)
@@ -297,7 +297,7 @@ class Source:
         found = getattr(self.opened, "batch_size", None) or getattr(sampler, "batch_size", None)
         return int(found) if found and hasattr(self.opened, "dataset") else None
 
-    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> Samples:
+    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> ReadSamples:
         """Return the first samples, as many as memory allows, or those of the given numbers of a data set.
 
         Raises:
@@ -317,7 +317,7 @@ class Source:
                 limit = min(MOST, max(LEAST, BUDGET // max(bytes_each, 1)))
         batched = max((size for size in sizes if size is not None), default=None)
         total = self.length()
-        return Samples(
+        return ReadSamples(
             samples=samples, total=len(samples) if whole and numbers is None else total, whole=whole and numbers is None,
             batch=self.batch_size() or batched,
         )  # fmt: skip
@@ -431,13 +431,13 @@ def _row(whole: Sample, row: int, size: int, number: int) -> Sample:
 
 
 def transformed(
-    transform: Callable[[Any], Any], raws: Sequence[Any], tensors: Sequence[Tensors], side: str
-) -> Source:
+    transform: Callable[[Any], Any], raws: Sequence[Any], tensors: Sequence[TensorReader], side: str
+) -> DataSource:
     """Return a source of what a transform makes of raw samples; each is handed over as a copy.
 
     A transform that does not take arrays is given Pillow's images, where they are installed.
     """
-    return Source([call_with_raw(transform, raw) for raw in raws], tensors, side, batched=False)
+    return DataSource([call_with_raw(transform, raw) for raw in raws], tensors, side, batched=False)
 
 
 def call_with_raw(transform: Callable[[Any], Any], raw: Any) -> Any:

@@ -323,7 +323,7 @@ class OfTensors:
 
 
 @dataclass(slots=True, kw_only=True)
-class Meter:
+class MetricMeter:
     """One side's metric.
 
     A callable is given arrays, and its framework's tensors if it does not take them; an object tensors first.
@@ -342,7 +342,7 @@ class Meter:
     orders: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, side: LiveSide, metric: Any) -> Meter:
+    def of(cls, side: LiveSide, metric: Any) -> MetricMeter:
         """Return the meter of a metric.
 
         Raises:
@@ -360,7 +360,7 @@ class Meter:
         else:
             raise UsageError(
                 f"the {side.name} metric is a {type(metric).__name__}\n"
-                "  expected: a callable (outputs, labels), or an object with update and compute or accumulate"
+                "  expected: a callable `(outputs, labels)`, or an object with `update` and `compute` or `accumulate`"
             )
         orders = (True,) if tensors else (False, True) if kind == "callable" else (True, False)
         return cls(side=side, metric=metric, kind=kind, orders=orders)

@@ -19,7 +19,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.metric_probes import (
     UNITS,
     Batch,
-    Meter,
+    MetricMeter,
     Probe,
     Values,
     Way,
@@ -83,7 +83,7 @@ CODES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Case:
+class MetricPair:
     """Two metrics and what they say.
 
     Attributes:
@@ -92,7 +92,7 @@ class Case:
         values: what they said, by probe.
     """
 
-    meters: tuple[Meter, Meter]
+    meters: tuple[MetricMeter, MetricMeter]
     probes: Sequence[Probe]
     values: Sequence[tuple[Values, Values]]
 
@@ -104,7 +104,7 @@ class Case:
         )
 
 
-def why(case: Case, name: str, other: str) -> list[Diagnosis]:
+def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
     """Return what makes one value of the port's metric of the reference's; one of code ``unknown`` where nothing does."""
     ours, theirs = case.vectors(name, other)
     which = f"{name}: " if name else ""
@@ -137,7 +137,7 @@ def _explained(expected: Array, actual: Array, predicted: Array) -> float:
     return float(max(0.0, 1 - left.sum() / off.sum())) if off.sum() else 0.0
 
 
-def ways_apart(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
+def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize both sides' ways of counting, and name what sets them apart."""
     known = [[way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs)]
     pairs = [(differences(one, other), one, other) for one in known[0] for other in known[1]]
@@ -154,7 +154,7 @@ def ways_apart(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
     ]  # fmt: skip
 
 
-def _table(case: Case) -> list[tuple[Way, Array]]:
+def _table(case: MetricPair) -> list[tuple[Way, Array]]:
     """Return every way with what it gives over the probes, NaN where it cannot be counted so."""
     plain = [
         probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes
@@ -245,7 +245,7 @@ def _fix(name: str, one: Way) -> str:
     }[name]  # fmt: skip
 
 
-def _related(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
+def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize values that are a plain function of the reference's, whatever that counts."""
     guesses: list[tuple[str, str, str, Array]] = [
         ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
@@ -259,7 +259,7 @@ def _related(case: Case, ours: Array, theirs: Array) -> list[Diagnosis]:
     return _first(case, ours, theirs, iter(guesses))
 
 
-def _called_otherwise(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+def _called_otherwise(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Call one metric with something changed: the last batch alone, batch by batch, other outputs, other labels."""
     apart = case, name, other, ours, theirs
     return (
@@ -270,7 +270,7 @@ def _called_otherwise(case: Case, name: str, other: str, ours: Array, theirs: Ar
     )
 
 
-def _of_one_batch(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+def _of_one_batch(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize a metric that keeps one batch of several: what the other gives for that batch alone."""
     if all(len(probe.batches) < 2 for probe in case.probes):
         return []
@@ -288,7 +288,7 @@ def _of_one_batch(case: Case, name: str, other: str, ours: Array, theirs: Array)
     return []
 
 
-def _binned(case: Case, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+def _binned(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize a metric that counts scores in bins: what the other gives for scores that are rounded down to them."""
     for squashed, bins in product((False, True), BINS):
         for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
@@ -315,7 +315,7 @@ def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
     return [(np.log(np.maximum(made, TINY) / np.maximum(1 - made, TINY)) if squashed else made, labels)]
 
 
-def _guesses(case: Case, name: str) -> Iterator[tuple[str, str, str, Array]]:
+def _guesses(case: MetricPair, name: str) -> Iterator[tuple[str, str, str, Array]]:
     """Yield code, message and fix of calling the reference otherwise, with the values that come of it."""
     for size in range(CHUNKS + 1):
         means = _by_batches(case, name, size)
@@ -339,13 +339,15 @@ def _guesses(case: Case, name: str) -> Iterator[tuple[str, str, str, Array]]:
             yield "ignored-label", message, f"count label {label} too", values
 
 
-def _rerun(case: Case, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array | None:
+def _rerun(
+    case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0
+) -> Array | None:
     """Return what a side's metric says of changed batches, None where it does not take them."""
     return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
 
 
 def _reruns(
-    case: Case, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
+    case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
 ) -> Array | None:
     try:
         return np.array(
@@ -356,7 +358,7 @@ def _reruns(
 
 
 def _first(
-    case: Case, ours: Array, theirs: Array, guesses: Iterator[tuple[str, str, str, Array]]
+    case: MetricPair, ours: Array, theirs: Array, guesses: Iterator[tuple[str, str, str, Array]]
 ) -> list[Diagnosis]:
     for code, message, fix, values in guesses:
         share = _explained(ours, theirs, values)
@@ -370,7 +372,7 @@ def _first(
     return []
 
 
-def _by_batches(case: Case, name: str, size: int) -> Array | None:
+def _by_batches(case: MetricPair, name: str, size: int) -> Array | None:
     """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
     found = []
     for probe in case.probes:
@@ -404,7 +406,7 @@ CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = 
 )  # fmt: skip
 
 
-def _labels(case: Case) -> list[int]:
+def _labels(case: MetricPair) -> list[int]:
     """Return the labels of the probes, few of them."""
     found: set[int] = set()
     for probe in case.probes:
@@ -433,7 +435,7 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
     return [(outputs[keep], labels[keep])] if keep.any() else []
 
 
-def _counted_by_port(case: Case, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize a label that the reference leaves out and the port counts: without it the port gives the reference's value."""
     for label in _labels(case):
         found = []
@@ -467,7 +469,7 @@ OTHER = 254
 Same = Callable[[float | None, float | None], bool]
 
 
-def ignored(case: Case) -> Diagnosis | None:
+def ignored(case: MetricPair) -> Diagnosis | None:
     """Return the cause of metrics of which one alone passes over a label on purpose, though none of the labels is such."""
     probe = next((one for one in case.probes if not one.given and all(are_arrays(batch) and batch[1].dtype.kind in "iu" for batch in one.batches)), None)  # fmt: skip
     if probe is None:
@@ -485,12 +487,12 @@ def ignored(case: Case) -> Diagnosis | None:
     return None
 
 
-def _skips(meter: Meter, probe: Probe, label: int) -> bool | None:
+def _skips(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
     """Tell whether a metric leaves out a label, and no other that is no class; None where it does not take it."""
     return _passes_over(meter, probe, label) if _passes_over(meter, probe, OTHER) is not True else None
 
 
-def _passes_over(meter: Meter, probe: Probe, label: int) -> bool | None:
+def _passes_over(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
     changed = with_ignored(probe, label)
     if changed is None:
         return None
@@ -502,7 +504,7 @@ def _passes_over(meter: Meter, probe: Probe, label: int) -> bool | None:
     return all(abs(values[name] - others.get(name, np.inf)) < SAME_SINGLE for name in values)
 
 
-def not_reset(case: Case, same: Same) -> Diagnosis | None:
+def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     """Return the cause of a metric that goes on counting where the other starts anew."""
     probes = [one.batches for one in case.probes]
     first, between = probes[0], probes[-1] if len(probes) > 1 else probes[0]
@@ -533,7 +535,7 @@ def not_reset(case: Case, same: Same) -> Diagnosis | None:
     )  # fmt: skip
 
 
-def mistaken_axis(meters: tuple[Meter, Meter], outputs: Any, labels: Any) -> Diagnosis | None:
+def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> Diagnosis | None:
     """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
     probe = square(
         outputs if isinstance(outputs, np.ndarray) else None,
@@ -545,7 +547,7 @@ def mistaken_axis(meters: tuple[Meter, Meter], outputs: Any, labels: Any) -> Dia
         values = [meter.values(probe.batches) for meter in meters]
     except Exception:  # noqa: BLE001  (as above)
         return None
-    case = Case(meters=meters, probes=[probe], values=[(values[0], values[1])])
+    case = MetricPair(meters=meters, probes=[probe], values=[(values[0], values[1])])
     for name, other in zip(*values, strict=False):
         found = ways_apart(case, *case.vectors(name, other))
         axis = next((one for one in found if one.code == "argmax-axis"), None)
@@ -580,7 +582,7 @@ def check_metrics(
         FAIL with both values and the causes; ERROR where a metric does not run.
     """
     try:
-        meters = Meter.of(sides[0], metrics[0]), Meter.of(sides[1], metrics[1])
+        meters = MetricMeter.of(sides[0], metrics[0]), MetricMeter.of(sides[1], metrics[1])
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
@@ -591,7 +593,7 @@ def check_metrics(
     return _judge(case)
 
 
-def _measure(meters: tuple[Meter, Meter], outputs: Any, labels: Any) -> Case | PieceCheck:
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> MetricPair | PieceCheck:
     """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []
@@ -621,11 +623,11 @@ def _measure(meters: tuple[Meter, Meter], outputs: Any, labels: Any) -> Case | P
     if not probes:
         side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
         return failed_to_run(f"the {side}'s metric", error)
-    return Case(meters=meters, probes=probes, values=found)
+    return MetricPair(meters=meters, probes=probes, values=found)
 
 
 def _both(
-    meters: tuple[Meter, Meter], probe: Probe
+    meters: tuple[MetricMeter, MetricMeter], probe: Probe
 ) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
     found: list[Values] = []
     raised: dict[str, Exception] = {}
@@ -637,7 +639,7 @@ def _both(
     return ((found[0], found[1]) if not raised else None), raised
 
 
-def _judge(case: Case) -> PieceCheck:
+def _judge(case: MetricPair) -> PieceCheck:
     ours, theirs = case.values[0]
     try:
         names = pair_names(ours, theirs)
@@ -698,7 +700,7 @@ def same(one: float | None, other: float | None) -> bool:
     return bool(abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + ABSOLUTE)
 
 
-def _numbers(case: Case, names: Mapping[str, str]) -> dict[str, float]:
+def _numbers(case: MetricPair, names: Mapping[str, str]) -> dict[str, float]:
     ours, theirs = case.values[0]
     return dict(_pairs(ours, theirs, names))
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import Slot, assemble, divide
+from tipchain.conversion.layouts import TensorSlot, assemble, divide
 from tipchain.conversion.matching import match_models
 from tipchain.conversion.paddle_side import paddle_layers, torch_view
 from tipchain.errors import UsageError, WeightsError
@@ -121,8 +121,8 @@ Picks = list[npt.NDArray[np.int64]]
 
 
 def shrink(
-    parameters: Mapping[str, Any], optimizer: Any, slots: Mapping[str, Slot], paddle: Any
-) -> dict[str, Slot]:
+    parameters: Mapping[str, Any], optimizer: Any, slots: Mapping[str, TensorSlot], paddle: Any
+) -> dict[str, TensorSlot]:
     """Cut large parameters of both sides down to the same elements, in place, and what torch's optimizer keeps of them.
 
     Args:
@@ -204,7 +204,7 @@ def _place(tensor: Any, paddle: Any) -> Any:
 Array = npt.NDArray[Any]
 
 
-class Trained(Protocol):
+class TrainedParameters(Protocol):
     """One side's parameters, by torch's names and in torch's layout, and what updates them."""
 
     optimizer: Any
@@ -284,7 +284,11 @@ class PaddleTrained:
     """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
 
     def __init__(
-        self, side: LiveSide, optimizer: Any, slots: Mapping[str, Slot], clip: Callable[[], Any] | None = None
+        self,
+        side: LiveSide,
+        optimizer: Any,
+        slots: Mapping[str, TensorSlot],
+        clip: Callable[[], Any] | None = None,
     ) -> None:
         self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
         self.first = float(optimizer.get_lr())
@@ -401,7 +405,7 @@ class Opened:
         whole: no parameter was cut down.
     """
 
-    sides: tuple[Trained, Trained]
+    sides: tuple[TrainedParameters, TrainedParameters]
     names: tuple[str, ...]
     left_out: tuple[str, ...]
     rate_given: str = ""
@@ -417,7 +421,9 @@ def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
     return made
 
 
-def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tuple[dict[str, Slot], list[str]]:
+def slots_of(
+    reference: Any, port: Any, names: Mapping[str, str] | None
+) -> tuple[dict[str, TensorSlot], list[str]]:
     """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
 
     Where the models as a whole cannot be matched, the layers that can be are.
@@ -588,7 +594,7 @@ def _scheduled(optimizer: Any) -> bool:
     return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
 
 
-def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, Slot]) -> None:
+def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, TensorSlot]) -> None:
     parameters = {id(one) for one in reference.parameters()}
     ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
     held: Sequence[tuple[str, list[Any], set[int]]] = (
@@ -599,7 +605,7 @@ def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, Slot
         if not any(id(one) in known for one in tensors):
             raise UsageError(
                 f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
-                "with those of a copy, so  lambda parameters: Adam(parameters)  and not  lambda _: Adam(model.parameters())"
+                "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
             )
 
 

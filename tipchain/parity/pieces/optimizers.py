@@ -15,11 +15,11 @@ from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.pieces.optimizer_builders import Builder, Clips, Opened, Trained, open_both
+from tipchain.parity.pieces.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
 from tipchain.parity.pieces.update_formulas import (
-    Cause,
     Course,
     Formula,
+    KnobCause,
     distance,
     explain,
     identify,
@@ -42,7 +42,7 @@ PADDLE: Mapping[str, str] = {
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
-def torch_formula(trained: Trained, name: str) -> Formula | None:
+def torch_formula(trained: TrainedParameters, name: str) -> Formula | None:
     """Return what torch's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
     kind = _known(type(optimizer), TORCH)
@@ -65,7 +65,7 @@ def torch_formula(trained: Trained, name: str) -> Formula | None:
     )  # fmt: skip
 
 
-def paddle_formula(trained: Trained, name: str) -> Formula | None:
+def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     """Return what Paddle's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
     kind = _known(type(optimizer), PADDLE)
@@ -116,7 +116,7 @@ def _decay(kind: str, optimizer: Any, group: Mapping[str, Any], tensor: Any) -> 
     return float(getattr(regularizer, "_coeff", 0.0)), "l1" if "L1" in type(regularizer).__name__ else "l2"
 
 
-def groups_of(trained: Trained, names: Iterable[str]) -> dict[str, int]:
+def groups_of(trained: TrainedParameters, names: Iterable[str]) -> dict[str, int]:
     """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
     groups = [one for one in getattr(trained.optimizer, "_param_groups", None) or () if isinstance(one, dict)]
     numbers = {id(one): number for number, group in enumerate(groups) for one in group["params"]}
@@ -306,7 +306,7 @@ class _Told:
 
 
 def causes(
-    courses: Sequence[Course], failing: set[str], sides: tuple[Trained, Trained]
+    courses: Sequence[Course], failing: set[str], sides: tuple[TrainedParameters, TrainedParameters]
 ) -> tuple[Diagnosis, ...]:
     """Return what explains the parameters that are updated differently, the cause of most of them first.
 
@@ -315,7 +315,7 @@ def causes(
         failing: names of those whose updates differ.
         sides: the reference's parameters and optimizer, and the port's.
     """
-    found: dict[str, Cause] = {}
+    found: dict[str, KnobCause] = {}
     known: list[Mapping[str, Any]] = []
     missed = 0
     for course in _spread([one for one in courses if one.name in failing]):
@@ -352,13 +352,13 @@ def _spread(courses: Sequence[Course]) -> list[Course]:
     return [courses[round(at)] for at in np.linspace(0, len(courses) - 1, LOOKED_AT)]
 
 
-def _reference(course: Course, side: Trained, known: Sequence[Formula]) -> Formula | None:
+def _reference(course: Course, side: TrainedParameters, known: Sequence[Formula]) -> Formula | None:
     said = torch_formula(side, course.name)
     starts = [said] if said is not None else [*dict.fromkeys(known), *STARTS]
     return identify(course, course.reference, starts)
 
 
-def _grouped(found: Mapping[str, Cause]) -> dict[_Told, list[str]]:
+def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
     """Return the parameters of each knob that differs."""
     told: dict[_Told, list[str]] = {}
     for name, cause in found.items():
@@ -374,7 +374,7 @@ def _grouped(found: Mapping[str, Cause]) -> dict[_Told, list[str]]:
     return told
 
 
-def _knobs(cause: Cause) -> list[str]:
+def _knobs(cause: KnobCause) -> list[str]:
     """Return the knobs that really differ; a clip and its limit are one, as a decay that one side lacks and its form."""
     differ = [
         item.name for item in fields(Formula)
@@ -395,8 +395,8 @@ def _value(formula: Formula, knob: str) -> Any:
 
 
 def _diagnosis(
-    told: _Told, names: list[str], found: Mapping[str, Cause], courses: Sequence[Course], failing: set[str],
-    sides: tuple[Trained, Trained],
+    told: _Told, names: list[str], found: Mapping[str, KnobCause], courses: Sequence[Course], failing: set[str],
+    sides: tuple[TrainedParameters, TrainedParameters],
 ) -> Diagnosis:  # fmt: skip
     by_name = {course.name: course for course in courses}
     alone = _explained(told, names, found, by_name)
@@ -436,7 +436,7 @@ def _fix(knob: str, reference: Formula, said: Formula | None) -> str:
 
 
 def _explained(
-    told: _Told, names: Sequence[str], found: Mapping[str, Cause], courses: Mapping[str, Course]
+    told: _Told, names: Sequence[str], found: Mapping[str, KnobCause], courses: Mapping[str, Course]
 ) -> float:
     """Return the share of the differences that one knob takes away by itself, in the parameter where that is least."""
     shares = []
@@ -455,8 +455,8 @@ def _explained(
 
 
 def _where(
-    names: list[str], found: Mapping[str, Cause], courses: Sequence[Course], failing: set[str],
-    sides: tuple[Trained, Trained],
+    names: list[str], found: Mapping[str, KnobCause], courses: Sequence[Course], failing: set[str],
+    sides: tuple[TrainedParameters, TrainedParameters],
 ) -> str:  # fmt: skip
     """Say which parameters a knob is about, where it is not all."""
     rest = [course.name for course in courses if course.name not in failing]
@@ -663,7 +663,7 @@ def _gradients(
 
 
 def _compare(
-    name: str, kept: _Watched, step: int, sides: tuple[Trained, Trained], before: Sequence[dict[str, Array]],
+    name: str, kept: _Watched, step: int, sides: tuple[TrainedParameters, TrainedParameters], before: Sequence[dict[str, Array]],
     *, double: bool,
 ) -> None:  # fmt: skip
     updates = []

@@ -22,7 +22,7 @@ from tipchain.parity.pieces.optimizer_builders import (
     Builder,
     PaddleTrained,
     TorchTrained,
-    Trained,
+    TrainedParameters,
     build_both,
     build_torch_schedule,
     copied,
@@ -474,7 +474,7 @@ def check_schedulers(
 def _open(
     sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None], names: Mapping[str, str] | None,
-) -> tuple[tuple[Trained, Any], tuple[Trained, Any]]:  # fmt: skip
+) -> tuple[tuple[TrainedParameters, Any], tuple[TrainedParameters, Any]]:  # fmt: skip
     """Return both sides' parameters under their optimizers, and the schedules."""
     models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
     slots, _ = slots_of(models[0], models[1], names)
@@ -526,7 +526,7 @@ def _length(schedule: Any) -> tuple[int, bool]:
     return 0, False
 
 
-def _walk(trained: Trained, schedule: Any, count: int) -> _Curves:
+def _walk(trained: TrainedParameters, schedule: Any, count: int) -> _Curves:
     """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
     advance = stepper(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
@@ -555,7 +555,7 @@ def stepper(schedule: Any) -> Callable[[int], Any]:
     return lambda _: schedule.step()
 
 
-def _momentum(trained: Trained) -> float:
+def _momentum(trained: TrainedParameters) -> float:
     """Return the first momentum or beta1 of a torch optimizer; no schedule of Paddle's moves it."""
     groups = getattr(trained.optimizer, "param_groups", None)
     group = groups[0] if isinstance(groups, list) and groups else {}

@@ -280,7 +280,7 @@ SHARES = ("momentum", "dampening", "beta1", "beta2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class KnobCause:
     """Knobs that make the port of the reference, for one parameter.
 
     Attributes:
@@ -344,7 +344,7 @@ def differing(one: Formula, other: Formula) -> dict[str, Any]:
 
 def explain(
     course: Course, reference: Formula, port: Formula | None, known: Sequence[Change]
-) -> Cause | None:
+) -> KnobCause | None:
     """Return the knobs that explain a parameter's updates, or None.
 
     Args:
@@ -360,7 +360,7 @@ def explain(
         left = distance(simulate(formula, small), small.port, (small.reference, small.port))
         return max(0.0, 1 - left / apart) if apart else 0.0
 
-    best: Cause | None = None
+    best: KnobCause | None = None
     for change in chain(known, said_changes(reference, port), flag_changes(reference)):
         best = _better(best, reference, change, explained)
         if best is not None and best.explained >= WHOLE:
@@ -373,21 +373,21 @@ def explain(
 
 
 def _better(
-    best: Cause | None, reference: Formula, change: Change, explained: Callable[[Formula], float]
-) -> Cause | None:
+    best: KnobCause | None, reference: Formula, change: Change, explained: Callable[[Formula], float]
+) -> KnobCause | None:
     formula = replace(reference, **change)
     share = explained(formula)
     if best is not None and share <= best.explained:
         return best
-    return Cause(reference=reference, port=formula, change=change, explained=share)
+    return KnobCause(reference=reference, port=formula, change=change, explained=share)
 
 
 def _together(
-    reference: Formula, port: Formula | None, best: Cause | None, course: Course, explained: Callable[[Formula], float],
-) -> Cause | None:  # fmt: skip
+    reference: Formula, port: Formula | None, best: KnobCause | None, course: Course, explained: Callable[[Formula], float],
+) -> KnobCause | None:  # fmt: skip
     """Return several knobs that explain a difference together, or None."""
     if port is not None and explained(port) >= EXPLAINED:
-        return Cause(
+        return KnobCause(
             reference=reference, port=port, change=differing(reference, port), explained=explained(port)
         )
     for start in (one for one in (port, None if best is None else best.port) if one is not None):
@@ -395,7 +395,9 @@ def _together(
             formula = replace(start, **change)
             if explained(formula) >= EXPLAINED:
                 found = differing(reference, formula)
-                return Cause(reference=reference, port=formula, change=found, explained=explained(formula))
+                return KnobCause(
+                    reference=reference, port=formula, change=found, explained=explained(formula)
+                )
     return None
 
 

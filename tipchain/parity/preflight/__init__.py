@@ -7,10 +7,10 @@ the environment. Each part can be called by itself.
 from tipchain.parity.preflight.construction import check, check_environment, check_flags, check_layers
 from tipchain.parity.preflight.optimizers import check_optimizers, check_schedulers
 from tipchain.parity.preflight.parameters import check_parameters
-from tipchain.parity.preflight.table import Pair
+from tipchain.parity.preflight.table import PairedLayers
 
 __all__ = [
-    "Pair",
+    "PairedLayers",
     "check",
     "check_environment",
     "check_flags",

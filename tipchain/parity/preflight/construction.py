@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.differences import arrange, relative
 from tipchain.parity.locate.matching import CallPair, LayerPair
-from tipchain.parity.locate.trace import Value
+from tipchain.parity.locate.trace import TracedValue
 from tipchain.parity.preflight.kinds import (
     DROPOUTS,
     INNER,
@@ -23,7 +23,16 @@ from tipchain.parity.preflight.kinds import (
 )
 from tipchain.parity.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
 from tipchain.parity.preflight.parameters import check_ties, compare_tensors
-from tipchain.parity.preflight.table import UNTOLD, Kind, Pair, Property, axes_comparable, plain, same, tidy
+from tipchain.parity.preflight.table import (
+    UNTOLD,
+    LayerKind,
+    PairedLayers,
+    Property,
+    axes_comparable,
+    plain,
+    same,
+    tidy,
+)
 from tipchain.parity.preflight.tensors import Tensors, is_floating, port_name
 from tipchain.parity.rounding import SAME_SINGLE
 
@@ -123,7 +132,7 @@ CONVENTIONS = (
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
-def compare_own(pair: Pair) -> Iterator[Finding]:
+def compare_own(pair: PairedLayers) -> Iterator[Finding]:
     """Yield the plain attributes of one name, or of names for the same, that differ.
 
     They may be kept and not used, or used in other ways; what they do to the outputs is measured elsewhere. So they
@@ -180,7 +189,7 @@ def _common(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tupl
             yield name.replace("_", "-").lower(), name, name
 
 
-def _same_class(pair: Pair) -> bool:
+def _same_class(pair: PairedLayers) -> bool:
     names = {type(layer).__name__.replace("_", "").lower() for layer in (pair.reference, pair.port)}
     return len(names) == 1
 
@@ -192,7 +201,7 @@ def _rates(*values: Any) -> bool:
 # What matched layers are made with, compared.
 
 
-AnyPair = Pair | tuple[str, Any, str, Any]
+AnyPair = PairedLayers | tuple[str, Any, str, Any]
 
 
 def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
@@ -203,7 +212,7 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
     without padding) is not compared, nor what cannot be told: an axis of two inputs of different layouts.
 
     Args:
-        pairs: of a path and layer of torch's model and a path and layer of Paddle's, or `Pair`.
+        pairs: of a path and layer of torch's model and a path and layer of Paddle's, or `PairedLayers`.
 
     Returns:
         A finding per setting that differs, in the order of the pairs.
@@ -220,9 +229,9 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
     return found
 
 
-def expanded(pairs: Iterable[AnyPair]) -> Iterator[Pair]:
+def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
     """Yield the pairs, each once, and after those of Transformer layers the layers inside."""
-    given = [Pair(*one) for one in pairs]
+    given = [PairedLayers(*one) for one in pairs]
     seen = set()
     known = {(one.reference_path, one.port_path) for one in given}
     for pair in given:
@@ -239,7 +248,7 @@ def expanded(pairs: Iterable[AnyPair]) -> Iterator[Pair]:
             )
 
 
-def _compare(pair: Pair, kind: Kind) -> Iterator[Finding]:
+def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
     built = runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1)
     if kind.name == "Dropout" and pair.reference.p == pair.port.p == 0:
         return
@@ -257,7 +266,7 @@ def _compare(pair: Pair, kind: Kind) -> Iterator[Finding]:
         )
 
 
-def _read(pair: Pair, one: Property, side: Literal[0, 1]) -> Any:
+def _read(pair: PairedLayers, one: Property, side: Literal[0, 1]) -> Any:
     layer = (pair.reference, pair.port)[side]
     shape = None if pair.shapes is None else pair.shapes[side]
     try:
@@ -270,13 +279,15 @@ def _read(pair: Pair, one: Property, side: Literal[0, 1]) -> Any:
         return UNTOLD
 
 
-def _comparable(pair: Pair, one: Property, values: tuple[Any, ...]) -> bool:
+def _comparable(pair: PairedLayers, one: Property, values: tuple[Any, ...]) -> bool:
     if one.axis:
         return axes_comparable(pair, *values)
     return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
 
 
-def _argument_finding(pair: Pair, one: Property, values: tuple[Any, ...], *, effect: Effect) -> Finding:
+def _argument_finding(
+    pair: PairedLayers, one: Property, values: tuple[Any, ...], *, effect: Effect
+) -> Finding:
     reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
@@ -301,7 +312,7 @@ def _wanted(one: Property, values: tuple[Any, ...]) -> Any:
     return not values[1] if one.code == "time-order" else values[0]
 
 
-def _spelled(pair: Pair, one: Property, side: Literal[0, 1], value: Any) -> str:
+def _spelled(pair: PairedLayers, one: Property, side: Literal[0, 1], value: Any) -> str:
     """Return a setting as its framework writes it: what the layer keeps, else what it comes to."""
     layer = (pair.reference, pair.port)[side]
     for name in one.attributes[side]:
@@ -315,7 +326,7 @@ def _spelled(pair: Pair, one: Property, side: Literal[0, 1], value: Any) -> str:
     return f"{names[0]}={tidy(value)!r}"
 
 
-def _other_type(pair: Pair, ours: Kind, theirs: Kind) -> Finding:
+def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
     names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
     return Finding(
         code="layer-type", kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
@@ -324,7 +335,7 @@ def _other_type(pair: Pair, ours: Kind, theirs: Kind) -> Finding:
     )  # fmt: skip
 
 
-def _other_dropout(pair: Pair, ours: Kind, theirs: Kind) -> Finding | None:
+def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
     """Return the finding where one layer drops something and the other hands on what it is given."""
     missing = theirs.name == "Identity"
     if not {ours.name, theirs.name} & DROPOUTS or "Identity" not in (ours.name, theirs.name):
@@ -341,12 +352,12 @@ def _other_dropout(pair: Pair, ours: Kind, theirs: Kind) -> Finding | None:
     )  # fmt: skip
 
 
-def name_of(pair: Pair) -> str:
+def name_of(pair: PairedLayers) -> str:
     """Return what a sentence begins with that is about a layer."""
     return pair.port_path or "the model"
 
 
-def place_of(pair: Pair) -> str:
+def place_of(pair: PairedLayers) -> str:
     """Return the layer in a line that says what to write."""
     return f"`{pair.port_path}`" if pair.port_path else "the model"
 
@@ -356,7 +367,7 @@ def place_of(pair: Pair) -> str:
 
 def container_pairs(
     reference: Mapping[str, object], port: Mapping[str, object], matched: Iterable[tuple[str, str]]
-) -> Iterator[Pair]:
+) -> Iterator[PairedLayers]:
     """Yield pairs of layers that hold the same matched layers, where that leaves no doubt.
 
     The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
@@ -371,7 +382,7 @@ def container_pairs(
     for inside, ours in held[0].items():
         theirs = held[1].get(inside, [])
         for path, other in _aligned(ours, theirs, reference, port):
-            pair = Pair(path, reference[path], other, port[other])
+            pair = PairedLayers(path, reference[path], other, port[other])
             if _tells(pair):
                 yield pair
 
@@ -405,7 +416,7 @@ def _aligned(
             yield path, same[0]
 
 
-def _tells(pair: Pair) -> bool:
+def _tells(pair: PairedLayers) -> bool:
     """Tell whether two containers can be compared: both are a user's own, or both layers of a Transformer."""
     kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
     if kinds[0] is not None or kinds[1] is not None:
@@ -460,7 +471,7 @@ def _word(layer: Any) -> str:
     return "train" if layer.training else "eval"
 
 
-def _modes_of_models(reference: Any, port: Any, pairs: Iterable[Pair]) -> Finding:
+def _modes_of_models(reference: Any, port: Any, pairs: Iterable[PairedLayers]) -> Finding:
     """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
     minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
     shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
@@ -473,7 +484,7 @@ def _modes_of_models(reference: Any, port: Any, pairs: Iterable[Pair]) -> Findin
     )  # fmt: skip
 
 
-def _mind_modes(pair: Pair) -> bool:
+def _mind_modes(pair: PairedLayers) -> bool:
     """Tell whether a layer of a pair does other things in train mode: of its kind, or as its own code asks."""
     for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
         if (
@@ -486,7 +497,7 @@ def _mind_modes(pair: Pair) -> bool:
     return False
 
 
-def _modes(pair: Pair) -> Iterator[Finding]:
+def _modes(pair: PairedLayers) -> Iterator[Finding]:
     kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
     if kinds[0] is not kinds[1] or kinds[0] is None or kinds[0].name not in MINDED:
         return
@@ -653,7 +664,7 @@ class _Pairs:
 
     reference: Mapping[str, Any]
     port: Mapping[str, Any]
-    found: list[Pair] = field(default_factory=list)
+    found: list[PairedLayers] = field(default_factory=list)
     calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
     given: set[tuple[str, str]] = field(default_factory=set)
 
@@ -676,7 +687,7 @@ class _Pairs:
         )
         held = list(container_pairs(self.reference, self.port, known))
         made = [
-            Pair(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one))
+            PairedLayers(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one))
             for one in known
         ]
         self.given |= {(one.reference_path, one.port_path) for one in held}
@@ -717,7 +728,7 @@ def _one_name(ours: str, theirs: str) -> bool:
     return ours == theirs or (names[0] == names[1] and not names[0].isdigit())
 
 
-def alike(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> bool:
+def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> bool:
     """Tell whether the first tensors are the same, whatever the order of their axes; not where they are not in memory."""
     if not ours or not theirs:
         return False

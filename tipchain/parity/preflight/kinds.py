@@ -9,8 +9,8 @@ from tipchain.conversion.paddle_side import cell_tensors, packed_tensors
 from tipchain.parity.preflight import kinds_space
 from tipchain.parity.preflight.table import (
     UNTOLD,
-    Kind,
-    Pair,
+    LayerKind,
+    PairedLayers,
     Property,
     Reader,
     Shape,
@@ -79,7 +79,7 @@ def _write_statistics(how: str) -> Any:
     return {USUAL: None, BATCH: False, RUNNING: True}[how]
 
 
-def _batch_norm() -> Kind:
+def _batch_norm() -> LayerKind:
     return kind(
         "BatchNorm", ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
         _epsilon(),
@@ -98,7 +98,7 @@ def _epsilon() -> Any:
     return prop("epsilon", "eps", "epsilon")
 
 
-def _instance_norm() -> Kind:
+def _instance_norm() -> LayerKind:
     return kind(
         "InstanceNorm", ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
         _epsilon(),
@@ -240,7 +240,7 @@ def _unflattened(layer: Any, _shape: Shape | None) -> Any:
     return tuple(plain(held(layer, "unflattened_size", "shape")))
 
 
-def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> Kind:
+def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
     own = (
         prop("dropped", "class", "axis", read=_dropped, write=_write_dropped, visible=False),
         prop("dropout-mode", "mode", read=_dropout_mode),
@@ -322,7 +322,7 @@ INNER = {
 RENAMED = {"multihead_attn": "cross_attn"}
 
 
-def inner_pairs(pair: Pair, name: str) -> Iterator[Pair]:
+def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
     """Yield the pairs of layers inside a pair of Transformer layers."""
     for ours in INNER.get(name, ()):
         theirs = RENAMED.get(ours, ours)
@@ -331,7 +331,7 @@ def inner_pairs(pair: Pair, name: str) -> Iterator[Pair]:
             paths = (
                 ".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs))
             )
-            yield Pair(next(paths), reference, next(paths), port)
+            yield PairedLayers(next(paths), reference, next(paths), port)
 
 
 def paddle_recurrent(layer: Any) -> str | None:
@@ -396,7 +396,7 @@ def _nonlinearity() -> Property:
     )
 
 
-def _recurrent(name: str, paddle: str) -> Iterator[Kind]:
+def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
     """Yield a recurrent layer and its cell."""
     own = [_nonlinearity()] if name == "RNN" else []
     if name == "LSTM":
@@ -429,7 +429,7 @@ def _paddle_time_first(layer: Any, _shape: Shape | None) -> bool:
     return bool(getattr(layer, "time_major", False))
 
 
-def orders_comparable(pair: Pair) -> bool | None:
+def orders_comparable(pair: PairedLayers) -> bool | None:
     """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
     if (
         pair.shapes is None
@@ -458,7 +458,7 @@ def _transformer_activation(layer: Any, _shape: Shape | None) -> Any:
     return name if name in ACTIVATIONS else UNTOLD
 
 
-def _transformer_layer(name: str) -> Kind:
+def _transformer_layer(name: str) -> LayerKind:
     return kind(
         name, "",
         prop("norm-order", "norm_first", "normalize_before"),
@@ -504,7 +504,7 @@ DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
 
-def kind_of(layer: Any, side: Literal[0, 1]) -> Kind | None:
+def kind_of(layer: Any, side: Literal[0, 1]) -> LayerKind | None:
     """Return the kind of a torch module (side 0) or Paddle layer (side 1); None of a user's own class."""
     found = _own_class(layer, side)
     if found is not None:
@@ -527,7 +527,7 @@ def _own_class(layer: Any, side: Literal[0, 1]) -> Any:
     return next((one for one in of_framework if one.__name__ in known), None)
 
 
-def never_alike(one: Kind, other: Kind) -> bool:
+def never_alike(one: LayerKind, other: LayerKind) -> bool:
     """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
     names = {one.name, other.name}
     families = (_ACTIVATIONS, DROPOUTS, _RECURRENT)
@@ -539,7 +539,7 @@ def never_alike(one: Kind, other: Kind) -> bool:
     return "BatchNorm" in names and bool(names & {"LayerNorm", "GroupNorm", "InstanceNorm"})
 
 
-def computes_the_same(pair: Pair, kinds: tuple[Kind, Kind]) -> bool:
+def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
     """Tell whether two layers of different kinds are made so that they compute the same."""
     functions = [
         _function(layer, kind) for layer, kind in zip((pair.reference, pair.port), kinds, strict=True)
@@ -553,7 +553,7 @@ def computes_the_same(pair: Pair, kinds: tuple[Kind, Kind]) -> bool:
     return None not in windows and windows[0] == windows[1]
 
 
-def _function(layer: Any, kind: Kind) -> tuple[Any, ...] | None:
+def _function(layer: Any, kind: LayerKind) -> tuple[Any, ...] | None:
     """Return what an activation or dropout computes, in words that several kinds share."""
     name = kind.name
     if name in ("ELU", "CELU"):
@@ -571,7 +571,7 @@ def _function(layer: Any, kind: Kind) -> tuple[Any, ...] | None:
     return None
 
 
-def _window(layer: Any, kind: Kind, shape: tuple[int, ...] | None) -> Any:
+def _window(layer: Any, kind: LayerKind, shape: tuple[int, ...] | None) -> Any:
     """Return the windows of a pool that divides its input evenly; an adaptive pool has them if its sizes are known."""
     inputs = space(shape, getattr(layer, "data_format", getattr(layer, "_data_format", None)))
     if inputs is None or "Pool" not in kind.name or kind.name[:2] == "LP":

@@ -12,7 +12,7 @@ from typing import Any
 
 from tipchain.parity.preflight.table import (
     UNTOLD,
-    Kind,
+    LayerKind,
     Property,
     Reader,
     Shape,
@@ -37,7 +37,7 @@ def _sizes(axes: int, *names: str) -> Reader:
     return lambda layer, _shape: ntuple(held(layer, *names), axes)
 
 
-def _convolution(axes: int, *, transposed: bool) -> Kind:
+def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     name = f"Conv{'Transpose' if transposed else ''}{axes}d"
     padding = _torch_transposed_pads if transposed else _torch_pads
     properties = [
@@ -108,7 +108,7 @@ def _paddle_mode(layer: Any, shape: Shape | None) -> Any:
     return layer._padding_mode if padded else UNTOLD  # noqa: SLF001
 
 
-def _pools(axes: int) -> Iterator[Kind]:
+def _pools(axes: int) -> Iterator[LayerKind]:
     """Yield the kinds of pools over so many axes."""
     size = (
         prop("kernel-size", "kernel_size", kept=("", "ksize"), read=_sizes(axes, "ksize", "kernel_size"), write=write_sizes),
@@ -207,7 +207,7 @@ def _write_output(sizes: Any) -> Any:
     return sizes if None in sizes else write_sizes(sizes)
 
 
-def _paddings(axes: int) -> Kind:
+def _paddings(axes: int) -> LayerKind:
     names = ("Constant", "Reflection", "Replication", "Zero", "Circular")
     torch = tuple(f"{name}Pad{axes}d" for name in names)
     paddle = (f"Pad{axes}D", *(f"{name}Pad{axes}D" for name in names))
@@ -241,7 +241,7 @@ def _pad_value(layer: Any, shape: Shape | None) -> Any:
     return plain(getattr(layer, "value", 0.0)) if mode == "constant" else UNTOLD
 
 
-def _upsample() -> Kind:
+def _upsample() -> LayerKind:
     names = ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
     return kind(
         "Upsample", ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
@@ -298,7 +298,7 @@ def _one_for_all(value: Any) -> Any:
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
-def _folds() -> Iterator[Kind]:
+def _folds() -> Iterator[LayerKind]:
     names = (
         ("kernel-size", "kernel_size"),
         ("dilation", "dilation"),

@@ -55,7 +55,7 @@ ABSENT: Mapping[str, Any] = {"dampening": 0.0, "rate-decay": 0.0, "maximize": Fa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
+class UpdateTreatment:
     """What an optimizer does to one parameter.
 
     Attributes:
@@ -84,7 +84,7 @@ def _name(optimizer: Any, package: str, names: Mapping[str, str]) -> str | None:
     return next((names[one.__name__] for one in found if one.__name__ in names), None)
 
 
-def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, Treatment]]:
+def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
     """Yield each parameter of a torch optimizer with what is done to it."""
     name = torch_name(optimizer)
     for group in optimizer.param_groups:
@@ -95,7 +95,7 @@ def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, Treatment]]:
         if name == "SGD" and not settings.get("momentum"):
             settings.pop("dampening", None)  # nothing without a momentum
             settings.pop("nesterov", None)
-        treatment = Treatment(
+        treatment = UpdateTreatment(
             rate=float(group["lr"]), decay=_torch_decay(optimizer, group), settings=settings
         )
         for one in group["params"]:
@@ -115,13 +115,13 @@ def _decay(terms: Any) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
 
 
-def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, Treatment]]:
+def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
     for group, parameters in _paddle_groups(optimizer):
         settings = dict(_paddle_settings(optimizer, group, name))
         for one in parameters:
-            treatment = Treatment(
+            treatment = UpdateTreatment(
                 rate=_paddle_rate(optimizer, one),
                 decay=_paddle_decay(optimizer, group, one),
                 settings=settings,
@@ -200,7 +200,7 @@ ARGUMENTS = {
 CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
 """Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
 
-Matched = list[tuple[str, Treatment, Treatment]]
+Matched = list[tuple[str, UpdateTreatment, UpdateTreatment]]
 
 
 def check_optimizers(
@@ -286,7 +286,7 @@ def _match(ours: Any, theirs: Any, tensors: Tensors) -> tuple[Matched, list[Find
     return matched, [_lone(side, names) for side, names in lone.items()]
 
 
-def _as_wholes(ours: list[Treatment], theirs: list[Treatment]) -> Matched:
+def _as_wholes(ours: list[UpdateTreatment], theirs: list[UpdateTreatment]) -> Matched:
     """Return the one treatment that either has for all its parameters, if there is only one."""
     if not ours or not theirs or any(one != side[0] for side in (ours, theirs) for one in side):
         return []
@@ -445,7 +445,7 @@ Get = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class ScheduleArgument:
     """An argument of a schedule.
 
     Attributes:
@@ -461,9 +461,9 @@ class Argument:
 
 def _argument(
     code: str, torch: str, paddle: str = "", ours: Get | None = None, theirs: Get | None = None
-) -> Argument:
+) -> ScheduleArgument:
     names = torch, paddle or torch
-    return Argument(
+    return ScheduleArgument(
         code=code,
         names=names,
         get=(ours or (lambda one: getattr(one, names[0])), theirs or (lambda one: getattr(one, names[1]))),
@@ -481,7 +481,7 @@ def _group(schedule: Any, key: str) -> Any:
     return schedule.optimizer.param_groups[0][key]
 
 
-def _one_cycle() -> tuple[Argument, ...]:
+def _one_cycle() -> tuple[ScheduleArgument, ...]:
     return (
         _argument("total-steps", "total_steps"),
         _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"),
@@ -501,7 +501,7 @@ def _one_cycle() -> tuple[Argument, ...]:
     )  # fmt: skip
 
 
-def _cyclic() -> tuple[Argument, ...]:
+def _cyclic() -> tuple[ScheduleArgument, ...]:
     return (
         _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
         _argument("rising-steps", "step_size_up", "", lambda one: one.total_size * one.step_ratio,
@@ -519,7 +519,7 @@ BASE = _argument(
     "base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr
 )
 LAST = _argument("last-epoch", "last_epoch")
-TWINS: dict[str, tuple[str, tuple[Argument, ...]]] = {
+TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
     "StepLR": ("StepDecay", (BASE, _argument("step-size", "step_size"), GAMMA, LAST)),
     "MultiStepLR": ("MultiStepDecay", (BASE, _argument("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST)),
     "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),

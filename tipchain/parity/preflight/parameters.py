@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot, magnitude_dim, paddle_leaf
+from tipchain.conversion.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf
 from tipchain.paddle_weights import view_of
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.differences import equal
@@ -38,7 +38,7 @@ ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ParameterDifference:
     """A difference of values.
 
     Attributes:
@@ -55,7 +55,7 @@ class Difference:
 def difference(
     expected: Array, actual: Array, *, kind: str, leaf: str, dtypes: tuple[str, str],
     others: Mapping[Print, Sequence[str]], own: str,
-) -> Difference | None:  # fmt: skip
+) -> ParameterDifference | None:  # fmt: skip
     """Say how values differ; None where they are the same up to their precision.
 
     Args:
@@ -70,12 +70,12 @@ def difference(
     if _equal(expected, actual, max(ROUNDED.get(dtype, 0.0) for dtype in dtypes)):
         return None
     if leaf.startswith("running_"):
-        return Difference(
+        return ParameterDifference(
             code="running-statistics", text=f"other statistics: {_measure(expected, actual)}",
             fix="copy torch's running_mean and running_var with the weights",
         )  # fmt: skip
     found = _arranged(expected, actual, kind)
-    return found or _elsewhere(expected, actual, others, own) or _rescaled(expected, actual) or Difference(
+    return found or _elsewhere(expected, actual, others, own) or _rescaled(expected, actual) or ParameterDifference(
         code="values", text=f"other values: {_measure(expected, actual)}", fix="copy it: `tipchain.copy_weights(reference, port)`"
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ def _measure(expected: Array, actual: Array) -> str:
     return f"{odd} of {apart.size} differ, by up to {np.nanmax(apart) if not np.isnan(apart).all() else np.nan:.3g}"
 
 
-def _arranged(expected: Array, actual: Array, kind: str) -> Difference | None:
+def _arranged(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
     """Say that the same numbers stand in another order."""
     if print_of(np.asarray(expected, np.float64)) != print_of(np.asarray(actual, np.float64)):
         return None
@@ -114,7 +114,7 @@ def _arranged(expected: Array, actual: Array, kind: str) -> Difference | None:
             expected.transpose(axes), actual
         ):
             how = "transposed" if expected.ndim == 2 else f"with its axes in the order {list(axes)}"
-            return Difference(
+            return ParameterDifference(
                 code="transposed-weight", text=f"torch's {how}", fix="transpose it back when it is copied"
             )
     blocks = _blocks(expected, actual, kind)
@@ -122,16 +122,16 @@ def _arranged(expected: Array, actual: Array, kind: str) -> Difference | None:
         return blocks
     for axis in range(expected.ndim):
         if np.array_equal(_sorted(expected, axis), _sorted(actual, axis)):
-            return Difference(
+            return ParameterDifference(
                 code="permuted-weight", text=f"torch's with axis {axis} in another order",
                 fix="keep the order of torch's elements when it is copied",
             )  # fmt: skip
     flipped = tuple(range(2, expected.ndim))
     if flipped and np.array_equal(np.flip(expected, flipped), actual):
-        return Difference(
+        return ParameterDifference(
             code="flipped-weight", text="torch's with its kernel mirrored", fix="do not mirror the kernel"
         )
-    return Difference(
+    return ParameterDifference(
         code="permuted-weight",
         text="torch's numbers in another order",
         fix="keep torch's order when it is copied",
@@ -144,7 +144,7 @@ def _sorted(array: Array, axis: int) -> Array:
     return rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])]
 
 
-def _blocks(expected: Array, actual: Array, kind: str) -> Difference | None:
+def _blocks(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
     """Say that the blocks stacked along the first axis (gates, projections) stand in another order."""
     gates = GATES.get(kind)
     for count in (len(gates),) if gates else (3, 2, 4):
@@ -159,7 +159,7 @@ def _blocks(expected: Array, actual: Array, kind: str) -> Difference | None:
         names = gates or ("qkv" if count == 3 else "0123"[:count])
         there = "".join(names[one] for one in order if one is not None)
         code = "gate-order" if gates else "swapped-projections"
-        return Difference(
+        return ParameterDifference(
             code=code, text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
             fix=f"stack them in the order {', '.join(names)}",
         )  # fmt: skip
@@ -168,20 +168,20 @@ def _blocks(expected: Array, actual: Array, kind: str) -> Difference | None:
 
 def _elsewhere(
     expected: Array, actual: Array, others: Mapping[Print, Sequence[str]], own: str
-) -> Difference | None:
+) -> ParameterDifference | None:
     """Say that the values are those of another tensor."""
     print_ = print_of(actual.astype(expected.dtype, copy=False))
     names = [name for name in others.get(print_, ()) if name != own] if any(print_[1:]) else []
     if len(names) != 1:
         return None
-    return Difference(
+    return ParameterDifference(
         code="other-layer-weight",
         text=f"those of torch's {names[0]}",
         fix=f"copy torch's {own} to it, not {names[0]}",
     )
 
 
-def _rescaled(expected: Array, actual: Array) -> Difference | None:
+def _rescaled(expected: Array, actual: Array) -> ParameterDifference | None:
     """Say that the values are torch's times one number."""
     if expected.size < 4 or not np.isfinite(actual).all() or not np.isfinite(expected).all():
         return None
@@ -194,7 +194,7 @@ def _rescaled(expected: Array, actual: Array) -> Difference | None:
         or not np.allclose(theirs, factor * ours, rtol=REMAINDER, atol=SAME_SINGLE * _size(theirs))
     ):
         return None
-    return Difference(
+    return ParameterDifference(
         code="scaled-weight", text=f"torch's times {factor:.6g}", fix=f"do not multiply it by {factor:.6g}"
     )
 
@@ -341,7 +341,7 @@ def is_constant(array: Any) -> bool:
     return not flat.size or bool((flat == flat[0]).all())
 
 
-def _elements(slot: Slot) -> int:
+def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
 
 
@@ -412,7 +412,7 @@ def _idle(leaf: str, array: Any) -> bool:
     return neutral is not None and bool((array == neutral).all())
 
 
-def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
+def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
     shapes = list(ours.shape), list(theirs.shape)
     name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
     dims = [magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs)]
@@ -430,7 +430,7 @@ def _shapes(pair: TensorPair, ours: Slot, theirs: Slot) -> Finding:
     )  # fmt: skip
 
 
-def _divided(tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot) -> Finding | None:
+def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
     """Return a note where one side keeps in two tensors what the other has in one: together they hold the same numbers.
 
     A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
@@ -464,13 +464,17 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot) -> Fi
     )  # fmt: skip
 
 
-def _unpaired(tensors: Tensors, side: int) -> Iterator[Slot]:
+def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
     """Yield the parameters of one side's layers that are in no pair."""
     return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 
 def _values(
-    tensors: Tensors, pair: TensorPair, ours: Slot, theirs: Slot, others: Mapping[Print, list[str]]
+    tensors: Tensors,
+    pair: TensorPair,
+    ours: TensorSlot,
+    theirs: TensorSlot,
+    others: Mapping[Print, list[str]],
 ) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
@@ -495,7 +499,7 @@ def _values(
     )  # fmt: skip
 
 
-def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: Slot) -> Difference | None:
+def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: TensorSlot) -> ParameterDifference | None:
     """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
     ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
     found = [

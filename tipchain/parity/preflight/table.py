@@ -25,7 +25,7 @@ class Untold:
 UNTOLD = Untold()
 
 
-class Pair(NamedTuple):
+class PairedLayers(NamedTuple):
     """Two layers that belong together.
 
     Attributes:
@@ -81,7 +81,7 @@ class Property:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class LayerKind:
     """Layers of one function.
 
     Attributes:
@@ -97,10 +97,10 @@ class Kind:
 
 def kind(
     name: str, paddle: str | Sequence[str] = "", *properties: Property, torch: Sequence[str] = ()
-) -> Kind:
+) -> LayerKind:
     """Return a kind; the classes are called as it is where no others are given."""
     theirs = (paddle,) if isinstance(paddle, str) else tuple(paddle)
-    return Kind(
+    return LayerKind(
         name=name,
         classes=(tuple(torch) or (name,), tuple(one or name for one in theirs)),
         properties=properties,
@@ -190,7 +190,7 @@ def tidy(value: Any) -> Any:
     return value
 
 
-def kinds_by_class(kinds: Sequence[Kind], side: Literal[0, 1]) -> Mapping[str, Kind]:
+def kinds_by_class(kinds: Sequence[LayerKind], side: Literal[0, 1]) -> Mapping[str, LayerKind]:
     """Return the kinds by the names of one framework's classes."""
     return {name: one for one in kinds for name in one.classes[side]}
 
@@ -273,7 +273,7 @@ def axis_of(axis: Any, shape: Shape | None) -> Any:
     return axis % len(shape)
 
 
-def axes_comparable(pair: Pair, one: Any, other: Any) -> bool:
+def axes_comparable(pair: PairedLayers, one: Any, other: Any) -> bool:
     """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
     if pair.shapes is not None:
         return pair.shapes[0] == pair.shapes[1]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import LayerTensors, Slot, stack
+from tipchain.conversion.layouts import LayerTensors, TensorSlot, stack
 from tipchain.conversion.matching import match_models, matchable_layers
 from tipchain.errors import WeightsError
 from tipchain.layer_types import OWN_KIND
@@ -33,8 +33,8 @@ class TensorPair:
 
     layers: LayerPair
     kind: str
-    ours: Slot | None
-    theirs: Slot | None
+    ours: TensorSlot | None
+    theirs: TensorSlot | None
 
     @property
     def leaf(self) -> str:
@@ -164,7 +164,7 @@ class Tensors:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
         leaves = {slot.leaf for slot in ours.slots}
         left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
-        alone: list[Slot] = []
+        alone: list[TensorSlot] = []
         for slot in ours.slots:
             if slot.leaf in left:
                 yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf))
@@ -178,7 +178,7 @@ class Tensors:
         for slot in left.values():
             yield TensorPair(layers=pair, kind=kind, ours=None, theirs=slot)
 
-    def _like(self, slot: Slot, others: Iterable[Slot]) -> Slot | None:
+    def _like(self, slot: TensorSlot, others: Iterable[TensorSlot]) -> TensorSlot | None:
         """Return the one that holds the same numbers, else the only one of as many."""
         size = np.prod(slot.shape)
         candidates = [one for one in others if np.prod(one.shape) == size]
@@ -187,33 +187,33 @@ class Tensors:
         chosen = same or candidates
         return chosen[0] if len(chosen) == 1 else None
 
-    def array(self, slot: Slot) -> Array:
+    def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
         return numbers(array_of(self.live[slot.name].detach()), slot.dtype)
 
-    def trained(self, slot: Slot) -> bool:
+    def trained(self, slot: TensorSlot) -> bool:
         """Tell whether a tensor of torch's takes gradients."""
         return slot.kind == "parameter" and bool(self.live[slot.name].requires_grad)
 
 
-def _first_tensor(slot: Slot) -> int:
+def _first_tensor(slot: TensorSlot) -> int:
     """Return the identity of the first of the port's tensors in a slot."""
     return id(slot.parts[0].tensor)
 
 
-def _without(layers: Iterable[LayerTensors], drop: Callable[[Slot], bool]) -> list[LayerTensors]:
+def _without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
     rest = [replace(layer, slots=tuple(slot for slot in layer.slots if not drop(slot))) for layer in layers]
     return [layer for layer in rest if layer.slots]
 
 
-def port_array(slot: Slot) -> Array:
+def port_array(slot: TensorSlot) -> Array:
     """Return the values of a tensor of the port's, in torch's layout; those of a single part are not copied."""
     pieces = [view_of(part.tensor).T if part.transpose else view_of(part.tensor) for part in slot.parts]
     return numbers(stack(pieces, slot), slot.dtype)
 
 
-def port_trained(slot: Slot) -> bool:
+def port_trained(slot: TensorSlot) -> bool:
     """Tell whether a tensor of the port's takes gradients."""
     return (
         slot.kind == "parameter"
@@ -222,7 +222,7 @@ def port_trained(slot: Slot) -> bool:
     )
 
 
-def port_name(slot: Slot) -> str:
+def port_name(slot: TensorSlot) -> str:
     """Return the port's name of a tensor."""
     return " + ".join(part.names[0] if part.names else slot.name for part in slot.parts)
 
@@ -234,6 +234,6 @@ def numbers(array: Array, dtype: str) -> Array:
     return array
 
 
-def is_floating(slot: Slot) -> bool:
+def is_floating(slot: TensorSlot) -> bool:
     """Tell whether a tensor holds floating-point numbers."""
     return slot.dtype in ("float16", "bfloat16", "float32", "float64")

@@ -23,7 +23,7 @@ from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.verdicts import FINE, LayerVerdict
 from tipchain.parity.preflight.construction import alike, place_of
-from tipchain.parity.preflight.table import Pair
+from tipchain.parity.preflight.table import PairedLayers
 from tipchain.parity.rounding import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
@@ -135,7 +135,7 @@ class _Trial:
         return path if layer is None else self.first[number][id(layer)]
 
     def _weigh_argument(self, one: Finding, paths: tuple[str, str]) -> Finding:
-        pair = Pair(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+        pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
         if one.code in PADDING:
             return self._padding(one, pair)
         if paths in self.told.faulty:
@@ -150,7 +150,7 @@ class _Trial:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
-    def _tried(self, one: Finding, pair: Pair) -> str | None:
+    def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
         """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
@@ -170,7 +170,7 @@ class _Trial:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
 
-    def _untried(self, one: Finding, pair: Pair) -> Finding:
+    def _untried(self, one: Finding, pair: PairedLayers) -> Finding:
         """Return a finding about layers that cannot be tried; what their copies leave out shows in train mode."""
         both = zip(self.sides, (pair.reference, pair.port), strict=True)
         if one.code != "dropout" or not any(side.undropped(own) for side, own in both):
@@ -180,7 +180,7 @@ class _Trial:
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
         return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
 
-    def _padding(self, one: Finding, pair: Pair) -> Finding:
+    def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
         """Return what an index of padding does: Paddle's zeroes the output, torch's keeps the row's gradient zero.
 
         Where the reference's row is not zero, an exact port has no such index: the row's gradient alone may differ.
@@ -216,7 +216,7 @@ class _Trial:
             return None
         return found or None
 
-    def _shown_by(self, pair: Pair, call: CallPair) -> str | None:
+    def _shown_by(self, pair: PairedLayers, call: CallPair) -> str | None:
         """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried."""
         compared = False
         for what, training, given in self._inputs(pair, call):
@@ -229,7 +229,7 @@ class _Trial:
                 return what
         return "" if compared else None
 
-    def _inputs(self, pair: Pair, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
+    def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
         """Yield inputs made to tell, each with its name and whether the layers are in train mode."""
         shapes = [one.shape for one in call.reference.inputs]
         if not shapes or shapes != [one.shape for one in call.port.inputs]:
@@ -257,7 +257,7 @@ class _Trial:
         yield "a run in train mode", True, usual
 
     def _run(
-        self, number: int, pair: Pair, call: CallPair, given: Sequence[Array], *, training: bool
+        self, number: int, pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
         side, one = self.sides[number], (call.reference, call.port)[number]
         layer = side.copied((pair.reference, pair.port)[number], double=True)

@@ -41,7 +41,7 @@ def measure(framework: Framework, metric: Any, batches: Sequence[Batch]) -> dict
     if hasattr(metric, "accumulate"):
         raise UsersError(
             f"{placed(metric)}: a metric with accumulate(), whose values have no names\n"
-            "  expected: a callable (output, label) -> {name: percent}, or an object with update and compute"
+            "  expected: a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`"
         )
     if hasattr(metric, "update") and hasattr(metric, "compute"):
         for output, label in batches:
@@ -294,7 +294,7 @@ def batch_size(case: Case) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class EvaluationOutputs:
     """A model's outputs over the evaluation set, in order, and what the case's metric says about them.
 
     Attributes:
@@ -312,7 +312,7 @@ class Evaluation:
     nan: int
 
 
-def run_evaluation(bench: Bench, model: Any) -> Evaluation:
+def run_evaluation(bench: Bench, model: Any) -> EvaluationOutputs:
     """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Any, Any]] = []
@@ -321,7 +321,7 @@ def run_evaluation(bench: Bench, model: Any) -> Evaluation:
             batches.append((model(image), label))
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
         outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-        return Evaluation(
+        return EvaluationOutputs(
             output=concat_outputs(framework, outputs),
             label=concat_outputs(framework, labels),
             metrics=metrics,

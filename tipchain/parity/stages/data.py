@@ -209,7 +209,7 @@ SEARCHED = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class DumpedSample:
     """One sample of a dump.
 
     Attributes:
@@ -225,11 +225,11 @@ class Sample:
     key: str
 
 
-def samples_of(record: Record) -> list[Sample]:
+def samples_of(record: Record) -> list[DumpedSample]:
     """Return the samples of a dump of batches, in order."""
     found = details(record).get("files")
     files = [str(name) for name in found] if isinstance(found, list) else []
-    samples: list[Sample] = []
+    samples: list[DumpedSample] = []
     for number in range(len(record.arrays)):
         key = f"dataloader_{number}"
         if key not in record.arrays or record.arrays[key].ndim == 0:
@@ -238,7 +238,7 @@ def samples_of(record: Record) -> list[Sample]:
         for row, image in enumerate(images):
             label = labels[row] if labels is not None and labels.ndim and row < len(labels) else None
             file = files[len(samples)] if len(samples) < len(files) else ""
-            samples.append(Sample(image=image, label=label, file=file, key=key))
+            samples.append(DumpedSample(image=image, label=label, file=file, key=key))
     return samples
 
 
@@ -275,7 +275,7 @@ def label_notes(dumps: Dumps) -> Iterator[str]:
 
 
 def _explain(
-    number: int, left: Sequence[Sample], right: Sequence[Sample], differing: set[str]
+    number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample], differing: set[str]
 ) -> Iterator[str]:
     """Yield what differs between the samples of one place."""
     expected, actual = left[number], right[number]
@@ -291,11 +291,11 @@ def _explain(
         yield explain_sample(expected.image, actual.image) or "values: by little more than rounding"
 
 
-def _place(number: int, sample: Sample) -> str:
+def _place(number: int, sample: DumpedSample) -> str:
     return f"sample {number} ({sample.file})" if sample.file else f"sample {number}"
 
 
-def _differences(expected: Sample, actual: Sample, tolerance: Tolerance) -> set[str]:
+def _differences(expected: DumpedSample, actual: DumpedSample, tolerance: Tolerance) -> set[str]:
     """Return in which of file, label and image two samples differ."""
     found = set()
     if expected.file != actual.file:
@@ -318,7 +318,7 @@ def _close(expected: Array, actual: Array, tolerance: Tolerance) -> bool:
     return verdict.outcome is Outcome.PASS
 
 
-def _order(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
+def _order(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
     """Say of which sample of the reference the port has the file or the pixels in this place, or ""."""
     expected, actual = left[number], right[number]
     if expected.file != actual.file:
@@ -346,7 +346,7 @@ def _same(expected: Array, actual: Array) -> bool:
     return bool(np.abs(e - a).max(initial=0.0) <= 1e-4 * max(1e-6, float(np.abs(e).max(initial=0.0))))
 
 
-def _shift(left: Sequence[Sample], right: Sequence[Sample]) -> str:
+def _shift(left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
     """Say whether the whole order is that of the reference, reversed, shifted, or with samples missing."""
     numbers: dict[str, int] = {}
     for number, one in enumerate(left):
@@ -357,7 +357,7 @@ def _shift(left: Sequence[Sample], right: Sequence[Sample]) -> str:
     return "" if cause is None else cause.message.removeprefix("order")
 
 
-def _label(number: int, left: Sequence[Sample], right: Sequence[Sample]) -> str:
+def _label(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
     """Say how a label differs, and whether all labels do so in one way."""
     expected, actual = left[number].label, right[number].label
     if expected is None or actual is None:

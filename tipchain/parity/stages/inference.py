@@ -17,7 +17,7 @@ from tipchain.paddle_export import Array, EngineError, Predictor, output_tensors
 from tipchain.parity.case_types import LABEL
 from tipchain.parity.frameworks.base import flatten_outputs
 from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.onnx_engine import HOW_TO_INSTALL, Ended, OnnxProcess, missing_packages
+from tipchain.parity.onnx_engine import HOW_TO_INSTALL, EngineEnd, OnnxProcess, missing_packages
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
@@ -51,9 +51,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What an engine made of them: `Ended`, or why it was left out."""
+    """What an engine made of them: `EngineEnd`, or why it was left out."""
 
-    ended: Ended = field(default_factory=Ended)
+    ended: EngineEnd = field(default_factory=EngineEnd)
     skipped: str = ""
 
     def facts(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engin
     try:
         predictor = Predictor(folder, device=device, threads=int(os.environ.get("OMP_NUM_THREADS", "1")))
     except EngineError as error:
-        return Engine(ended=Ended(errors={"": str(error)}, versions=versions))
+        return Engine(ended=EngineEnd(errors={"": str(error)}, versions=versions))
     outputs: dict[str, Sequence[Array]] = {}
     errors: dict[str, str] = {}
     for batch, inputs in batches.items():
@@ -132,7 +132,7 @@ def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engin
             outputs[batch] = predictor.run(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
-    return Engine(ended=Ended(outputs=outputs, errors=errors, versions=versions))
+    return Engine(ended=EngineEnd(outputs=outputs, errors=errors, versions=versions))
 
 
 def _recording(expected: Expected, engines: Mapping[str, Engine]) -> Recording:

@@ -13,7 +13,7 @@ from tipchain.parity.pieces.metric_probes import ClassifierProbe, make_probe, re
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import (
     Bench,
-    Evaluation,
+    EvaluationOutputs,
     Recording,
     as_arrays,
     count_classes,
@@ -48,7 +48,7 @@ def record(bench: Bench) -> Recording:
     )
 
 
-def _is_classifier(bench: Bench, found: Evaluation) -> bool:
+def _is_classifier(bench: Bench, found: EvaluationOutputs) -> bool:
     if not all(bench.framework.is_tensor(value) for value in (found.output, found.label)):
         return False
     return is_classification(bench.framework.array(found.output), bench.framework.array(found.label))

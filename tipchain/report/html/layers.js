@@ -32,7 +32,7 @@
         row.hidden = false;
         row.open = true;
       }
-      shown.textContent = `${count} of ${all} layers`;
+      shown.textContent = shown.dataset.text.replace("{n}", count).replace("{n2}", all);
     } else {
       if (before) rows.forEach((row, place) => { row.open = before[place]; });
       before = null;

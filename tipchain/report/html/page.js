@@ -17,11 +17,12 @@
     }
   };
   for (const button of document.querySelectorAll("button[data-copy]")) {
+    const usual = button.textContent;
     button.addEventListener("click", async () => {
       const done = await copy(button.dataset.copy);
-      button.textContent = done ? "copied" : "could not copy";
+      button.textContent = done ? button.dataset.done : button.dataset.failed;
       button.focus();
-      setTimeout(() => { button.textContent = "copy"; }, 1500);
+      setTimeout(() => { button.textContent = usual; }, 1500);
     });
   }
 

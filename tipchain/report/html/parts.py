@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tipchain.language import say
 from tipchain.outcome import Outcome
 from tipchain.report.html.page import Markup, element, markup, path, prose
 
@@ -64,7 +65,10 @@ def fix(text: str, *, copied: bool = True) -> Markup:
 
 
 def _copy(text: str, label: str) -> Markup:
-    return element("button", "copy", type="button", data_copy=text, aria_label=label, hidden=True)
+    return element(
+        "button", "copy", type="button", data_copy=text, data_done=say("copied"), data_failed=say("could not copy"),
+        aria_label=label, hidden=True,
+    )  # fmt: skip
 
 
 def origin(command: str, facts: Mapping[str, str]) -> Markup:
