@@ -24,8 +24,14 @@ MAIN_JOB = "test_main_job.py"
 IN_PLACE = ("test_readme.py", "test_guide.py")
 """Files whose tests write where the main job's AlexNet does: one process runs them all, one after the other."""
 LONG = (
-    "test_commands.py",
     "test_align.py",
+    "test_commands.py",
+    "test_pages.py",
+    "test_command_lists.py",
+    "test_arguments.py",
+    "test_data_metric.py",
+    "test_resume.py",
+    "test_options.py",
 )
 """Files that take longest, the dearest first, as the list at the end of a run shows them."""
 BROWSER = "_browser.py"

@@ -251,7 +251,7 @@ def test_an_entry_gives_back_what_was_recorded(kept):
     assert adopts(cache, tmp_path)
     found = load_record(tmp_path / "later" / dump_name("forward", "torch"))
     assert (found.side, found.arrays["logits"].tolist()) == ("torch", [1.0, 1.0, 1.0])
-    assert "1 stage is" in cache.note()
+    assert "in 1 of the stages" in cache.note()
 
 
 def entry_of(cache):

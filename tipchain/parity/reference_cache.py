@@ -114,10 +114,9 @@ class ReferenceCache:
 
     def note(self) -> str:
         """Return what a reader should know of the stages that were not recorded anew."""
-        count = len(self.served)
         since = min(self.served.values())
         return (
-            f"torch's side of {count} stage{'s' * (count > 1)} is of an earlier run ({since}): nothing it rests on has "
+            f"torch's side is of an earlier run ({since}) in {len(self.served)} of the stages: nothing it rests on has "
             "changed since; --fresh records it anew"
         )
 
