@@ -13,8 +13,8 @@ from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
 
 GOOD = item("alexnet", mode="lite_train_lite_infer")
-FLAKY = item("resnet", device="gpu", tags=("lite", "heavy"))
-BROKEN = item("mvf<b>", tags=("heavy",))
+FLAKY = item("resnet", device="gpu", tags=("lite", "heavy"), chain="train_infer_python")
+BROKEN = item("mvf<b>", tags=("heavy",), chain="dy2static")
 GONE, NEW, CASE = item("old"), item("new"), item("vgg", kind="align")
 NASTY = 'exit 3: </script><script>alert(1)</script> "x" & <img src=http://192.0.2.1/x.png> \x1b[31m\x00 é'
 NIGHTS = 6

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_blocks import blocks_of
 
 from tipchain.stage_table import INFO, STAGES
 
@@ -23,8 +24,10 @@ def text(name: str) -> str:
 
 
 def fenced(name: str) -> list[str]:
-    blocks = re.findall(r"^```bash\n(.*?)^```$", text(name), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    """Return the lines of bash, but for the section that is followed in a folder of its own (tests/test_page_commands.py)."""
+    own = {line for block in blocks_of(ROOT / GUIDES[0], "A model of your own") for line in block.lines}
+    blocks = [block for block in blocks_of(ROOT / name) if block.language == "bash"]
+    return [line for block in blocks for line in block.lines if line not in own]
 
 
 def table(name: str) -> list[tuple[str, str]]:

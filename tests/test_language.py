@@ -36,7 +36,7 @@ assert spec is not None
 assert spec.loader is not None
 untranslated = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(untranslated)
-OPEN = ("history/text.py", "parity", "report/")
+OPEN = ("history/text.py", "report/")
 """Rooms whose messages are not all translated yet: a path below the package, or the beginning of one."""
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -302,3 +302,159 @@ def test_every_language_can_be_chosen_with_every_command():
     for name in COMMANDS:
         for parser in leaves(parser_of(name)):
             assert tuple(parser._option_string_actions["--lang"].choices) == LANGUAGES
+
+
+# Whole outputs.
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a command line in a folder with two parameter files: what it prints, and its exit code."""
+    from chain_samples import TEMPLATE, edit
+
+    from tipchain.cli import main
+
+    wrong = ("infer_quant", "infer_quant:Fasle"), ("gpu_list", "gpu_list:-1|0,0")
+    (tmp_path / "wrong.txt").write_text(edit(TEMPLATE, *wrong))
+    (tmp_path / "net.txt").write_text(TEMPLATE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> tuple[str, int]:
+        code = main(words)
+        done = capsys.readouterr()
+        return done.out + done.err, code
+
+    return run
+
+
+LINTED = """\
+wrong.txt:4: 错误：gpu_list: '0,0' 中同一 GPU 出现两次；应为每个 GPU 一次，
+    例如 0,1 [no-shell]
+wrong.txt:4: 提示：gpu_list: 原驱动脚本把空格当作名称的一部分 [sections]
+"""
+PLANNED = """\
+net.txt，模式 lite_train_lite_infer，套件 tipchain：7 条命令
+日志位于 test_tipc/output/net/lite_train_lite_infer/runs/RUN
+
+norm_train;gpus=-1
+"""
+ENDED = """\
+链条已跑通，但 forward/logits：again
+
+PASS   train[norm]  9.0 s, loss=0.5 top1=nan
+FAIL   forward      2 项检查中有 1 项失败：logits: again
+
+2 项通过，1 项失败，用时 12.5 秒，退出码 1
+"""
+
+
+def test_lint_in_chinese(shown):
+    text, code = shown("--lang", "zh", "lint", "wrong.txt", "--no-explain")
+    assert (code, text[: len(LINTED)]) == (1, LINTED)
+    assert text.endswith("\n1 个文件：2 项出错，3 项警告，4 项提示\n")
+    assert all(columns(line) <= 80 for line in text.splitlines())
+    assert not left_english(text)
+
+
+def left_english(text: str) -> list[str]:
+    """Return the English that is left in a text."""
+    return [one[0] for one in untranslated.ENGLISH.finditer(untranslated.CALL.sub("", text))]
+
+
+def test_plan_in_chinese(shown):
+    text, code = shown("--lang", "zh", "plan", "net.txt", "lite_train_lite_infer")
+    assert (code, text[: len(PLANNED)]) == (0, PLANNED)
+    assert "    日志：train-norm_train-gpus=-1.log\n" in text
+    script, _ = shown("--lang", "zh", "plan", "net.txt", "lite_train_lite_infer", "--shell")
+    assert not CHINESE.search(script)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("lint",), "错误：tipchain lint：缺少必需的参数：FILE\n  参见 tipchain lint --help\n"),
+        (("lint", "net.txt", "--foo"), "错误：tipchain lint：无法识别的参数：--foo\n  参见 tipchain lint --help\n"),
+        (("plan", "net.txt", "lite"), "错误：未知的模式 'lite'\n  应为以下之一：lite_train_lite_infer, "),
+        (("plan", "none.txt", "whole_infer"), "错误：none.txt：无法读取：没有该文件或目录\n"),
+        (("plan", "wrong.txt", "whole_infer"), "错误：wrong.txt:39: infer_quant: 'Fasle' 既不是 True 也不是 False\n"),
+        (("nonsense",), "错误：tipchain：未知的命令 'nonsense'\n  应为以下之一：align, "),
+    ],
+)  # fmt: skip
+def test_usage_errors_in_chinese(shown, words, expected):
+    text, code = shown("--lang", "zh", *words)
+    assert (code, text[: len(expected)]) == (2, expected)
+
+
+def test_the_end_of_a_run_in_chinese(shown, tmp_path):
+    from history_samples import report
+
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    assert shown("--lang", "zh", "report", ".") == (ENDED, 1)
+    text, _ = shown("--lang", "zh", "-v", "report", ".")
+    assert "\n结果        秒数  命令和日志，位于\n" in text
+    assert "\n结果     对象：原因\n" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("--lang", "zh"), ("--lang", "zh")),
+        (("--lang=zh", "-q"), ("--lang=zh", "-q")),
+        (("-v", "--color", "never"), ("-v", "--color", "never")),
+        (("--color=always",), ("--color=always",)),
+    ],
+)
+def test_options_of_every_command_stand_before_it_too(shown, tmp_path, before, after):
+    from history_samples import report
+
+    (tmp_path / "report.json").write_text(json.dumps(report()))
+    assert shown(*before, "report", ".") == shown("report", ".", *after)
+
+
+def test_what_no_command_has_is_refused_before_it_as_behind_it(shown):
+    for words in (("-q", "lint", "net.txt"), ("lint", "net.txt", "-q")):
+        assert shown(*words) == (
+            "error: tipchain lint: unrecognized arguments: -q\n  see tipchain lint --help\n",
+            2,
+        )
+    assert shown("--lang", "fr", "lint", "net.txt")[1] == 2
+    assert shown("--lang", "zh")[0].startswith("用法：tipchain ")
+
+
+def test_every_help_is_in_chinese_and_80_columns(chinese, monkeypatch):
+    from tipchain.cli import COMMANDS, parser_of
+    from tipchain.commands.options import leaves
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in COMMANDS:
+        parser = parser_of(name)
+        for one in {id(one): one for one in (parser, *leaves(parser))}.values():
+            text = one.format_help()
+            told = text[text.index("\n\n") :]
+            left = left_english(re.sub(r"\{[^}]*\}|\(model, optimizer[^)]*\)", "", told))
+            assert not left, (one.prog, left)
+            wide = [line for line in told.splitlines() if columns(line) > 80 and " > ~/" not in line]
+            assert [line for line in wide if len(line.split()) > 1] == [], one.prog
+
+
+def test_a_dashboard_in_chinese(chinese, tmp_path):
+    from dashboard_samples import make_nights, page_of
+
+    text = page_of(make_nights(tmp_path / "tipchain-nights"), tmp_path)
+    plain = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", "\n", text, flags=re.DOTALL)
+    for one in (
+        "新近失败：",
+        "仍然失败：",
+        "与前一夜相比的其他变化：",
+        "5 个任务中有 2 个未通过",
+        "任务用时",
+        "suite 的夜晚",
+    ):
+        assert one in plain
+    names = r".*(resnet|mvf|alexnet|vgg|old|new|suite, other|top1 |avg_ms of |img src).*"
+    assert [line for line in plain.splitlines() if left_english(line) and not re.fullmatch(names, line)] == []
+    words = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])[
+        "words"
+    ]
+    assert all(map(CHINESE.search, words.values()))

@@ -60,6 +60,14 @@ def test_a_chinese_page_replaces_the_english_one(site):
     assert "复现指南" not in (site / "index.html").read_text(encoding="utf-8")
 
 
+def test_a_line_break_in_a_chinese_sentence_is_no_blank():
+    text = "先对齐，\n再运行。\n\n- 一项\n  的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
+    assert (
+        reference_pages.joined(text)
+        == "先对齐，再运行。\n\n- 一项的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
+    )
+
+
 def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):
     text = (site / "how-to/nightly.html").read_text(encoding="utf-8")
     assert 'href="../source/test_tipc/nightly_yaml.txt"' in text
@@ -115,12 +123,21 @@ def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
 
 
 @pytest.mark.frameworks
+def test_every_code_has_a_port_or_a_reason():
+    recorded = set(json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8")))
+    reasons = " ".join(reference_pages.WITHOUT_PORT.values()).split()
+    assert len(reasons) == len(set(reasons))
+    assert not recorded & set(reasons)
+    assert reference_pages.codes_in_code() - recorded - {"unknown"} == set(reasons)
+
+
+@pytest.mark.frameworks
 def test_each_recorded_port_of_a_diagnosis_is_still_in_its_list():
     from zoo.third.run import read_list
 
-    faults = {name: {one.id: one for one in read_list(name).faults} for name in ("third", "fourth")}
+    faults = {name: {one.id: one for one in read_list(name).faults} for name in ("third", "fourth", "codes")}
     recorded = json.loads((DOCS / "diagnoses.json").read_text(encoding="utf-8"))
-    assert len(recorded) > 100
+    assert len(recorded) > 160
     for code, one in recorded.items():
         assert [list(edit) for edit in faults[one["list"]][one["id"]].edits] == one["edits"], code
         assert one["message"], code

@@ -27,7 +27,7 @@ MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What stands between parts of a text."""
 CODE = re.compile(r"`[^`]*`")
 ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
-OWN_LETTERS = 12
+OWN_LETTERS = 10
 """Letters of its own with which a message may have words in its places that nothing says: a choice."""
 HAN = re.compile("[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")

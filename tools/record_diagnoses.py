@@ -1,9 +1,9 @@
 """Record what tipchain says of the ports with one known fault each: one port for each diagnosis code.
 
-    python tools/record_diagnoses.py [--list third --list fourth] [--out docs/diagnoses.json]
+    python tools/record_diagnoses.py [--list third --list fourth --list codes] [--out docs/diagnoses.json]
 
-The ports are those of ``tests/zoo/third`` and ``tests/zoo/fourth``: their faults are edits of a net's source, so that both
-the port's line and the line that mends it are known. A port stands for a code if its fault was caught and named by that
+The ports are those of ``tests/zoo/third``, ``tests/zoo/fourth`` and ``tests/zoo/codes.py``: their faults are edits of a net's source, so that
+both the port's line and the line that mends it are known. A port stands for a code if its fault was caught and named by that
 code in the first place; of several the one with the shortest edit. The page of codes is made of the file
 (``tools/reference_pages.py``), and a nightly test records it anew.
 """
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTS = ("third", "fourth")
+LISTS = ("third", "fourth", "codes")
+"""A port of the first two is preferred: the last has ports of a few lines, for codes that those lack."""
 PLANTED = re.compile(r"\w+_(torch|paddle)_[0-9a-f]{10}\.py")
 """The file that a net with planted edits is loaded from."""
 OTHERWISE = ("adain-net-biased",)
@@ -52,7 +53,7 @@ def examples(lists: Iterable[str]) -> dict[str, dict[str, Any]]:
                     "fix": _text(result["fix"]),
                 }
                 other = found.get(result["code"])
-                if other is None or _length(one) < _length(other):
+                if other is None or (name != "codes" and _length(one) < _length(other)):
                     found[result["code"]] = one
     return dict(sorted(found.items()))
 

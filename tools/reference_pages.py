@@ -34,6 +34,9 @@ from tipchain.yaml_lines import Reader  # noqa: E402
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
 REQUIRED = "**required**"
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)(#[^)]*)?(\))")
+CHINESE_BREAK = re.compile(
+    r"(?<=[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef])\n *(?=[\u4e00-\u9fff\uff08\u201c\u300a])"
+)
 SOURCE = "source"
 """The folder of the site that holds the project's files to which pages link."""
 
@@ -442,6 +445,23 @@ def codes_in_code() -> set[str]:
     return found
 
 
+WITHOUT_PORT = {
+    "another code names the fault first, as soon as the layer or the code runs": (
+        "argmax-axis batch-norm-mode constant count-include-pad dropout-axis dropout-in-eval dtype factor flatten-axes heads k "
+        "mask-value max-norm maximum minimum missing-roll off-by-one other-layer-weight padding-row resize-to-one roll-direction "
+        "shift-direction smoothing-constant statistics time-order unit unmatched-parameters warmup-steps weight-form"
+    ),
+    "Paddle has no such setting, so no line of a port mends it": (
+        "added-bias added-zeros bias-correction cycle-momentum dampening epsilon-placement learning-rate-decay maximize "
+        "momentum-start rate-inside-momentum"
+    ),
+    "the fault needs a training loop, an evaluation or data of several samples, not a line": (
+        "accumulated-gradients batch-average frame-sampling gradient-scale max-length not-reset resize-size"
+    ),
+}
+"""Why no port is recorded for a code: a new code needs a port, or stands here."""
+
+
 def diagnoses_page() -> str:
     """Return the page of diagnosis codes: each with a port that has it, and the line that mends it."""
     examples: Mapping[str, Any] = json.loads((ROOT / "docs/diagnoses.json").read_text(encoding="utf-8"))
@@ -449,23 +469,31 @@ def diagnoses_page() -> str:
         "# Diagnosis codes",
         "",
         (
-            "The code of a cause stands in `alignment.json` (`diagnoses[].code`), in the history (`tipchain history causes "
-            "--code`) and in JUnit. Each code below has a port with that fault: the lines of the port as they are (`-`), the "
-            "lines that mend them (`+`), and what tipchain says. The ports are those of `tests/zoo`; "
-            "`tools/record_diagnoses.py` records what is said."
+            "`alignment.json` has the code of a cause (`diagnoses[].code`), and so have the history (`tipchain history causes "
+            "--code`) and JUnit. Each code below has a port with that fault. The lines with `-` are those of the port, the lines "
+            "with `+` correct them. They are shown with tipchain's message and fix. The ports are in `tests/zoo`; "
+            "`tools/record_diagnoses.py` records the messages."
         ),
         "",
         MADE,
     ]
     for code, one in examples.items():
         diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
-        lines += ["", f"## {code}", "", f"{_sentence(_cell(one['message']))}", ""]
-        lines += [f"_{one['part'].capitalize()} of the net `{one['net']}` (`{one['id']}`)._", ""]
+        lines += ["", f"## {code}", "", f"{_cell(one['message']).rstrip('.')}.", ""]
+        net = (
+            f"of the net `{one['net']}` (`{one['id']}`)"
+            if one["list"] != "codes"
+            else "of a port of a few lines"
+        )
+        lines += [f"_{one['part'].capitalize()} {net}._", ""]
         lines += ["```diff", *diff, "```"]
         lines += ["", f"**Fix:** {_cell(one['fix'])}"] if one["fix"] else []
-    others = sorted(codes_in_code() - set(examples) - {"unknown"})
     lines += ["", "## unknown", "", "No cause explains the difference; the report says what was tried.", ""]
-    lines += ["## Codes without a recorded port", "", ", ".join(f"`{code}`" for code in others), ""]
+    lines += ["## Codes without a recorded port", "", "| codes | why |", "|---|---|"]
+    lines += [
+        f"| {', '.join(f'`{code}`' for code in codes.split())} | {why} |"
+        for why, codes in WITHOUT_PORT.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -670,8 +698,16 @@ def stage(folder: Path) -> None:
         place = page.relative_to(ROOT / "docs")
         text = page.read_text(encoding="utf-8")
         changed = LINK.sub(lambda match, place=place: _in_site(match, place, folder), text)  # type: ignore[misc]
+        if page.name.endswith(".zh.md"):
+            changed = joined(changed)
         if changed != text:
             folder.joinpath(place).write_text(changed, encoding="utf-8")
+
+
+def joined(text: str) -> str:
+    """Return a Chinese page without its line breaks between Chinese characters: a browser would show each as a blank."""
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else CHINESE_BREAK.sub("", part) for part in parts)
 
 
 def _in_site(match: re.Match[str], place: Path, folder: Path) -> str:

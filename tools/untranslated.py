@@ -56,7 +56,7 @@ def messages(path: Path) -> list[str]:
     for text in _texts(tree, unread):
         for line in map(str.strip, text.split("\n")):
             if _is_message(line):
-                found.setdefault(line.strip(";,.:").replace("%(default)s", "{cdefault}"))
+                found.setdefault(line.lstrip(",;: ").rstrip(",;:. ").replace("%(default)s", "{cdefault}"))
     return list(found)
 
 

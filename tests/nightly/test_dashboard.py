@@ -72,7 +72,8 @@ def text(nights) -> str:
 
 
 def test_the_grid_has_a_sign_for_each_item_and_night_the_latest_first(text):
-    rows = {row[0]: row[1:] for row in Text(text).rows if len(row) == 1 + NIGHTS and row[0] != "item"}
+    others = ("item", "kind of chain", "train_infer_python", "dy2static")
+    rows = {row[0]: row[1:] for row in Text(text).rows if len(row) == 1 + NIGHTS and row[0] not in others}
     assert rows == {
         "resnet whole gpu": ["✗", "✓", "✓", "✗", "✓", "✓"],
         "mvf<b> whole cpu": ["!"] * NIGHTS,

@@ -14,7 +14,7 @@ from dashboard_samples import BROKEN, CASE, FLAKY, GONE, GOOD, NASTY, NEW, make_
 
 pytestmark = chromium.needed
 ALL = [FLAKY.id, BROKEN.id, GOOD.id, CASE.id, GONE.id, NEW.id, GOOD.id]
-SHOWN = '[...document.querySelectorAll(".matrix tbody tr")].filter(one => one.checkVisibility()).map(one => document.getElementById(one.querySelector("a").hash.slice(1)).querySelector(".note").textContent.split(" · ")[0])'
+SHOWN = '[...document.querySelectorAll(".nights .matrix tbody tr")].filter(one => one.checkVisibility()).map(one => document.getElementById(one.querySelector("a").hash.slice(1)).querySelector(".note").textContent.split(" · ")[0])'
 PARTS = '[...document.querySelectorAll(".item")].filter(one => one.checkVisibility()).map(one => one.querySelector(".note").textContent.split(" · ")[0])'
 TOLD = 'document.querySelectorAll(".told-cell")[0].textContent'
 PLACE = "[document.activeElement.parentElement.name, document.activeElement.cellIndex]"
@@ -58,6 +58,7 @@ def test_a_page_opens_without_complaint_and_asks_for_nothing(page):
         ("mode", "lite_train_lite_infer", [GOOD.id, GOOD.id]),
         ("device", "gpu", [FLAKY.id]),
         ("tag", "heavy", [FLAKY.id, BROKEN.id]),
+        ("kind", "dy2static", [BROKEN.id]),
         ("find", "align vgg", [CASE.id]),
         ("find", "TOP1 is", [FLAKY.id]),  # in a reason
         ("find", "192.0.2.1", [BROKEN.id]),
@@ -204,7 +205,7 @@ def test_without_scripts_everything_but_filters_is_there(browser, file):
     browser.open(file, scripts=False)
     assert browser.run(SHOWN) == ALL
     assert not browser.run('document.getElementById("filters").checkVisibility()')
-    assert browser.run('document.querySelectorAll("td.cell-f a, td.cell-e a").length') == 8
+    assert browser.run('document.querySelectorAll(".nights td.cell-f a, .nights td.cell-e a").length') == 8
     href = browser.run('document.querySelector("td.cell-f a").href')
     assert Path(href.removeprefix("file://")).is_file()
     assert "top1 is 0.1" in browser.run('document.querySelector("td.cell-f a").title')
@@ -229,5 +230,5 @@ def test_many_items_are_filtered_without_complaint(browser, tmp_path):
     browser.open(file)
     choose(browser, "outcome", "FAIL")
     assert len(browser.run(SHOWN)) == 2
-    assert browser.run('document.querySelectorAll(".matrix td").length') == 500
+    assert browser.run('document.querySelectorAll(".nights .matrix td").length') == 500
     assert browser.complaints() == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from night_samples import NightSample, item
 
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.expand import expand
-from tipchain.nightly.kinds_table import kind_rows
+from tipchain.nightly.kinds_table import chain_name, kind_rows
 from tipchain.nightly.manifest import load_manifest
 from tipchain.nightly.nights import item_json, parse_item
 from tipchain.nightly.project import DiskProject
@@ -95,7 +97,58 @@ def test_each_kinds_files_outcomes_and_reasons(checkout):
     assert rows["lite"].reasons == {"adb is not <here>": 1}
     page = render([line])
     assert "Kinds of chains of nights" in page
-    assert "1: adb is not &lt;here&gt;" in page
+    assert "<li>1 of lite: adb is not &lt;here&gt;</li>" in page
+    assert "The night covers 3 of 3 parameter files in the checkout: 1 PASS, 1 FAIL, 1 SKIP." in page
+
+
+def test_each_chain_has_its_outcome_in_each_kind(tmp_path):
+    configs = "test_tipc/configs/hrnet"
+    ptq = item("q", chain="ptq_infer_python", source=f"{configs}/train_ptq_infer_python.txt")
+    again = item("q", mode="other", chain="ptq_infer_python", source=ptq.source)
+    lite = item("phone", chain="lite", source=f"{configs}/hrnet_model_linux_lite.txt")
+    other = item("b", chain="lite", source="test_tipc/configs/vgg16_lite_arm_cpu_cpp.txt")
+    night = NightSample(tmp_path / "nights", 0, [ptq, again, lite, other])
+    night.end(ptq)
+    night.end(again, Outcome.FAIL, "it <differs>")
+    night.end(lite, Outcome.SKIP, "no phone")
+    night.finish()
+    page = render([line_of(tmp_path / "nights")])
+    table = page.partition('aria-label="chains and kinds of nights')[2].partition("</table>")[0]
+    rows = [re.sub("<[^>]*>", " ", row).split() for row in table.split("<tr>")[1:]]
+    assert rows == [["chain", "ptq", "infer", "python", "lite"], ["hrnet", "✗", "–"], ["vgg16", "!"]]
+    target = re.search(r'href="#([^"]*)" title="FAIL q\[other;cpu\]: it &lt;differs&gt;"', table)[1]
+    assert f'id="{target}"' in page
+
+
+def test_one_kind_alone_has_no_such_table(tmp_path):
+    one = item("q", chain="lite", source="test_tipc/configs/a/lite.txt")
+    night = NightSample(tmp_path / "nights", 0, [one])
+    night.end(one)
+    night.finish()
+    page = render([line_of(tmp_path / "nights")])
+    assert "Kinds of chains of nights" in page
+    assert "chains and kinds of" not in page
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("test_tipc/configs/fastscnn/train_infer_python.txt", "fastscnn"),
+        ("test_tipc/configs/PPLCNet/PPLCNet_x1_0_train_ptq_infer_python.txt", "PPLCNet_x1_0"),
+        (
+            "test_tipc/configs/PPLCNet/PPLCNet_x1_0_linux_gpu_normal_normal_serving_python_linux_gpu_cpu.txt",
+            "PPLCNet_x1_0",
+        ),
+        (
+            "test_tipc/configs/pphumanseg_lite/pphumanseg_lite_model_linux_gpu_normal_normal_infer_cpp.txt",
+            "pphumanseg_lite",
+        ),
+        ("test_tipc/configs/PPLCNet/PPLCNet_x1_0_lite_arm_cpu_cpp.txt", "PPLCNet_x1_0"),
+        ("configs/own.txt", "own"),
+    ],
+)
+def test_files_of_several_kinds_are_one_chains(source, name):
+    assert chain_name(source) == name
 
 
 def test_nights_without_kinds_have_no_such_part(tmp_path):

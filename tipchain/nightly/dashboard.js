@@ -4,7 +4,7 @@
   const outcomes = ["PASS", "FAIL", "ERROR", "SKIP"];
   const form = document.getElementById("filters");
   const shown = document.getElementById("shown");
-  const rows = [...document.querySelectorAll(".matrix tbody tr")];
+  const rows = [...document.querySelectorAll(".nights .matrix tbody tr")];
   const make = (name, text, more = {}) => Object.assign(document.createElement(name), { textContent: text, ...more });
 
   // The runs of a row, the latest first.
@@ -24,7 +24,7 @@
   const value = (name) => document.getElementById(name)?.value ?? "";
   const narrow = () => {
     const words = value("find").toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = ["outcome", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
+    const wanted = ["outcome", "kind", "mode", "device", "tag"].map((name) => [name, value(name)]).filter(([, one]) => one);
     const changed = document.getElementById("changed").checked;
     let count = 0;
     for (const row of rows) {
@@ -80,7 +80,7 @@
     if (target.row) for (const line of target.querySelectorAll("[data-curve]")) if (!line.lastElementChild) plot(line, target.row);
   }, true);
 
-  for (const table of document.querySelectorAll(".matrix")) {
+  for (const table of document.querySelectorAll(".nights .matrix")) {
     const place = table.dataset.manifest;
     const turns = [...table.tHead.rows[0].cells].map((cell) => cell.querySelector("b") !== null);
     const told = make("div", "", { className: "told-cell" });

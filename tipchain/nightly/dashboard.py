@@ -17,6 +17,7 @@ from tipchain.commits import commits_of_file
 from tipchain.foreign_text import clean
 from tipchain.language import template
 from tipchain.nightly.dashboard_items import (
+    OUTCOME_CLASSES,
     SIGNS,
     cut,
     item_part,
@@ -49,7 +50,6 @@ WORDS = {
 """What the script says, in English with open places."""
 SECONDS = 100
 """From which on a run's seconds are told in whole ones."""
-KINDS = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
 
 
 def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
@@ -252,6 +252,7 @@ def _filters(timelines: Sequence[Timeline]) -> Mapping[str, Sequence[str]]:
     rows = [row for line in timelines for row in line.rows]
     found: Mapping[str, Sequence[str]] = {
         "outcome": [one.value for one in Outcome],
+        "kind": sorted({row.item.chain for row in rows} - {""}),
         "mode": sorted({row.item.mode for row in rows} - {""}),
         "device": sorted({row.item.device for row in rows}),
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
@@ -280,7 +281,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     place, line = one.place, one.line
     turns = [number for number, column in enumerate(line.columns) if column.environment]
     legend = [
-        element("li", element("span", SIGNS[ended], class_=f"sign cell-{KINDS[ended]}", aria_hidden="true"), f" {ended.value}")
+        element("li", element("span", SIGNS[ended], class_=f"sign cell-{OUTCOME_CLASSES[ended]}", aria_hidden="true"), f" {ended.value}")
         for ended in Outcome
     ]  # fmt: skip
     legend.append(element("li", "empty: not planned, or not run yet"))
@@ -290,7 +291,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
         "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
         id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
     )  # fmt: skip
-    if kinds := kinds_part(line):
+    if kinds := kinds_part(line, place):
         yield kinds
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
@@ -342,7 +343,7 @@ def _row(one: _Line, row: TimelineRow, numbers: _Numbers) -> Markup:
     cells = [_cell(row.cells[at], f"{column.href}/items/{row.slug}/") for at, column in latest_first(columns)]
     mark = unsteady(row, columns)
     name = element("a", one.name(row), href=f"#{one.id(row)}")
-    facts = {"mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
+    facts = {"kind": item.chain, "mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
     given = {f"data_{key}": value for key, value in facts.items() if value and key in one.filters}
     head = element("th", name, [" ", mark] if mark else None, scope="row")
     return element("tr", head, cells, data_changed=row.changed or None, **given)
@@ -361,9 +362,11 @@ def _cell(cell: Cell | None, base: str) -> Markup:
     if outcome is not Outcome.PASS:
         words = f"{outcome.value}: {cut(why(cell), 120)}"
         if outcome is Outcome.SKIP or not target:
-            return element("td", sign, class_=f"cell-{KINDS[outcome]}", title=words)
+            return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
-            "td", element("a", sign, href=base + target, title=words), class_=f"cell-{KINDS[outcome]}"
+            "td",
+            element("a", sign, href=base + target, title=words),
+            class_=f"cell-{OUTCOME_CLASSES[outcome]}",
         )
     return Markup(f"<td>{sign}")
 

@@ -18,6 +18,8 @@ from tipchain.report.html.page import Markup, element, markup, prose
 from tipchain.report.html.parts import outcome
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
+OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
+"""The ends of the names of cells' classes."""
 LISTED = 10
 """Nights that did not pass, of an item, the latest first."""
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
@@ -98,7 +100,7 @@ def item_part(row: TimelineRow, columns: Sequence[Column], most: int, name: str,
     head = element(
         "summary", state, " ", element("b", short), f" {row.changed}" if row.changed else None, " " if mark else None, mark,
     )  # fmt: skip
-    facts = [item.id, item.source, *item.tags]
+    facts = [item.id, item.source, item.chain, *item.tags]
     told = element("p", " · ".join(filter(None, facts)), class_="note")
     return element("details", head, told, _runs(row, columns), _trends(row, most), id=name, class_="item")
 

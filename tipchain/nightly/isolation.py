@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tipchain import language
 from tipchain.chain import hardware
 from tipchain.chain.execute import LOG_COLUMNS
 from tipchain.chain.leased import VARIABLE as LEASED
@@ -63,6 +64,7 @@ def environment(
         "PADDLE_PORT": str(port + 1),
         "PORT_RANGE": f"{port + 2}:{port + PORTS - 1}",  # paddle.distributed.launch takes its ports from there
         "COLUMNS": LOG_COLUMNS,
+        language.VARIABLE: "en",  # a night's records are the same whoever reads them
         "PATH": path,
     }
     # A chain's file counts its GPUs from 0: among those of the item.

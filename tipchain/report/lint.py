@@ -181,16 +181,12 @@ def _place(one: Linted, found: Found) -> str:
     return f"{one.file}:{found.finding.line}" if found.finding.line else one.file
 
 
-def _message(one: Linted, found: Found) -> str:
+def _said(one: Linted, found: Found) -> str:
+    """Return a finding in the reader's language."""
     finding = found.finding
     key = f"{finding.key}: " if finding.key and finding.line else ""
     said = len(found.modes) == 1 and found.modes[0] in finding.message
-    return f"{key}{finding.message}{'' if said else _modes_text(found.modes, one.modes)}"
-
-
-def _said(one: Linted, found: Found) -> str:
-    """Return a finding in the reader's language."""
-    return say(_message(one, found))
+    return f"{key}{say(finding.message)}{'' if said else say(_modes_text(found.modes, one.modes))}"
 
 
 def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
@@ -207,11 +203,12 @@ def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
     finding = found.finding
-    severity = say(f"{finding.severity}:")
-    rows = _wrapped(f"{_place(one, found)}: {severity} {_said(one, found)} [{finding.code}]", width, INDENT)
+    word, colon = say(finding.severity), say(": ")
+    rows = _wrapped(f"{_place(one, found)}: {word}{colon}{_said(one, found)} [{finding.code}]", width, INDENT)
     if not color:
         return rows
-    paint = f"\x1b[{COLORS[finding.severity]}m{severity[:-1]}\x1b[0m{severity[-1]}"
+    severity = f"{word}{colon.rstrip()}"
+    paint = f"\x1b[{COLORS[finding.severity]}m{word}\x1b[0m{colon.rstrip()}"
     return [row.replace(severity, paint, 1) if severity in row else row for row in rows[:2]] + rows[2:]
 
 

@@ -235,3 +235,10 @@ def test_a_function_of_values_and_a_mask_upside_down(pieces):
     masks = [(tokens(text) > 0).astype(np.int64) for text in TEXTS]
     found = check_data(pieces.sides, (masks, [1 - one for one in masks]))
     assert found.diagnoses[0].code == "inverted"
+
+
+def test_arrays_of_one_axis_and_another_length_differ_in_size():
+    from tipchain.parity.pieces.data_images import explain_images
+
+    (cause,) = explain_images([np.arange(10.0)], [np.arange(9.0)])
+    assert (cause.code, cause.fix) == ("size", "cut or pad the port's samples to the reference's 10 values")

@@ -43,7 +43,13 @@ class FaultList:
 
 
 def read_list(name: str) -> FaultList:
-    """Return a list by its folder's name: `third`, `fourth`."""
+    """Return a list by its name: `third`, `fourth`, `codes`."""
+    if name == "codes":
+        from zoo import codes
+
+        return FaultList(
+            faults=codes.FAULTS, clean=(), families=(), parts=codes.PARTS, placed=(), planted=codes.planted
+        )
     faults, clean, planting = (
         importlib.import_module(f"zoo.{name}.{part}") for part in ("faults", "clean", "planting")
     )

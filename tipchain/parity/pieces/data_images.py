@@ -96,6 +96,9 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
         return DataCause(
             code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None
         )
+    if e.ndim == 1:
+        fix = f"cut or pad the port's samples to the reference's {len(e)} values"
+        return DataCause(code="size", message=f"size: {shapes}", fix=fix, explained=None)
     axes = channel_axis(e.shape), channel_axis(a.shape)
     if None not in axes and axes[0] != axes[1]:
         return DataCause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)

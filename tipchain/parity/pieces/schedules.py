@@ -51,7 +51,7 @@ WORDS: Mapping[str, str] = {
 FIXES: Mapping[str, str] = {
     "rate": "learning_rate", "warmup_steps": "warmup_steps", "warmup_start": "start_lr", "gamma": "gamma",
     "milestones": "milestones", "step_size": "step_size", "values": "values", "times": "T_mult", "length": "T_max (decay_steps)", "end": "eta_min (end_lr)",
-    "power": "power", "start": "divide_factor for a first rate of", "pct_start": "phase_pct",
+    "power": "power", "pct_start": "phase_pct",
 }  # fmt: skip
 
 
@@ -249,7 +249,7 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
     for name, value in other.knobs.items():
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
-            yield _Guess(CODES[name], _words(name, one.knobs[name], value), f"pass {FIXES[name]}={_short(one.knobs[name])}",
+            yield _Guess(CODES[name], _words(name, one.knobs[name], value), _fix(name, one.knobs[name]),
                          draw(changed, count), slice(None), {name: one.knobs[name]})  # fmt: skip
 
 
@@ -345,12 +345,18 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
             guess = _Guess(
                 CODES[name],
                 _words(name, ours, theirs),
-                f"pass {FIXES[name]}={_short(ours)}",
+                _fix(name, ours),
                 curve,
                 slice(None),
             )
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
+
+
+def _fix(name: str, value: Any) -> str:
+    if name == "start":
+        return f"pass a divide_factor with which the first rate is {_short(value)}"
+    return f"pass {FIXES[name]}={_short(value)}"
 
 
 def _explained(expected: Array, actual: Array, guess: _Guess) -> float:

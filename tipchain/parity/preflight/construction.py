@@ -326,12 +326,18 @@ def _spelled(pair: PairedLayers, one: Property, side: Literal[0, 1], value: Any)
     return f"{names[0]}={tidy(value)!r}"
 
 
+def _class_in_paddle(kind: LayerKind, layer: Any) -> str:
+    """Return the class in ``paddle.nn`` for a layer of torch: of a kind's classes the one of as many axes."""
+    names = {base.__name__.lower() for base in type(layer).__mro__}
+    return next((one for one in kind.classes[1] if one.lower() in names), kind.classes[1][0])
+
+
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
     names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
     return Finding(
         code="layer-type", kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
         reference=names[0], port=names[1], message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}`", effect="elsewhere" if never_alike(ours, theirs) else "none",
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`", effect="elsewhere" if never_alike(ours, theirs) else "none",
     )  # fmt: skip
 
 
@@ -347,7 +353,7 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Fi
         code="missing-dropout" if missing else "extra-dropout", kind="argument", reference_path=pair.reference_path,
         port_path=pair.port_path, reference=values[0], port=values[1],
         message=f"{name_of(pair)} drops {word} p={rate!r}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{ours.classes[1][0]}({rate!r})`" if missing
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`" if missing
         else f"make {place_of(pair)} a `paddle.nn.Identity`",
     )  # fmt: skip
 

@@ -477,7 +477,7 @@ def _judge_tensor(
     reason = f"{share}; torch's own moves by {noise:.2g} where its weights start a little apart"
     if NOISE_FACTOR * noise <= BLUNT:
         return replace(verdict, outcome=Outcome.PASS, reason=reason), bound
-    reason = f"rounding leaves nothing to tell: {reason}; dtype: float64 may tell more"
+    reason = f"rounding hides every difference: {reason}; `dtype: float64` may show more"
     return replace(verdict, outcome=Outcome.SKIP, reason=reason), bound
 
 

@@ -60,7 +60,7 @@ def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, A
 
 
 def _checked(found: Any) -> tuple[Callable[[int], Any], list[Step]]:
-    expected = "expected: (load, [(name, transform), ...])"
+    expected = "expected: `(load, [(name, transform), ...])`"
     if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
         raise UsageError(f"build_transforms gave {found!r:.80}\n  {expected}")
     steps = list(found[1])

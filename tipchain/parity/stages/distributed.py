@@ -95,7 +95,7 @@ def _refuse_statistics(model: Any) -> None:
         raise UsageError(
             f"distributed.training: {', '.join(found[:5])} would take the statistics of each process's own share, "
             "never those of the global batch\n"
-            "  expected: training: false, or paddle.nn.SyncBatchNorm in place of BatchNorm"
+            "  expected: `training: false`, or `paddle.nn.SyncBatchNorm` in place of BatchNorm"
         )
 
 

@@ -70,7 +70,7 @@ def open_variant(bench: Bench, model: Any, prefix: str, args: Mapping[str, Any],
             key = key.replace("optimizer", f"updates.variants.{prefix[:-1]}", 1)
         hints = [error.hint] if error.hint else []
         if case.updates.parameters != MODEL:
-            hints.append("rules for the case's own parameters need  updates: {parameters: model}")
+            hints.append("rules for the case's own parameters need `updates: {parameters: model}`")
         raise CaseError(
             error.message, file=error.file or case.path, line=error.line, key=key, found=error.found,
             expected=error.expected, hint="; ".join(hints) or None,
