@@ -51,6 +51,7 @@ OF_CHAIN = {
         "2.6.2": ("paddle2onnx==1.3.1", "onnx<1.17", "onnxruntime<1.21"),
         "3.3.1": ("paddle2onnx==2.1.0", "onnxruntime"),
     },
+    "ptq_infer_python": {"2.6.2": ("paddleslim==2.6.0",), "3.3.1": ("paddleslim==2.6.0",)},
 }
 SHIM = """\
 import json, os, signal, subprocess, sys, time
@@ -275,11 +276,20 @@ class Bench:
         ran = Ran(code=done.returncode, notes=_notes(notes), output=done.stdout)
         if report.exists():
             for result in json.loads(report.read_text())["results"]:
-                ran.words.append((result["command"]["id"], result["outcome"], result.get("reason", "")))
+                shown = {
+                    name: value
+                    for name, value in result.get("figures", {}).items()
+                    if name == "difference_ratio" or name.startswith("avg_ips[")
+                }
+                figures = ", ".join(f"{name} {value:.3g}" for name, value in shown.items())
+                said = result.get("reason", "") or figures
+                ran.words.append((result["command"]["id"], result["outcome"], said))
         return ran
 
     def clean(self, model: Model, text: str) -> None:
         """Take away what an earlier run of the original left: it counts old files as its own."""
+        for file in re.findall(r"^--save_file:(.*)$", text, re.MULTILINE):  # an ONNX model
+            (self.start / file.strip()).unlink(missing_ok=True)
         name = re.search(r"^model_name:(.*)$", text, re.MULTILINE)
         if name:
             where = {"root": str(self.start), "model": name[1].strip(), "mode": model.mode}
@@ -324,8 +334,10 @@ class Bench:
                     wrong=wrong,
                 )
             ]
-        if len(theirs) > len(ours.words):  # it runs other commands as well
-            theirs = [", ".join(theirs)]
+        if len(truths) > len(ours.words):  # it runs other commands as well
+            theirs = [
+                ", ".join(theirs) if len(said) == len(truths) else f"{', '.join(said)} ({', '.join(truths)})"
+            ]
         notes, rows = list(ours.notes), []
         started = [one for one in ours.words if one[1] != "SKIP" and "not started" not in one[2]]
         for identifier, outcome, reason in ours.words:

@@ -100,6 +100,7 @@ def chain(nasty: str = "") -> RunReport:
     )
     return aligned(
         title="test_tipc/configs/nets/train_infer_python.txt", models={"model": "nets"}, verdicts=(),
+        run="test_tipc/output/a_model_with_a_long_name_KL/lite_train_lite_infer/runs/20261101-220000-1",
         results=(
             ran("train", seconds=61.3, figures={"loss": 0.31, "avg_ips": 812.5}, log="train.log", started="x"),
             ran("eval", Outcome.FAIL, reason=f"exit 1: ValueError: label 12 is out of range{nasty}", seconds=3.2, exit_code=1,

@@ -112,3 +112,13 @@ def test_the_drop_in_loads_no_framework():
     assert not {"torch", "paddle"} & set(
         loaded_after("import tipchain.reprod_log, tipchain.reprod_log.compare")
     )
+
+
+def test_judging_and_reports_load_no_framework():
+    """Where only a bundle of the reference is, torch cannot be imported; a report is read where neither is."""
+    stages = sorted(path.stem for path in (PACKAGE / "parity/stages").glob("*.py"))
+    modules = [f"tipchain.parity.stages.{name}" for name in stages] + [
+        "tipchain.parity.align",
+        "tipchain.live.html",
+    ]
+    assert not {"torch", "paddle"} & set(loaded_after(f"import {', '.join(modules)}"))

@@ -13,6 +13,7 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.errors import WeightsError
+from tipchain.language import columns
 
 pytestmark = pytest.mark.frameworks
 ROOT = Path(__file__).resolve().parents[1]
@@ -339,6 +340,56 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
     assert '  ignore:\n    - "3"' in captured.err, "what both models' layers leave"
     assert not captured.out
     assert not (tmp_path / "a.pdparams").exists()
+
+
+REFUSED = """\
+错误：a.pth：与模型不符
+  实际：
+    布局：0.projection_of_all_heads [6, 6] 在 torch 中属于自定义类，在移植中属
+      于 Linear；它是方阵，无法由形状判断是否需要转置
+    形状：1.weight [4, 3] float32（Linear）在移植中按 torch 的布局为 [5, 3]
+    …… 另有 1 个问题：形状
+    缺少：0.bias [6] float32（Linear）
+    未知：2.weight [4] float32（PReLU）
+  提示：请指定对应关系（--names、对齐配置的 weights:、names= 和 ignore=）：
+  names:
+    "0.projection_of_all_heads": "0.weight"  # or T(0.weight)
+  ignore:
+    - "1"
+    - "2"
+    - "0.bias"
+"""
+
+
+def test_a_refusal_in_chinese(tmp_path, capsys, monkeypatch, sides):
+    torch, *_ = sides
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "own_torch.py").write_text(
+        "import torch\nfrom torch import nn\nclass Own(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.projection_of_all_heads = nn.Parameter(torch.ones(6, 6))\n"
+        "def build():\n    return nn.Sequential(Own(), nn.Linear(3, 4), nn.PReLU(4))\n"
+    )
+    (tmp_path / "own_paddle.py").write_text(
+        "from paddle import nn\ndef build():\n    return nn.Sequential(nn.Linear(6, 6), nn.Linear(3, 5))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    shapes = {"0.projection_of_all_heads": (6, 6), "1.weight": (4, 3), "1.bias": (4,), "2.weight": (4,)}
+    torch.save({name: torch.ones(shape) for name, shape in shapes.items()}, "a.pth")
+    words = (
+        "--torch",
+        "a.pth",
+        "--paddle",
+        "a.pdparams",
+        "--reference",
+        "own_torch:build",
+        "--port",
+        "own_paddle:build",
+    )
+    assert main(["convert-weights", *words]) == 2
+    text = capsys.readouterr().err
+    assert text == REFUSED
+    assert all(columns(line) <= 80 for line in text.splitlines())
 
 
 def test_command_refuses_exchanged_files(tmp_path, capsys):

@@ -67,6 +67,7 @@ def test_a_missing_package(monkeypatch):
     monkeypatch.setitem(environment.PACKAGES, "no-such-package", "tipchain")
     monkeypatch.setitem(environment.PACKAGES, "no-such-picture", "tipchain[cases]")
     monkeypatch.setitem(environment.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
+    monkeypatch.setitem(environment.OPTIONAL_PACKAGES, "no-such-curve", "tipchain[visualdl]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
@@ -74,6 +75,8 @@ def test_a_missing_package(monkeypatch):
     assert found["no-such-picture"].needed_for == "the shipped cases"
     assert 'pip install "tipchain[cases]"' in found["no-such-picture"].remedy
     assert found["no-such-luxury"].outcome is Outcome.SKIP
+    assert found["no-such-luxury"].remedy.endswith(environment.SET_UP)
+    assert found["no-such-curve"].remedy == 'pip install "tipchain[visualdl]"', "the set-up does not bring it"
 
 
 def test_versions_are_read_without_importing(monkeypatch):

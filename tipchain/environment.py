@@ -49,6 +49,8 @@ OPTIONAL_PACKAGES = {
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
 """What needs the frameworks, and what needs the packages and data of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
+SET_UP_BRINGS = ("tipchain", "tipchain[cases]", "tipchain[onnx]")
+"""What the set-up installs besides the frameworks (``tools/environment.sh``)."""
 
 TORCH_PROBE = """
 import json, torch
@@ -157,9 +159,8 @@ def _check_package(name: str, extra: str) -> DoctorLine:
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        found = _absent(
-            name, f'pip install "{extra}", or {SET_UP}', CASES if extra == "tipchain[cases]" else ""
-        )
+        remedy = f'pip install "{extra}"' + (f", or {SET_UP}" if extra in SET_UP_BRINGS else "")
+        found = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
         broken = extra == "tipchain" and name in PACKAGES
         return replace(found, outcome=Outcome.FAIL) if broken else found
     return DoctorLine(subject=name, outcome=Outcome.PASS, detail=version)

@@ -22,7 +22,7 @@ A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from os import PathLike
 
@@ -31,6 +31,11 @@ class TipchainError(Exception):
     """Base of everything that ends the program with one message and no traceback."""
 
     exit_code = 2
+
+    def in_language(self, said: Callable[[str], str]) -> str:
+        """Return the message for a reader: lines that `said` would not know, for they are wrapped, are said before they are."""
+        del said
+        return str(self)
 
 
 class UsageError(TipchainError):

@@ -48,7 +48,7 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     from tipchain.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
-        print(said(f"error: {escaped_lines(str(error))}"), file=sys.stderr)
+        print(said(f"error: {escaped_lines(error.in_language(said))}"), file=sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         name = escaped_lines(str(error.filename or "the output"))

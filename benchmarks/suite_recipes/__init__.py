@@ -14,6 +14,45 @@ ONE_ZLIB: Mapping[str, str] = {"LD_PRELOAD": "libz.so.1"}
 """paddlepaddle 2.6.2 lends its own zlib to what is imported after it: OpenCV then reads no PNG, and later scipy ends by a
 signal. With the system's zlib loaded first everybody has the same one."""
 
+QUANTIZE = "quantize_on_cpu.py"
+QUANTIZE_ON_CPU = '''\
+"""Run a program that quantizes with the PaddleSlim of Paddle 2.2: on the CPU, its samples handed on by a loader."""
+import runpy
+import sys
+
+import paddle
+import paddleslim.quant
+
+quantize = paddleslim.quant.quant_post_static
+
+
+class Loader(paddle.io.DataLoader):
+    def __init__(self, name, samples):
+        self.samples = [{name: one} for one in samples]
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __iter__(self):
+        return iter(self.samples)
+
+    __call__ = __iter__
+
+
+def with_loader(executor, model_dir, *, sample_generator, model_filename, params_filename, **named):
+    names = {"model_filename": model_filename, "params_filename": params_filename}
+    [name] = paddle.static.load_inference_model(model_dir, executor, **names)[1]
+    loader = Loader(name, sample_generator())
+    return quantize(executor, model_dir, data_loader=loader, **names, **named)
+
+
+paddleslim.quant.quant_post_static = with_loader
+paddle.CUDAPlace = lambda number: paddle.CPUPlace()
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+'''
+"""A program in front of the suites': Paddle dropped ``sample_generator``, and some of them quantize on a GPU alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:

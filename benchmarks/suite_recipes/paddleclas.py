@@ -80,17 +80,22 @@ def speed(name: str, family: str) -> Model:
     )
 
 
+def exported(name: str, family: str) -> str:
+    """Return the export of a classifier; the folder follows."""
+    config = f"{CONFIGS}/ImageNet/{family}/{name}.yaml"
+    return f"tools/export_model.py -c {config} {ON_CPU} -o Global.save_inference_dir"
+
+
 def onnx(name: str, family: str) -> Model:
     """Return a classifier that is converted; its weights are those that it begins with."""
     folder = f"deploy/models/{name}_infer"
-    export = f"tools/export_model.py -c {CONFIGS}/ImageNet/{family}/{name}.yaml {ON_CPU}"
     return Model(
         name=name,
         file=f"test_tipc/configs/{family}/{name}_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
         settings=("python=python",),
         mode="paddle2onnx_infer",
         chain="paddle2onnx",
-        makes=((f"{folder}/inference.pdiparams", f"{export} -o Global.save_inference_dir={folder}"),),
+        makes=((f"{folder}/inference.pdiparams", f"{exported(name, family)}={folder}"),),
     )
 
 
@@ -117,6 +122,26 @@ RECIPE = Recipe(
         speed("MobileNetV3_small_x1_0", "MobileNetV3"),
         onnx("PPLCNet_x0_25", "PPLCNet"),
         onnx("MobileNetV3_large_x1_0", "MobileNetV3"),
+        Model(
+            name="MobileNetV3_large_x1_0",
+            file="test_tipc/configs/MobileNetV3/MobileNetV3_large_x1_0_train_dy2static_python.txt",
+            settings=("base_train:python=python", "base_train:-o DataLoader.Train.sampler.batch_size=2"),
+            chain="dy2static",
+        ),
+        Model(
+            name="PPLCNet_x0_25",
+            file="test_tipc/configs/PPLCNet/PPLCNet_x0_25_train_ptq_infer_python.txt",
+            settings=("python=python",),
+            mode="whole_infer",
+            versions=("2.6.2",),
+            chain="ptq_infer_python",
+            makes=(
+                (
+                    "PPLCNet_x0_25_infer/inference.pdiparams",
+                    f"{exported('PPLCNet_x0_25', 'PPLCNet')}=PPLCNet_x0_25_infer",
+                ),
+            ),
+        ),
     ),
     packages={
         "2.6.2": (*COMMON, "opencv-python-headless<4.10", "visualdl", "pandas<3"),

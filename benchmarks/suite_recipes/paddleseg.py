@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from suite_recipes import ONE_ZLIB, Model, Recipe
+from suite_recipes import ONE_ZLIB, QUANTIZE, QUANTIZE_ON_CPU, Model, Recipe
 
 SIZE = (128, 64)
 DATA = "test_tipc/data"
@@ -27,6 +27,10 @@ OLDER = ("scikit-image<0.25", "scikit-learn<1.6", "scipy<1.14")
 """Later builds of these end the interpreter by a signal when they are imported after paddlepaddle 2.6.2."""
 NO_WEIGHTS = "model: {pretrained: null}\n"
 CONFIGS = {
+    "deeplabv3p_resnet50": (
+        "deeplabv3p_resnet50/deeplabv3p_resnet50_humanseg_512x512_mini_supervisely.yml",
+        "model: {backbone: {pretrained: null}}\n",
+    ),
     "fastscnn": ("fastscnn/fastscnn_cityscapes.yml", NO_WEIGHTS),
     "lpsnet": ("lpsnet/lpsnet_m_cityscapes_1536x1024_200k.yml", NO_WEIGHTS),
     "pphumanseg_lite": ("pphumanseg_lite/pphumanseg_lite_mini_supervisely.yml", NO_WEIGHTS),
@@ -51,6 +55,7 @@ def make_data(root: Path) -> None:
     parts = "".join(f"{part}: {{{small}}}\n" for part in ("train_dataset", "val_dataset", "export"))
     for name, (config, more) in CONFIGS.items():
         (data / f"tiny_{name}.yml").write_text(f"_base_: '../configs/{config}'\n{parts}{more}")
+    (root / QUANTIZE).write_text(QUANTIZE_ON_CPU, encoding="utf-8")
 
 
 def _cityscapes(folder: Path, chance: random.Random) -> None:
@@ -156,6 +161,36 @@ def _onnx(model: str, folder: str, config: str) -> Model:
     )
 
 
+def _quantized() -> Model:
+    """Return a model that is quantized after a short training: one that was not trained decides nothing."""
+    config, trained = f"{DATA}/tiny_pphumanseg_lite.yml", f"{DATA}/trained_pphumanseg_lite"
+    folder = "test_tipc/output/pp_humanseg_lite_KL/pp_humanseg_lite_export_398x224"
+    train = (
+        f"tools/train.py --config {config} --device cpu --seed 100 --iters 150 --batch_size 4 --num_workers 0"
+    )
+    export = (
+        f"tools/export.py --config {config} --output_op argmax --model_path {trained}/iter_150/model.pdparams"
+    )
+    return Model(
+        name="pphumanseg_lite",
+        file="test_tipc/configs/pphumanseg_lite/train_ptq_infer_python.txt",
+        settings=(
+            "python=python",
+            f"PTQ={QUANTIZE} deploy/slim/quant/ptq.py",
+            f"ptq_params:--config={config}",
+            "--device=cpu",
+            "--benchmark=False",
+        ),
+        mode="whole_infer",
+        chain="ptq_infer_python",
+        versions=("2.6.2",),
+        makes=(
+            (f"{trained}/iter_150/model.pdparams", f"{train} --save_interval 150 --save_dir {trained}"),
+            (f"{folder}/model.pdiparams", f"{export} --save_dir {folder}"),
+        ),
+    )
+
+
 RECIPE = Recipe(
     suite="paddleseg",
     repository="PaddlePaddle/PaddleSeg",
@@ -182,6 +217,18 @@ RECIPE = Recipe(
         _speed("fastscnn", "dynamic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("fastscnn", "dynamicTostatic_bs2_fp32_DP_N1C1", "1;repeats:10"),
         _speed("stdc_stdc1", "dynamic_bs2_fp32_DP_N1C1", "1;skip_iters:1;repeats:4"),
+        Model(
+            name="deeplabv3p_resnet50",
+            file="test_tipc/configs/deeplabv3p_resnet50/train_dy2static_python.txt",
+            settings=(
+                "python=python",
+                (
+                    f"norm_train=tools/train.py --config {DATA}/tiny_deeplabv3p_resnet50.yml --device cpu"
+                    " --save_interval 500 --seed 100 --log_iters=1"
+                ),
+            ),
+            chain="dy2static",
+        ),
         _onnx(
             "pphumanseg_lite",
             "pp_humanseg_lite_export_398x224",
@@ -192,6 +239,7 @@ RECIPE = Recipe(
             "pp_humanseg_mobile_export_192x192",
             "test_tipc/configs/fcn_hrnetw18_small/fcn_hrnetw18_small_v1_humanseg_192x192_mini_supervisely.yml",
         ),
+        _quantized(),
     ),
     packages={
         "2.6.2": (*PACKAGES, *OLDER),

@@ -75,10 +75,10 @@ def test_an_empty_file_is_none(old):
         ("rm out/best.pdparams; mkdir out/best.pdparams", "is no file"),
         ("rm out/best.pdparams; mkfifo out/best.pdparams", "is no file"),
         ("ln -sf nowhere out/best.pdparams", "is a link to nothing"),
-        ("rm out/best.pdparams", "is not there; out holds no file"),
+        ("rm out/best.pdparams", "is not there; out contains no file"),
         (
             "cd out; mv best.pdparams a; mkdir b; echo w > b/c; touch -d @9 a",
-            "is not there; out holds b/c, a",
+            "is not there; out contains b/c, a",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_patterns_may_be_absolute_and_names_hold_brackets(tmp_path):
     (tmp_path / "run 1 yxy").mkdir()
     pattern = f"{tmp_path}/run [[]1] [*]x[*]/*.pdiparams"
     assert why(tmp_path, "echo w > 'run 1 yxy/a.pdiparams'", pattern, what="program") == (
-        "program: run [1] *x*/*.pdiparams is not there; run [1] *x* holds no file"
+        "program: run [1] *x*/*.pdiparams is not there; run [1] *x* contains no file"
     )
     assert why(tmp_path, "echo w > 'run [1] *x*/a.pdiparams'", pattern) == ""
 

@@ -51,7 +51,7 @@ def test_list(project, capsys):
 
 def test_show(project, capsys):
     text = out(capsys, "show", "latest")
-    assert "night:    suite-002 of suite" in text
+    assert "night:    suite-002 (suite)" in text
     assert "  torch: 2.13" in text
     assert "FAIL        100.0         1  a\n                           x is off" in text
     text = out(capsys, "show", "latest", "a")

@@ -93,3 +93,51 @@ def test_the_models_themselves_say_what_they_are(reference):
     align(reference, Port())
     assert next(reference.parameters()).dtype == torch.float32
     assert torch.zeros(2, dtype=torch.float64).dtype == torch.float64
+
+
+class Single(paddle.nn.Layer):
+    """An activation without a kernel for float64."""
+
+    def forward(self, x):
+        if x.dtype != paddle.float32:
+            raise TypeError("no kernel for float64")
+        return paddle.nn.functional.relu(x)
+
+
+def with_single(epsilon=1e-5):
+    """Return a reference, and a port of which one layer does not run in float64: a mean of many elements is rounded in both."""
+    torch.manual_seed(0)
+    parts = (
+        nn.BatchNorm2d(8),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 8),
+        nn.ReLU(),
+        nn.Linear(8, 4),
+    )
+    reference = nn.Sequential(*parts).eval()
+    port = paddle.nn.Sequential(
+        paddle.nn.BatchNorm2D(8, epsilon=epsilon), paddle.nn.AdaptiveAvgPool2D(1), paddle.nn.Flatten(),
+        paddle.nn.Linear(8, 8), Single(), paddle.nn.Linear(8, 4),
+    )  # fmt: skip
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(
+        reference, port, np.random.default_rng(1).standard_normal((2, 8, 300, 300)).astype(np.float32) + 3
+    )
+
+
+def test_layers_beside_one_without_float64_are_judged_in_it():
+    report = with_single()
+    assert report.passed, str(report)
+    pool = next(one for one in report.layers if one.port_path == "1" and one.direction == "forward")
+    assert pool.ratio > 16, "in float32 alone the pool would be accused"
+    assert pool.method == "float64"
+    assert {one.port_path for one in report.layers if one.method == "float32"} <= {"", "4"}
+    assert "judged in float32" in report.reasons["forward"]
+
+
+def test_what_float32_cannot_tell_shows_beside_one_without_float64():
+    report = with_single(epsilon=1.1e-5)
+    assert report.first_divergence.port_path == "0"
+    assert report.first_divergence.direction == "forward", "seen in numbers"

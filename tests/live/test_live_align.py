@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -256,3 +257,21 @@ def test_a_loss_that_differs_or_raises_leaves_the_layers_judged(kind):
     assert report.stages["forward"] is report.stages["backward"] is Outcome.PASS
     assert report.stages["loss"] is (Outcome.ERROR if kind == "raising" else Outcome.FAIL)
     assert report.first_divergence is None
+
+
+def test_a_report_in_chinese(monkeypatch):
+    from tipchain.language import columns, say
+    from tipchain.report.terminal import fold
+
+    report = tipchain.align(*pair(epsilon=1e-3), inputs())
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    rows = fold(say(str(report)), 80).splitlines()
+    assert all(columns(row) <= 80 for row in rows)
+    text = re.sub(r"\d\.\d+(e-\d+)?|\d+ 次", "N", "\n".join(rows))
+    assert text.splitlines()[0].startswith("FAIL：移植模型与参考模型不一致；比较了 5 个层")
+    for line in (
+        "首个出现差异的层：1（BatchNorm2D），参考模型中为 1（BatchNorm2d）",
+        "原因：epsilon，可解释 100.0%：`1`：`epsilon` 为 0.001，参考实现为 1e-05",
+        "  修改：为 `1` 传入 `epsilon=1e-05`",
+    ):
+        assert re.sub(r"\d\.\d+(e-\d+)?", "N", line) in text.splitlines()

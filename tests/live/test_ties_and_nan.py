@@ -136,3 +136,63 @@ def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix)
     fixes = [one.fix for one in report.diagnoses if one.code == "padding-idx"]
     assert fixes, str(report)
     assert all(fix in one for one in fixes)
+
+
+class Log(torch.nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+
+class PaddleLog(paddle.nn.Layer):
+    def forward(self, x):
+        return paddle.log(x)
+
+
+def with_logarithms(ours, theirs, inputs=GIVEN, **options):
+    """Align a layer, what makes NaN of some of its results or does not, and another layer."""
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(torch.nn.Linear(4, 5), ours, torch.nn.Linear(5, 3))
+    port = paddle.nn.Sequential(paddle.nn.Linear(4, 5), theirs, paddle.nn.Linear(5, 3))
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, inputs, **options)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [
+        (torch.nn.Identity(), PaddleLog(), "NaN where the reference has none"),
+        (Log(), paddle.nn.Identity(), "no NaN where the reference has some"),
+    ],
+)
+def test_nan_on_one_side_is_told_where_it_is_born(ours, theirs, told):
+    report = with_logarithms(ours, theirs)
+    assert not report.passed
+    assert report.first_divergence.port_path == "1"
+    assert told in report.reasons["forward"]
+    assert report.diagnoses[0].port_path == "1"
+    assert "log" in report.diagnoses[0].message, "not a number that is added"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "inputs", "place"),
+    [
+        (Log(), PaddleLog(), GIVEN, "1"),
+        (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), ""),
+    ],
+    ids=["of a layer", "of the inputs"],
+)
+def test_nan_on_both_sides_fails_unless_it_may_be_there(ours, theirs, inputs, place):
+    report = with_logarithms(ours, theirs, inputs)
+    assert report.stages["forward"].value == "FAIL"
+    assert report.first_divergence.port_path == place
+    assert "unless equal_nan=True" in report.reasons["forward"]
+    assert (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", place)
+    assert with_logarithms(ours, theirs, inputs, equal_nan=True).passed
+
+
+def test_a_layer_that_makes_numbers_of_nan_is_at_fault():
+    report = with_logarithms(
+        torch.nn.ReLU(), paddle.nn.ReLU(), np.where(GIVEN > 1, np.nan, GIVEN), equal_nan=True
+    )
+    assert report.first_divergence.port_path == "1", "Paddle's ReLU makes 0 of NaN"
+    assert "no NaN where the reference has some" in report.reasons["forward"]

@@ -63,7 +63,7 @@ FIRST_OF = {
     "values of one pixel": (lambda: record(np.where(np.arange(20 * 216).reshape(IMAGES.shape) == 2000, 9, IMAGES)), "first at sample 9 (val/4/9.png): values: 1 of 216 differ"),
     "label": (lambda: record(labels=np.where(np.arange(20) == 7, 9, LABELS)), "first at sample 7 (val/3/7.png): label: expected 3, actual 9"),
     "labels shifted": (lambda: record(labels=LABELS + 1), "label: expected 0, actual 1: all class numbers are shifted by +1"),
-    "classes in another order": (lambda: record(labels=np.r_[1, 0, 2:10][LABELS]), "label: expected 0, actual 1: classes are numbered otherwise throughout (0 is 1, 1 is 0)"),
+    "classes in another order": (lambda: record(labels=np.r_[1, 0, 2:10][LABELS]), "label: expected 0, actual 1: classes are numbered otherwise throughout (0 → 1, 1 → 0)"),
     "reversed order": (lambda: record(IMAGES[::-1], LABELS[::-1], NAMES[::-1]), "first at sample 0 (val/0/0.png): order: the port has the reference's sample 19 (val/9/19.png) here: the whole set is in reverse order"),
     "begun later": (lambda: record(IMAGES[LATER], LABELS[LATER], [NAMES[n] for n in LATER]), "the reference's sample 1 (val/0/1.png) here: the port begins 1 later"),
     "two exchanged": (lambda: record(IMAGES[[0, 2, 1, *range(3, 20)]], LABELS[[0, 2, 1, *range(3, 20)]], [NAMES[n] for n in (0, 2, 1, *range(3, 20))]), "first at sample 1 (val/0/1.png): order: the port has the reference's sample 2 (val/1/2.png) here: the same samples in another order"),
@@ -183,7 +183,7 @@ def test_faults_of_the_ports_transforms_are_named(sides, port, monkeypatch):
 @pytest.mark.parametrize(
     ("built", "words"),
     [
-        (lambda load: [load], r"expected: \(load, \[\(name, transform\), ...\]\)"),
+        (lambda load: [load], r"expected: `\(load, \[\(name, transform\), ...\]\)`"),
         (lambda load: (load, []), "gave the steps"),
         (lambda load: (load, ["resize"]), "gave the steps"),
         (lambda load: (load, [("raw", np.asarray)]), "different names without '/'"),

@@ -11,7 +11,7 @@ from in_process import failed
 
 from tipchain.blame import UsersError
 from tipchain.parity.dumps import Record
-from tipchain.parity.pieces.metric_probes import BATCH_SIZES, make_probe, other_ways, recognize
+from tipchain.parity.pieces.metric_ways import BATCH_SIZES, make_probe, other_ways, recognize
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
 from tipchain.parity.stages.judging import Dumps, Rules

@@ -163,7 +163,7 @@ def _held(patterns: Sequence[str], root: Path) -> str:
     held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
     shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD])
     more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
-    return f"; {folder} holds {shown or 'no file'}{more}"
+    return f"; {folder} contains {shown or 'no file'}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.chain.detect import FOLDER
+from tipchain.chain.hardware import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.lint import named_files
@@ -123,15 +124,15 @@ def _kinds(path: Path) -> Iterator[str]:
 
 def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Path) -> Covered:
     run, skipped, refused = 0, Counter[str](), Counter[str]()
+    no_gpu = find_gpus().trouble
+    options = Options(root=str(root), device="cpu" if no_gpu else None)
     for path in files:
         try:
-            plans = [
-                load_plan(path, mode, chain=name, options=Options(root=str(root))) for mode in _modes(name)
-            ]
+            plans = [load_plan(path, mode, chain=name, options=options) for mode in _modes(name)]
         except TipchainError as error:
             refused[_short(error)] += 1
             continue
-        reasons = list(_reasons(plans))
+        reasons = list(_reasons(plans, no_gpu))
         if not reasons:
             refused["nothing is planned"] += 1
         elif "" in reasons:
@@ -155,11 +156,21 @@ def _modes(name: str) -> Sequence[Mode]:
     return KINDS[name].modes[:1]
 
 
-def _reasons(plans: Iterable[Plan]) -> Iterable[str]:
-    """Yield why each command is skipped, "" for one that is not; what only leads to others does not count."""
-    return (
-        command.skip for plan in plans for command in plan.commands if command.step not in LEADS_TO_OTHERS
-    )
+def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:
+    """Yield why each command is skipped, "" for one that is not; what only leads to others does not count.
+
+    Args:
+        plans: of a file, for the CPU where there is no GPU.
+        no_gpu: why there is none.
+    """
+    for plan in plans:
+        skipped: dict[str, str] = {}
+        for command in plan.commands:
+            needed = (skipped[one] for one in command.needs if skipped.get(one))
+            why = command.skip or next(needed, "") or (no_gpu if command.on_gpu else "")
+            skipped[command.id] = why
+            if command.step not in LEADS_TO_OTHERS:
+                yield why
 
 
 def _short(error: TipchainError) -> str:

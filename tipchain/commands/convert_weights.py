@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         if args.verbose:
             raise error.in_full() from error
         raise
-    print(escaped_lines(str(done.match)), end="\n" if str(done.match) else "")
+    print(say(escaped_lines(str(done.match))), end="\n" if str(done.match) else "")
     constant = [name for name in done.kept if name not in done.match.left]
     for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
         count = sum(name.rpartition(".")[2] == leaf for name in constant)

@@ -123,6 +123,7 @@ sides:
     scheduler: "{package}.torch_side:build_scheduler"      # may be left out, the stage lr with it
     dataset: "{package}.torch_side:build_dataset"
     metric: "{package}.torch_side:build_metric"
+#   transforms: "{package}.torch_side:build_transforms"
 #   loader: "{package}.torch_side:build_loader"
 #   augmentation: "{package}.torch_side:build_augmentation"
   paddle:
@@ -132,21 +133,23 @@ sides:
     scheduler: "{package}.paddle_side:build_scheduler"
     dataset: "{package}.paddle_side:build_dataset"
     metric: "{package}.paddle_side:build_metric"
+#   transforms: "{package}.paddle_side:build_transforms"
 #   loader: "{package}.paddle_side:build_loader"
 #   augmentation: "{package}.paddle_side:build_augmentation"
 
 model_args: {{num_classes: 10}}
 
 # Both sides start from equal weights: a seeded initialization, converted to Paddle ...
-weights: {{init: kaiming, seed: 0, fit_head: true}}
-# ... or your own torch file; names only where structure cannot tell (docs/how-to/weights.md):
-# weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}}}
+weights: {{init: kaiming, seed: 0, fit_head: true, calibrate: train_data}}   # or calibrate: inputs, the fake ones
+# ... or your own torch file. `names` are needed only where structure does not decide (docs/how-to/weights.md); `ignore` lists what
+# one of the models lacks:
+# weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}, ignore: [pooler]}}
 
 # Fake inputs, in the order of the model's arguments; `label` goes to the loss. `shapes: [[...], [...]]` in place of
 # `shape` lets the forward stage try several; the first is used everywhere else.
 inputs:
   image: {{shape: [4, 3, 224, 224], dtype: float32, seed: 0}}
-  label: {{shape: [4], dtype: int64, high: 10}}
+  label: {{shape: [4], dtype: int64, low: 0, high: 10}}
 outputs: [logits]             # one name for each output of the model; a dict's tensors keep its keys
 
 # Leave stages out where they do not apply (a forward-only paper: [forward]).
@@ -157,7 +160,7 @@ optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_opt
 scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
 # Updates from equal gradients, of a few usual layers or of the model itself, with further arguments if you like;
 # and how many rates of the schedule are compared.
-updates: {{iterations: 5, parameters: layers}}          # or model; variants: {{name: {{momentum: 0.0}}}}
+updates: {{iterations: 5, learning_rate: 0.1, decay_learning_rate: 100, parameters: layers}}    # or model; variants: {{name: {{momentum: 0.0}}}}
 lr: {{steps: 100}}
 # Some updates in eval mode, train mode (random layers off) or both; inputs: train_loader, or dtype: float64 for nets
 # whose gradients in float32 are mostly rounding.
@@ -176,21 +179,27 @@ train:
 # benchmark: {{acc_top1: 56.5}}  a published number instead of torch's own run
 # The data set: digits (class folders), mini_ucf (videos as raw frames), or own (any layout, named by --data-path), with
 # more arguments of both build_dataset, and the evaluation loader.
-data: {{set: digits, args: {{}}, batch_size: 4, max_batches: 100}}
-# Two epochs' order, 64 samples by value, 2000 augmented images of each side; drop_last and shuffle: true or false
-# hold both loaders to it. docs/how-to/initializers.md says how to make a port start as torch does.
-train_data: {{epochs: 2, samples: 64, draws: 2000, alpha: 1.0e-3}}
+data: {{set: digits, args: {{}}, batch_size: 4, max_batches: 100, transform_samples: 2}}
+# The order of two epochs, the values of 64 samples, 2000 augmented images of each side. `drop_last: true` and `shuffle: true`
+# (or false) require it of both loaders. docs/how-to/initializers.md shows how a port starts with torch's initial values.
+train_data: {{epochs: 2, samples: 64, draws: 2000, images: 4, alpha: 1.0e-3}}
 init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
 # The exported model in Paddle Inference and in onnxruntime, on batches of two or more sizes; training on several
 # processes (each on a GPU of its own with --device gpu) against one. training: true needs SyncBatchNorm.
-inference: {{batch_sizes: [1, 4], onnx: true}}
-distributed: {{processes: 2, iterations: 3, batch_size: 4, learning_rate: 1.0e-4, training: false}}
+inference: {{batch_sizes: [1, 4], onnx: true, opset: 17}}
+distributed: {{processes: 2, iterations: 3, batch_size: 4, learning_rate: 1.0e-4, training: false, find_unused_parameters: false,
+              timeout_s: 300}}
 # The loss: arguments of build_loss, and variants of them that the loss stage compares too, in value and gradient.
 # loss: {{args: {{}}, variants: {{smoothed: {{label_smoothing: 0.1}}, soft: {{soft_label: true}}, ignoring: {{ignore_index: 255}}}}}}
 
 # A tolerance looser than the default needs a measured reason.
 # tolerances:
 #   loss: {{loss: {{method: mean, threshold: 2.0e-5, reason: "what was measured"}}}}
+#   backward: {{parameter: {{rtol: 1.0e-2, atol: 1.0e-9, equal_nan: false, reason: "what was measured"}}}}
+
+# A stage with another model, other weights or other inputs:
+# overrides:
+#   backward: {{model_args: {{num_classes: 2}}, weights: {{init: kaiming}}, inputs: {{image: {{shape: [2, 3, 64, 64]}}}}, outputs: [logits]}}
 
 modes:
   lite_train_lite_infer: {{data: lite}}

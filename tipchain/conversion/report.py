@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.conversion.structure import Leaf, Structure, squeezed
 from tipchain.errors import WeightsError, did_you_mean
+from tipchain.language import in_rows
 from tipchain.layer_types import OWN_KIND
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ class UnmatchedError(WeightsError):
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
         self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure, likely or {}))
-        told = self.problems if in_full else _first_of_each(self.problems)
-        first = [line for text in told for line in _wrapped(text, "    ")]
+        self._shown = self.problems if in_full else tuple(_first_of_each(self.problems))
+        first = _rows(self._shown)
         hint = None
         if self.skeleton:
             room = len(self.skeleton) if in_full else LINES - len(first) - 4
@@ -54,6 +56,12 @@ class UnmatchedError(WeightsError):
                 ["say which is which (--names, a case's weights:, names= and ignore=):", *shown, *more]
             )
         super().__init__("does not fit the model", file=file, found="\n".join(["", *first]), hint=hint)
+
+    def in_language(self, said: Callable[[str], str]) -> str:
+        """Return the refusal with each problem said whole."""
+        again = copy(self)
+        again.found = "\n".join(["", *_rows(map(said, self._shown))])
+        return again._render()  # noqa: SLF001
 
     def at(self, file: Path) -> UnmatchedError:
         """Return the same refusal, of a file."""
@@ -126,14 +134,9 @@ def _first_of_each(problems: Sequence[str]) -> Iterator[str]:
         yield f"… and {sum(counts.values()) - sum(counts[kind] for kind in seen)} more problems"
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    """Return a text in lines that fit, broken at blanks; a name that does not fit alone is left whole."""
-    lines = [indent]
-    for word in text.split(" "):
-        if len(lines[-1]) + len(word) + 1 > WIDTH and lines[-1].strip():
-            lines.append(indent + "  ")
-        lines[-1] += word if not lines[-1].strip() else f" {word}"
-    return lines
+def _rows(problems: Iterable[str]) -> list[str]:
+    """Return lines that fit; a name that does not fit alone is left whole."""
+    return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
 def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]]) -> Iterator[str]:
@@ -170,7 +173,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
             line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
                 yield f"    {_yaml(pattern[0])}:"
-                *before, line = _wrapped(_yaml(pattern[1]), "      ")
+                *before, line = in_rows(_yaml(pattern[1]), WIDTH, " " * 6, " " * 8)
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
     if ignored:

@@ -59,7 +59,7 @@ def list_text(entries: Sequence[Entry]) -> str:
 def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Sequence[CauseRun]]) -> str:
     """Return an entry with its environment and items, and why these failed."""
     lines = head_lines(entry)
-    lines += [cut(f"  {name}: {value}", 4 * WIDTH) for name, value in sorted(entry.environment.items())]
+    lines += [f"  {name}: {value}" for name, value in sorted(entry.environment.items())]
     heads = padded(say("outcome"), 7), aligned(say("seconds"), 8), aligned(say("verdicts"), 8), say("item")
     lines += ["", "  ".join(heads)]
     for one in items:
@@ -79,7 +79,7 @@ def head_lines(entry: Entry) -> list[str]:
         filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""])
     )
     facts = {
-        entry.kind: f"{entry.name} of {entry.title}",
+        entry.kind: f"{entry.name} ({entry.title})",
         "started": f"{entry.started}, {entry.seconds:.0f} s" + ("" if entry.finished else ", not finished"),
         "machine": machine,
         "commit": entry.commit,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tipchain.live.causes import (
     with_construction,
 )
 from tipchain.live.data_metric import Fed
-from tipchain.live.histograms import Histogram, count_all
+from tipchain.live.histograms import count_all
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
 from tipchain.live.places import place_layers, place_pieces
@@ -35,7 +36,7 @@ from tipchain.live.training import Recipe, train_both
 from tipchain.memory import collect
 from tipchain.outcome import Outcome
 from tipchain.parity.diagnose.diagnose import below
-from tipchain.parity.findings import PIECES, Diagnosis, Finding, PieceCheck
+from tipchain.parity.findings import PIECES, Diagnosis, PieceCheck
 from tipchain.parity.frameworks.randomness import Draws
 from tipchain.parity.locate.between_layers import GROWTH
 from tipchain.parity.locate.differences import rms
@@ -82,6 +83,7 @@ def align(
     iterations: int = 5,
     training: bool = False,
     outputs: Any = None,
+    equal_nan: bool = False,
     names: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     seed: int = 0,
@@ -123,6 +125,7 @@ def align(
         outputs: the outputs that are compared and given to losses and metrics: a name, an index, a list of them, or a function
             of the output. A tuple has one for each side. Default: all outputs of both models, matched by name, otherwise by
             position, shape and values.
+        equal_nan: whether NaN at the same positions of both models' outputs counts as equal. Default: it fails.
         names: torch's paths of layers or tensors, and Paddle's, where names, values and structure do not decide.
         ignore: layers or tensors of one model that do not exist in the other.
         seed: the seed of all random numbers.
@@ -173,7 +176,7 @@ def align(
     work = _Work(
         sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
         schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
-        causes=causes, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
+        causes=causes, equal_nan=equal_nan, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
     )  # fmt: skip
     store = Store()
     try:
@@ -201,20 +204,13 @@ class _Work:
     names: dict[str, str]
     seed: int
     causes: bool
+    equal_nan: bool
     fed: Fed
     raw: Any
     pace: Pace = field(default_factory=Pace)
-    stages: dict[str, Outcome] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    layers: list[LayerVerdict] = field(default_factory=list)
-    of_buffers: list[LayerVerdict] = field(default_factory=list)
+    found: AlignmentReport = field(default_factory=lambda: AlignmentReport(stages={}))
     first: LayerVerdict | None = None
-    findings: list[Finding] = field(default_factory=list)
-    diagnoses: list[Diagnosis] = field(default_factory=list)
-    unmatched: dict[str, list[str]] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, list[float]] = field(default_factory=dict)
-    histograms: list[Histogram] = field(default_factory=list)
+    of_buffers: list[LayerVerdict] = field(default_factory=list)
     excused: bool = False
 
     def check_data(self) -> None:
@@ -241,17 +237,17 @@ class _Work:
         if located is not None:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
-                if self.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
+                if self.found.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
                     located = self._locate(
                         store, pairs, losses=False
                     )  # another loss is no fault of the layers
-            self.layers = list(located.verdicts)
+            self.found.layers[:] = located.verdicts
             self.first = located.first
-            self.histograms = count_all(located, store, located.first)
+            self.found.histograms[:] = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
             if (
-                self.stages["forward"] is Outcome.PASS
+                self.found.stages["forward"] is Outcome.PASS
                 and located.exact
                 and located.comparable
                 and located.changed
@@ -270,17 +266,19 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                [one for one in self.layers if one not in self.of_buffers],  # their causes are told already
-                self.findings,
+                [
+                    one for one in self.found.layers if one not in self.of_buffers
+                ],  # their causes are told already
+                self.found.findings,
                 self.sides,
                 self.models,
                 store,
                 self.seed,
                 self.pace,
             )
-            self.diagnoses = [*of_layers, *self.diagnoses]
+            self.found.diagnoses[:] = [*of_layers, *self.found.diagnoses]
             self.first = placed(self.first, places, located, self.models)
-        self.diagnoses = with_construction(self.diagnoses, self.findings)
+        self.found.diagnoses[:] = with_construction(self.found.diagnoses, self.found.findings)
 
     def _are_strangers(self, pairs: list[LayerPair]) -> bool:
         """Tell whether the weights are two initializations; then that is the verdict, and nothing else is compared."""
@@ -288,13 +286,13 @@ class _Work:
         if strange is None or strange.compared < MANY:
             return False
         finding = strange.finding
-        self.findings = [finding]
+        self.found.findings[:] = [finding]
         self._end("preflight", Outcome.FAIL, f"{finding.message}; nothing else was compared")
         cause = Diagnosis(
             code=finding.code, port_path="", message=finding.message,
             evidence="parameters whose elements are all equal were not counted", explained=None, fix=finding.fix,
         )  # fmt: skip
-        self.diagnoses.append(cause)
+        self.found.diagnoses.append(cause)
         return True
 
     def _run_training(
@@ -311,7 +309,14 @@ class _Work:
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
-        locator = Locator(self.sides, store, seed=self.seed, training=self.training, pace=self.pace)
+        locator = Locator(
+            self.sides,
+            store,
+            seed=self.seed,
+            training=self.training,
+            pace=self.pace,
+            equal_nan=self.equal_nan,
+        )
         if losses and self.loss is not None:
             try:
                 return locator.locate(*self.models, self.inputs, self.loss, self.names, pairs)
@@ -323,14 +328,14 @@ class _Work:
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
-        told = [self._staged(one) for one in sorted(self.diagnoses, key=lambda one: one.code == UNKNOWN)]
-        return AlignmentReport(
-            stages={name: self.stages[name] for name in STAGES if name in self.stages}, reasons=self.reasons,
-            layers=self.layers,
-            first_divergence=self.first or first_constructed(self.findings, self.sides, self.models),
-            findings=self.findings, diagnoses=place_pieces(place_layers(told, self.sides, self.models), self._pieces()), unmatched=self.unmatched, numbers=self.numbers,
-            curves=self.curves, histograms=self.histograms, versions=versions(), command=self._call(),
-            origin=self._origin(),
+        told = [
+            self._staged(one) for one in sorted(self.found.diagnoses, key=lambda one: one.code == UNKNOWN)
+        ]
+        return replace(
+            self.found, stages={name: self.found.stages[name] for name in STAGES if name in self.found.stages},
+            first_divergence=self.first or first_constructed(self.found.findings, self.sides, self.models),
+            diagnoses=place_pieces(place_layers(told, self.sides, self.models), self._pieces()), versions=versions(),
+            command=self._call(), origin=self._origin(),
         )  # fmt: skip
 
     def _origin(self) -> dict[str, str]:
@@ -346,7 +351,9 @@ class _Work:
             return cause
         # A cause may be told of a layer within the one whose verdict says that it is at fault.
         around = [
-            one for one in self.layers if one.at_fault and below(cause.port_path, one.port_path) is not None
+            one
+            for one in self.found.layers
+            if one.at_fault and below(cause.port_path, one.port_path) is not None
         ]
         fault = (
             max(around, key=lambda one: len(one.port_path), default=None)
@@ -356,7 +363,9 @@ class _Work:
         if fault is not None:
             stage = "preflight" if fault.direction == "construction" else fault.direction
             return replace(cause, stage=stage, reference_path=fault.reference_path)
-        built = next((one.reference_path for one in self.findings if one.port_path == cause.port_path), "")
+        built = next(
+            (one.reference_path for one in self.found.findings if one.port_path == cause.port_path), ""
+        )
         return replace(cause, stage="preflight", reference_path=built)
 
     def _pieces(self) -> dict[str, tuple[Any, Any]]:
@@ -381,13 +390,14 @@ class _Work:
             "predict": self.fed.predict,
             "names": self.names,
             "outputs": any(one is not None for one in self.inputs.outputs),
+            "equal_nan": self.equal_nan,
         }
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 
     def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
-        self.stages[stage], self.reasons[stage] = outcome, reason
+        self.found.stages[stage], self.found.reasons[stage] = outcome, reason
 
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
@@ -410,22 +420,26 @@ class _Work:
 
     def _judge_forward(self, located: Located) -> None:
         """Judge the forward stage: the layers, and the models' outputs as a whole."""
-        self.unmatched = {
-            "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
-            "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
-        }
+        self.found.unmatched.update(
+            {
+                "reference": [
+                    tell_call(call) for call in located.matching.reference_only if not hands_on(call)
+                ],
+                "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
+            }
+        )
         for link, apart in zip(located.links, located.outputs, strict=False):
-            self.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
+            self.found.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
         alone = [
             f"{name or 'the output'} ({side} only)"
             for side, names in zip(("reference", "port"), located.one_sided, strict=True)
             for name in names
         ]
         if alone:
-            self.unmatched["outputs"] = alone
+            self.found.unmatched["outputs"] = alone
         forward = [one for one in located.verdicts if one.direction == "forward"]
-        self.curves["depth/own"] = [one.own or 0.0 for one in forward]
-        self.curves["depth/inherited"] = [one.inherited for one in forward]
+        self.found.curves["depth/own"] = [one.own or 0.0 for one in forward]
+        self.found.curves["depth/inherited"] = [one.inherited for one in forward]
         self._end("forward", *self._judge(located, forward, "forward"))
 
     def _judge_buffers(self, located: Located) -> None:
@@ -434,10 +448,10 @@ class _Work:
             verdicts, causes = check_buffers(
                 self.sides, (self._copied(0), self._copied(1)), self.inputs, self.names, located, SAME_SINGLE
             )
-            self.layers += verdicts
+            self.found.layers.extend(verdicts)
             self.of_buffers = verdicts
             self.first = self.first or next((one for one in verdicts if one.at_fault), None)
-            self.diagnoses += causes
+            self.found.diagnoses.extend(causes)
             if verdicts:
                 self._end("forward", *self._judge(located, verdicts, "forward"))
 
@@ -458,7 +472,7 @@ class _Work:
         method = (
             ""
             if located.exact
-            else f"; {_without_double(located)} does not run in float64: judged in float32"
+            else f"; {_without_double(located)} does not run in float64: what does not by itself is judged in float32"
         )
         if faults:
             first = faults[0]
@@ -517,14 +531,14 @@ class _Work:
                 name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
                 built, schedules = self._built(copies)
                 models = copies
-        self.findings = check_construction(
+        self.found.findings[:] = check_construction(
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
         )
         if located is not None:
-            self.findings = weigh(
-                self.findings, located, self.sides, self.models, store, self.seed, self.pace
+            self.found.findings[:] = weigh(
+                self.found.findings, located, self.sides, self.models, store, self.seed, self.pace
             )
-        grave = [one for one in self.findings if not one.harmless]
+        grave = [one for one in self.found.findings if not one.harmless]
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
             self._end("preflight", Outcome.FAIL, f"{grave[0].message}{others}")
@@ -543,11 +557,11 @@ class _Work:
     def _take(self, stage: str, check: PieceCheck) -> None:
         """Take over what a check of one piece came to."""
         self._end(stage, check.outcome, check.reason)
-        self.numbers.update(check.numbers)
-        self.curves.update(check.curves)
-        self.diagnoses += [replace(one, stage=stage) for one in check.diagnoses]
+        self.found.numbers.update(check.numbers)
+        self.found.curves.update(check.curves)
+        self.found.diagnoses.extend(replace(one, stage=stage) for one in check.diagnoses)
         if check.left_out:
-            self.unmatched["parameters"] = list(check.left_out)
+            self.found.unmatched["parameters"] = list(check.left_out)
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
@@ -606,10 +620,10 @@ class _Work:
         collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
         done = train_both(
             self._recipe(pairs, located, losses),
-            same=all(self.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
+            same=all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
             excused=self.excused,
         )
-        self.curves.update(done.curves)
+        self.found.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
 
     def _check_steps(self, pairs: list[LayerPair], located: Located | None, steps: tuple[Step, Step]) -> None:
@@ -618,11 +632,11 @@ class _Work:
             self._end(STEP, Outcome.SKIP, RANDOM)
             return
         loops = Loops(recipe=self._recipe(pairs, located, None), steps=steps, names=self.names)
-        done = compare_loops(loops, same=self.stages.get("forward") is Outcome.PASS)
-        self.curves.update(done.curves)
+        done = compare_loops(loops, same=self.found.stages.get("forward") is Outcome.PASS)
+        self.found.curves.update(done.curves)
         self._end(STEP, done.outcome, done.reason)
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
-            self.diagnoses += [replace(one, stage=STEP) for one in loop_causes(loops, done.step)]
+            self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(loops, done.step))
 
     def _recipe(
         self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None
@@ -689,6 +703,7 @@ def tell_call(call: Call) -> str:
     return f"{call.path or 'the model itself'} ({call.type})"
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that were at work."""
     found = {"python": platform.python_version()}

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.parity.locate.differences import arrange, rms
-from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.store import Store, StoredArray
 from tipchain.parity.locate.trace import Call
 from tipchain.parity.locate.verdicts import LayerVerdict
+
+if TYPE_CHECKING:  # a report is read where there is no framework
+    from tipchain.parity.locate.locate import Located
 
 Array = npt.NDArray[Any]
 PER_DECADE = 4

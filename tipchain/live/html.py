@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from tipchain.live.alignment import Alignment
 from tipchain.live.html_plots import curve_plots, depth_plots, histogram_plots
 from tipchain.live.html_tree import SIGNS, SLUGS, count_layers, layer_tree
+from tipchain.live.report import AlignmentReport
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Finding
 from tipchain.report.html.causes import causes, short_cause
@@ -28,14 +28,14 @@ ALIKE = 4
 """Findings that differ in nothing but the layer are told together from this number on."""
 
 
-def render(report: Alignment) -> str:
+def render(report: AlignmentReport) -> str:
     """Return the report as HTML; the same report gives the same text."""
     script = asset("page.js") + asset("layers.js")
     body = [_verdict(report), *sections(_sections(report))]
     return page(report.headline, body, style=asset("page.css"), script=script)
 
 
-def render_cell(report: Alignment) -> str:
+def render_cell(report: AlignmentReport) -> str:
     """Return the parts of the page that matter, for the output of a notebook's cell.
 
     It has no script, no link and no name of its own, and its style reaches nothing else of the notebook.
@@ -50,7 +50,7 @@ def render_cell(report: Alignment) -> str:
     return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", body)
 
 
-def _sections(report: Alignment) -> Iterator[Section]:
+def _sections(report: AlignmentReport) -> Iterator[Section]:
     """Yield the parts that have something to tell: a name, a title, what is inside."""
     yield "stages", "Stages", _stages(report)
     if report.diagnoses:
@@ -59,7 +59,7 @@ def _sections(report: Alignment) -> Iterator[Section]:
     yield "origin", "To see it again", origin(report.command, {**report.origin, **report.versions})
 
 
-def detail_sections(report: Alignment) -> Iterator[Section]:
+def detail_sections(report: AlignmentReport) -> Iterator[Section]:
     """Yield what live models showed beside stages and causes: layer by layer, along depth, in training."""
     if report.notes:
         yield "notes", "Notes", notes(report.notes)
@@ -80,21 +80,21 @@ def detail_sections(report: Alignment) -> Iterator[Section]:
         yield "figures", "Figures", _figures(report)
 
 
-def _tone(report: Alignment) -> str:
+def _tone(report: AlignmentReport) -> str:
     """Return ``pass``, ``fail``, or ``unknown`` where nothing is known to be wrong, nor to be right."""
     if report.passed:
         return "pass"
     return "fail" if Outcome.FAIL in report.stages.values() else "unknown"
 
 
-def _verdict(report: Alignment) -> Markup:
+def _verdict(report: AlignmentReport) -> Markup:
     """Return what everybody wants to know: whether it passed, else where and why it did not, and what to change."""
     word, _, words = report.headline.partition(": ")
     what = facts_line(report.origin) if report.origin else None
     return banner(_tone(report), word, words, what, _where(report), _why(report))
 
 
-def _where(report: Alignment) -> Markup | None:
+def _where(report: AlignmentReport) -> Markup | None:
     first = report.first_divergence
     if first is None:
         failed = [name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR)]
@@ -117,7 +117,7 @@ def _where(report: Alignment) -> Markup | None:
     )  # fmt: skip
 
 
-def _why(report: Alignment) -> Markup | None:
+def _why(report: AlignmentReport) -> Markup | None:
     """Return the cause of the first divergence, else the likeliest of all."""
     first = report.first_divergence
     about = [one for one in report.diagnoses if first is not None and first.port_path in one.layers]
@@ -127,7 +127,7 @@ def _why(report: Alignment) -> Markup | None:
     return short_cause(cause)
 
 
-def _stages(report: Alignment) -> Markup:
+def _stages(report: AlignmentReport) -> Markup:
     """Return the stages with outcome and reason."""
     rows = [
         (markup(name), outcome(ended),
@@ -208,7 +208,7 @@ def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
     )  # fmt: skip
 
 
-def _figures(report: Alignment) -> Markup:
+def _figures(report: AlignmentReport) -> Markup:
     """Return the figures by name."""
     rows = [
         (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))

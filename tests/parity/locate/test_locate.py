@@ -204,7 +204,8 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
 
     found = live.locate(Reference(), Port(), random(2, 3, 12, 12))
     assert not found.exact
-    assert {one.method for one in found.verdicts} == {"float32"}
+    alone = single == ("port",)  # each of its layers runs in float64 by itself
+    assert {one.method for one in found.verdicts} == {"float64" if alone else "float32"}
     assert {path for _, path in faults(found)} == ({"norm"} if epsilon == 1e-3 else set())
 
 

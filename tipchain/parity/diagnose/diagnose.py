@@ -363,6 +363,8 @@ def diagnose(
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return lower_precision(verdict)
+    if verdict.nan and not verdict.own:
+        return _unknown(verdict, "NaN at the same positions of both models' outputs", None)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
             found = _diagnose(piece, verdict, models, most, findings, like, pace)
@@ -716,6 +718,11 @@ def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagn
     path = verdict.port_path
     shown = f"`{path}`" if path else "the model itself"
     share = None if share is None or not np.isfinite(share) else share
+    if verdict.nan:
+        return Diagnosis(
+            code="nan", port_path=path, message=f"{shown}: {verdict.reason}", evidence=evidence, explained=share,
+            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf"
+        )  # fmt: skip
     return Diagnosis(
         code="unknown", port_path=path, message=f"{shown}: the cause is not known: {verdict.reason}", evidence=evidence,
         explained=share, fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"

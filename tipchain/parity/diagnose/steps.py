@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
+from math import isfinite
 from types import MethodType
 from typing import Any
 
@@ -147,7 +148,9 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
     for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
         if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
             continue
-        factor = float((truth * got).sum() / (got * got).sum())
+        factor, shift = float((truth * got).sum() / (got * got).sum()), float((truth - got).mean())
+        if not isfinite(factor + shift):
+            continue
         if factor and abs(factor - 1) > SAME_DOUBLE:
             told = name_number(factor, truth.shape)
             yield Hypothesis(
@@ -156,7 +159,6 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
                 message=f"the reference's result is {told} times its", fix=f"multiply the result of {piece.shown} by {told}",
                 evidence=f"factor by least squares: {factor:.9g}",
             )  # fmt: skip
-        shift = float((truth - got).mean())
         yield Hypothesis(
             code="shift", edits={OUTPUT: lambda given, number=number, shift=shift: [one + shift if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
             message=f"the reference's result is its plus {shift:.6g}", fix=f"add {shift:.6g} to the result of {piece.shown}",

@@ -178,14 +178,12 @@ def _refuted(verdict: LayerVerdict) -> LayerVerdict:
 
 Found = tuple[list[Measured], list[Measured]]
 """What was measured of the outputs, and of the gradients."""
-LARGE = 2**15
-"""Elements of a layer's inputs, outputs or parameters, from which on float32 is measured on the first sample, forward."""
 OWN = ("torch.nn.", "paddle.nn.")
 """Where the frameworks' own layers are: those of one type, setting and shape compute alike."""
 
 
 class Agreeing:
-    """Measures layers that agree in float64, the same kernel on equal shapes once: large ones on one sample, forward.
+    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward.
 
     Args:
         models: copies of both.
@@ -199,7 +197,7 @@ class Agreeing:
         self._seen: set[Hashable] = set()
 
     def measure(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found | None:
-        """Measure a pair; None of a small layer whose kernel is new, and where one sample does not tell enough.
+        """Measure a pair; None where one sample does not tell enough.
 
         Args:
             fed: what the layers are given.
@@ -211,9 +209,7 @@ class Agreeing:
         if kind in self._seen:
             return self.in_double(fed, gradients, parameters)
         permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
-        if (
-            pair.whole or any(pair.then) or not self._large(pair.port) or not permuted
-        ):  # one sample is laid out otherwise
+        if pair.whole or any(pair.then) or not permuted:  # one sample is laid out otherwise
             return None
         replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
         try:
@@ -262,11 +258,6 @@ class Agreeing:
     def _apart(self, fed: ReplayInputs, link: TensorLink) -> float:
         ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
         return self._compare.between(ours, theirs, link.layout)
-
-    def _large(self, call: Call) -> bool:
-        """Tell whether a call of the port's has many elements."""
-        tensors = call.inputs, call.outputs, [one for _, one in self._models[1].side.parameters(call.layer)]
-        return any(sum(int(prod(one.shape)) for one in some) >= LARGE for some in tensors)
 
     def _kind(self, call: Call) -> Hashable | None:
         """Return what makes a framework's own layer compute as it does; None of any other layer."""

@@ -531,7 +531,10 @@ class CodeAtFault:
         calls = self._block_at_fault(pair) or self._glue().giving(
             pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
         )
-        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else")
+        values = (
+            None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
+        )
+        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
 
     def at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
         """Return the verdict about the code that made the output that is furthest apart, by ``apart`` of ``outputs``."""
@@ -540,7 +543,7 @@ class CodeAtFault:
         ours, theirs = (run.values for run in self.runs)
         values = None if link is None else (ours[link.ours], theirs[link.theirs])
         calls = self._block_at_fault(None) or self._glue().at_end(values)
-        return self._code(calls, worst, "makes another output")
+        return self._code(calls, worst, "makes another output", values)
 
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
@@ -740,12 +743,17 @@ class CodeAtFault:
                 ):
                     yield pair, link
 
-    def _code(self, calls: Calls, apart: float, what: str) -> LayerVerdict:
+    def _code(
+        self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
+    ) -> LayerVerdict:
+        """Return the verdict about the code of two calls, which takes ``values`` apart."""
         ours, theirs = calls
+        odd = "" if values is None else self.compare.nan_in_one(*values)
         return LayerVerdict(
             reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
             turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
-            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} (relative {apart:.3g})",
+            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",
+            nan=bool(odd),
         )  # fmt: skip
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:

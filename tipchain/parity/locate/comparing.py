@@ -175,6 +175,13 @@ class Comparer:
             return relative(layout.shared(ours), layout.back_shared(theirs)) + other.apart
         return relative(layout.apply(ours), theirs) + other.apart
 
+    def nan_in_one(self, one: TracedValue, other: TracedValue) -> str:
+        """Return what the port's tensor has where one of two alone has NaN; empty where both have some, or neither."""
+        ours, theirs = (self._store.has_nan(each.stored) for each in (one, other))
+        if ours == theirs:
+            return ""
+        return "NaN where the reference has none" if theirs else "no NaN where the reference has some"
+
     def size(self, stored: StoredArray) -> float:
         """Return an array's RMS, of one that is not held about that."""
         held = stored.twin or stored

@@ -118,10 +118,14 @@ def relative(expected: Array, actual: Array) -> float:
     apart = distance(expected, actual)
     if not apart:
         return 0.0
-    scale = rms(expected)
-    if scale == inf and expected.dtype.kind == "f":
-        scale = rms(expected[np.isfinite(expected)])
+    scale = finite_rms(expected)
     return apart / scale if scale else inf
+
+
+def finite_rms(array: Array) -> float:
+    """Return the RMS of an array, of one with NaN or Inf that of its other elements."""
+    scale = rms(array)
+    return rms(array[np.isfinite(array)]) if scale == inf and array.dtype.kind in "fc" else scale
 
 
 def arrange(expected: Array, actual: Array) -> Axes | None:

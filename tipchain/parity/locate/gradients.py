@@ -315,7 +315,7 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
     """
     fed, slow, fast = replays.fed, replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
-    moved = None if double else replays.moved
+    moved = None if double or slow64 is not None else replays.moved
     for link in fed.inputs:
         truth = fed.gradient(link.ours)
         own = None if slow is None else slow.inputs[link.ours]
@@ -363,7 +363,7 @@ def parameter_gradients(
     """
     slow, fast = replays.reference32, replays.port32
     slow64 = None if known is not None else replays.port64
-    moved = None if double else replays.moved
+    moved = None if double or slow64 is not None else replays.moved
     if truths is None and known is None:
         again = replays.reference64
         truths = None if again is None else again.parameters

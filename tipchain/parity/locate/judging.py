@@ -102,6 +102,7 @@ class PairJudge:
         store: where tensors are.
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
         noise: how far tensors of the two runs may be apart that are the same.
         pace: how long this may take.
         late: pairs for which there was no time.
@@ -114,6 +115,7 @@ class PairJudge:
     store: Store
     seed: int
     exact: bool = True
+    equal_nan: bool = False
     noise: Noise = field(default_factory=Noise)
     pace: Pace = field(default_factory=Pace)
     late: int = 0
@@ -158,7 +160,8 @@ class PairJudge:
         if hasty and furthest > self.noise.limit:
             raise NotHeld
         self._look_inside(near=near)
-        return self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+        verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+        return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
         """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
@@ -231,7 +234,7 @@ class PairJudge:
             *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]  # fmt: skip
-        return [_less_inside(each, inside) for each in one.verdicts]
+        return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
     def _judge_given(
         self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float
@@ -263,6 +266,36 @@ class PairJudge:
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
+
+    def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches the outputs."""
+        ends = [self.runs[0].values[link.ours] for link in self.outputs]
+        if any(one.at_fault for one in verdicts) or not self._have_nan(ends):
+            return verdicts
+        calls, traces = (
+            (self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]),
+            [run.trace for run in self.runs],
+        )
+        place = len([one for one in verdicts if one.direction == "forward"])
+        for pair in self.matching.pairs:
+            given = self._have_nan(pair.port.inputs)
+            if not pair.whole and (given or self._have_nan(pair.port.outputs)):
+                around = pair.reference.parent, pair.port.parent
+                if not given:
+                    calls = pair.reference, pair.port
+                elif around[0] is not None and around[1] is not None:  # code before it has made them
+                    calls = traces[0].calls[around[0]], traces[1].calls[around[1]]
+                told = [(one.port_path, one.turn) for one in verdicts]
+                place = told.index((pair.port.path, pair.port.turn))
+                break
+        reason = "it gives NaN first, on both sides, which reaches the outputs: NaN at the same positions fails unless equal_nan=True"
+        born = self._verdict(
+            CallPair(reference=calls[0], port=calls[1]), "forward", 0.0, Closeness.DIFFERS, None, reason
+        )
+        return (*verdicts[:place], replace(born, own=0.0, nan=True), *verdicts[place:])
+
+    def _have_nan(self, values: Iterable[TracedValue]) -> bool:
+        return any(self.store.has_nan(one.stored) for one in values)
 
     def _influence(
         self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None
@@ -568,16 +601,17 @@ class PairJudge:
         for link in fed.outputs:
             what = f"output {fed.pair.port.output_names[link.theirs]}"
             exact: Array | float | None
-            if whole or replays.port64 is None:
+            if whole and self.exact:
                 exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
-                exact = exact if whole and self.exact else None
+            elif replays.port64 is None:
+                exact = None
             else:
                 exact = link.layout.back(replays.port64.outputs[link.theirs])
             slow, fast = replays.reference32, replays.port32
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
                 continue
-            moved = None if self.exact else replays.moved
+            moved = None if self.exact or exact is not None else replays.moved
             found.append(
                 measure(
                     what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
@@ -591,7 +625,15 @@ class PairJudge:
         self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
     ) -> LayerVerdict:
         closeness, worst = classify(measured)
-        return self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
+        verdict = self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
+        if direction == "backward" or verdict.own != inf:
+            return verdict
+        values = (
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
+            for link in self.compare.outputs(pair)
+        )
+        odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
+        return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
     def _verdict(
         self, pair: CallPair, direction: Direction, inherited: float, closeness: Closeness, worst: Measured | None,
@@ -602,7 +644,7 @@ class PairJudge:
             reference_path=pair.reference.path, port_path=pair.port.path, reference_type=pair.reference.type,
             port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
             ratio=None if worst is None else ratio(worst), closeness=closeness,
-            method="float64" if self.exact else "float32", reason=reason,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32", reason=reason,
         )  # fmt: skip
 
     def _measure_gradients(
@@ -679,6 +721,22 @@ def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> Layer
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
     return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:
+    """Return how far results in float32 may be off of layers that do the same: as far as their own rounding may grow."""
+    fine = (one.own or 0.0 for one in verdicts if one.direction == direction and one.closeness in FINE)
+    return SPREAD * max(fine, default=0.0)
+
+
+def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
+    """Return the verdict about a container, whose result in float32 may be as far off as that of its layers grows."""
+    off = inf if verdict.own is None else verdict.own
+    if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
+        return verdict
+    return replace(
+        verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it"
+    )
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:

@@ -20,7 +20,7 @@ from tipchain.parity.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.parity.locate.agreement import holds_norm
 from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import Sketch
-from tipchain.parity.locate.judging import PairJudge, same_numbers
+from tipchain.parity.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.parity.locate.matching import LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.parity.locate.replay import Copies, Doubles, Models
 from tipchain.parity.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
@@ -52,7 +52,7 @@ class Located:
         port: the port's.
         outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
         links: which outputs belong together: what ``outputs`` begins with is about them.
-        noise: how far outputs may be apart in float64 by what kernels compute in float32 whatever they are given.
+        noise: how far outputs may be apart by what kernels compute in float32: in float64 too, or where a model runs in nothing else.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
         alike: whether outputs and the gradients of all parameters agree in float64.
         doubles: whether each ran in float64.
@@ -119,6 +119,7 @@ class Locator:
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
         pace: how long it may take.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
     """
 
     sides: tuple[LiveSide, LiveSide]
@@ -127,6 +128,7 @@ class Locator:
     backward: bool = True
     training: bool | None = None
     pace: Pace = field(default_factory=Pace)
+    equal_nan: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
     _small: bool = False
 
@@ -248,7 +250,7 @@ class Locator:
         )
         return PairJudge(
             models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
-            exact=theirs.double is not None, pace=self.pace,
+            exact=theirs.double is not None, equal_nan=self.equal_nan, pace=self.pace,
         )  # fmt: skip
 
     def _trains(self, models: Pair) -> bool:
@@ -393,7 +395,7 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair)
     return Located(
         matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
         reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
-        learns=learns, late=judge.late, noise=judge.noise.limit if judge.exact else 0.0, gradients=judge.gradients_apart(),
+        learns=learns, late=judge.late, noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"), gradients=judge.gradients_apart(),
         alike=judge.alike_outside and judge.alike_inside,
     )  # fmt: skip
 

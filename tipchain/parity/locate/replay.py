@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -273,8 +273,12 @@ class PairReplays:
 
     @cached_property
     def port64(self) -> Replayed | None:
-        """The port's layer in float64, if it runs so."""
-        return self._run(1, self._given[1], double=True)
+        """The port's layer in float64, if it runs so: alone, where the reference's model does and the port's does not."""
+        if self._models[1].double is not None or self._models[0].double is None:
+            return self._run(1, self._given[1], double=True)
+        with suppress(NotReplayed):
+            return self._run(1, self._given[1], double=True, alone=True)
+        return None
 
     def _run(
         self,
@@ -282,10 +286,11 @@ class PairReplays:
         given: Sequence[Array],
         *,
         double: bool,
+        alone: bool = False,
         cotangents: Sequence[Array | None] | None = None,
     ) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
-        layers = models.double if double else models.single
+        layers = models.single.widened() if alone else models.double if double else models.single
         if layers is None:
             return None
         reads = self.fed.forward and not double
@@ -352,17 +357,23 @@ def run_again(
 
 
 class Copies(Mapping[str, Any]):
-    """Copies of a model's layers in float32 by path, each made when it is asked for.
+    """Copies of a model's layers by path, each made when it is asked for.
 
     Args:
         side: the model's framework.
         model: the model.
         training: the mode of the copies; None: each layer's own.
+        double: whether they are in float64, else in float32.
     """
 
-    def __init__(self, side: LiveSide, model: Any, training: bool | None) -> None:
+    def __init__(self, side: LiveSide, model: Any, training: bool | None, *, double: bool = False) -> None:
         self._side, self._layers, self._training = side, dict(side.layers(model)), training
-        self._switch = training is not None and model.training != training
+        self._switch, self._double = training is not None and model.training != training, double
+        self._model = model
+
+    def widened(self) -> Copies:
+        """Return copies of the same layers in float64."""
+        return Copies(self._side, self._model, self._training, double=True)
 
     def __getitem__(self, path: str) -> Any:
         return self._copied(path)
@@ -373,7 +384,7 @@ class Copies(Mapping[str, Any]):
 
     def _copied(self, path: str, *, forward: bool = False) -> Any:
         training = self._training if self._switch else None
-        return self._side.copied(self._layers[path], double=False, training=training, forward=forward)
+        return self._side.copied(self._layers[path], double=self._double, training=training, forward=forward)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

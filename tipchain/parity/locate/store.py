@@ -221,6 +221,11 @@ class Store:
         """Return the projections of an array, held whole or not."""
         return Projected(self.get(stored)) if stored.outline is None else stored.outline.projected
 
+    def has_nan(self, stored: StoredArray) -> bool:
+        """Tell whether an array has NaN; of one that is not held, whether its projections do."""
+        values = self.get(stored) if stored.outline is None else stored.outline.projected.values
+        return values.dtype.kind in "fc" and bool(np.isnan(values).any())
+
     def first(self, stored: StoredArray) -> Array:
         """Return the first sample, the axis of samples kept, or the whole array where there is none.
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.parity.locate.differences import distance, equal, rms
+from tipchain.parity.locate.differences import distance, equal, finite_rms
 from tipchain.parity.locate.store import spread
 from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 
@@ -77,6 +77,7 @@ class LayerVerdict:
         reason: one sentence.
         refuted: the layers differ, but the models as a whole do the same: they are no counterparts.
         tied: gradients differ at equal values alone, of which each framework takes another one for the largest.
+        nan: it gives NaN: where the reference does not, or, ``own`` being 0, where the reference does too.
     """
 
     reference_path: str
@@ -93,6 +94,7 @@ class LayerVerdict:
     reason: str
     refuted: bool = False
     tied: bool = False
+    nan: bool = False
 
     @property
     def at_fault(self) -> bool:
@@ -154,7 +156,7 @@ def measure(
     if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
         shape = truth.shape
         truth, reference, port = spread(truth), _spread(reference, shape), _spread(port, shape)
-    size = max(rms(truth), least)
+    size = max(finite_rms(truth), least)
 
     def error(array: Array | None) -> float | None:
         if array is None:
@@ -187,7 +189,7 @@ def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact
     same = _equal(reference, port)
     if reference.shape != port.shape or spread(reference).shape != truth.shape:
         return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
-    size, errors = rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
+    size, errors = finite_rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
     errors = [one / size if size else (inf if one else 0.0) for one in errors]
     usual = _usual(truth, spread(port), errors[0])
     return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what, usual=usual)
@@ -235,14 +237,14 @@ def _class_of(one: Measured) -> Closeness:
         return Closeness.NOT_COMPARABLE
     floor = max(one.reference or 0.0, UNIT / 2)
     # A layer that computes in float32 whatever it is given is off by some roundings in float64 too.
-    if one.exact is not None and one.exact > max(SAME_DOUBLE, 2 * floor, LIMIT * UNIT):
+    if one.exact is not None and not one.exact <= max(SAME_DOUBLE, 2 * floor, LIMIT * UNIT):
         return Closeness.DIFFERS
     if one.port is None:
         return Closeness.ROUNDING
     if one.bitwise:
         return Closeness.BITWISE
     if one.exact is None:
-        return Closeness.DIFFERS if one.port > SINGLE_LIMIT * floor else Closeness.ROUNDING
+        return Closeness.ROUNDING if one.port <= SINGLE_LIMIT * floor else Closeness.DIFFERS
     # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses, if it does everywhere.
     coarse = one.port > max(LIMIT * floor, COARSE) and not one.usual <= COARSE
     return Closeness.LOWER_PRECISION if coarse else Closeness.ROUNDING

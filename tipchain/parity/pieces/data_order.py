@@ -220,7 +220,7 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
         return None
     if len(mapping) == len(ours) and len(mapping) > FEWEST:
         return None  # every label comes once: any order would do
-    moved = [f"{one:g} is {other:g}" for one, other in pairs if one != other]
+    moved = [f"{one:g} → {other:g}" for one, other in pairs if one != other]
     shown = f"{', '.join(moved[:SHOWN_LABELS])}{', …' if len(moved) > SHOWN_LABELS else ''}"
     classes = sorted(mapping)
     as_text = [float(one) for one in sorted(f"{one:g}" for one in classes)]
@@ -552,7 +552,7 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
         return None
     moved = [(a, b) for a, b in pairs if a != b]
     steps = {b - a for a, b in moved}
-    shown = ", ".join(f"{a} is {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
+    shown = ", ".join(f"{a} → {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
     if len(steps) == 1 and len(moved) > len(pairs) // 2:
         return DataCause(code="token-shift", message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
                      fix="take the reference's vocabulary, with the same offset", explained=1.0)  # fmt: skip

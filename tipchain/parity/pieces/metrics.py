@@ -17,21 +17,18 @@ from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.metric_probes import (
-    UNITS,
     Batch,
     MetricMeter,
     Probe,
     Values,
-    Way,
-    differences,
     given_probe,
     join,
     kinds_of,
     make_probes,
     square,
-    ways,
     with_ignored,
 )
+from tipchain.parity.pieces.metric_ways import UNITS, Way, differences, ways
 from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 
 # Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise.

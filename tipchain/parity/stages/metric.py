@@ -9,7 +9,7 @@ from typing import Any
 from tipchain.outcome import Outcome
 from tipchain.parity.frameworks.base import Array
 from tipchain.parity.judge import Verdict
-from tipchain.parity.pieces.metric_probes import ClassifierProbe, make_probe, recognize
+from tipchain.parity.pieces.metric_ways import ClassifierProbe, make_probe, recognize
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import (
     Bench,
