@@ -196,7 +196,7 @@ def mark(path: str, kind: str) -> str:
             return f"modules {hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
         status = Path(path).stat()
         if not S_ISREG(status.st_mode):
-            return f"{kind} no file"
+            return f"{kind} -"
         if kind == "content" and status.st_size <= MARKED_BYTES:
             return f"content {file_hash(Path(path))}"
     except OSError as error:
