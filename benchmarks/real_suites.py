@@ -281,7 +281,7 @@ class Bench:
                     for name, value in result.get("figures", {}).items()
                     if name == "difference_ratio" or name.startswith("avg_ips[")
                 }
-                figures = ", ".join(f"{name} {value:.3g}" for name, value in shown.items())
+                figures = ", ".join(f"{name} {float(value):.3g}" for name, value in shown.items())
                 said = result.get("reason", "") or figures
                 ran.words.append((result["command"]["id"], result["outcome"], said))
         return ran

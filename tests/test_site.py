@@ -68,6 +68,20 @@ def test_a_line_break_in_a_chinese_sentence_is_no_blank():
     )
 
 
+def test_commands_and_diagnoses_are_in_chinese_too(site):
+    pages = reference_pages.chinese_pages()
+    assert set(pages) == set(reference_pages.IN_CHINESE)
+    for path, text in pages.items():
+        english = reference_pages.pages()[path]
+        assert [line for line in text.splitlines() if line.startswith("### ")] == [
+            line for line in english.splitlines() if line.startswith("### ")
+        ]
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        assert all(re.search("[\u4e00-\u9fff]", row) for row in rows)
+        assert "命令" in text or "代码" in text
+    assert "诊断代码" in (site / "zh/reference/diagnoses.html").read_text(encoding="utf-8")
+
+
 def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):
     text = (site / "how-to/nightly.html").read_text(encoding="utf-8")
     assert 'href="../source/test_tipc/nightly_yaml.txt"' in text

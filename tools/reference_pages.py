@@ -29,9 +29,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
+from tipchain.language import language, say, speaking  # noqa: E402
 from tipchain.yaml_lines import Reader  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
+IN_CHINESE = ("reference/commands.md", "reference/diagnoses.md")
+"""The pages that are made in Chinese, too: what they show are texts of the program's catalogue."""
 REQUIRED = "**required**"
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)(#[^)]*)?(\))")
 CHINESE_BREAK = re.compile(
@@ -111,6 +114,14 @@ class Key:
     name: str
     expected: str
     default: str
+
+
+def _either(english: str, chinese: str) -> str:
+    return chinese if language() == "zh" else english
+
+
+def _made() -> str:
+    return _either(MADE, "_由 `tools/reference_pages.py` 根据代码生成。_\n")
 
 
 # YAML files
@@ -370,11 +381,18 @@ def commands_page() -> str:
     from tipchain.cli import COMMANDS, GROUPS, parser_of
     from tipchain.commands.options import leaves
 
-    lines = ["# Commands", "", MADE, "", "`tipchain COMMAND --help` says the same in a terminal.", ""]
+    title, terminal = (
+        _either("Commands", "命令"),
+        _either(
+            "`tipchain COMMAND --help` says the same in a terminal.",
+            "在终端中用 `tipchain --lang zh COMMAND --help` 查看同样的内容。",
+        ),
+    )
+    lines = [f"# {title}", "", _made(), "", terminal, ""]
     for group, commands in GROUPS.items():
-        lines += [f"## {group.capitalize()}", ""]
+        lines += [f"## {say(group).capitalize()}", ""]
         for name in commands:
-            lines += [f"### tipchain {name}", "", _sentence(COMMANDS[name]), ""]
+            lines += [f"### tipchain {name}", "", _sentence(say(COMMANDS[name])), ""]
             for leaf in leaves(parser_of(name)):
                 lines += _leaf(leaf, leaf.prog != f"tipchain {name}")
     return "\n".join(lines) + "\n"
@@ -384,14 +402,15 @@ def _leaf(parser: argparse.ArgumentParser, is_action: bool) -> list[str]:
     lines = []
     if is_action:
         lines += [f"#### {parser.prog}", ""] + (
-            [_cell(_sentence(parser.description)), ""] if parser.description else []
+            [_cell(_sentence(say(parser.description))), ""] if parser.description else []
         )
     rows = []
     for action in parser._actions:  # noqa: SLF001
         if action.help is argparse.SUPPRESS or isinstance(action, argparse._HelpAction):  # noqa: SLF001
             continue
         rows.append(f"| {_called(action)} | {_cell(_help(parser, action))} |")
-    return [*lines, "| argument | meaning |", "|---|---|", *rows, ""] if rows else lines
+    head = _either("| argument | meaning |", "| 参数 | 含义 |")
+    return [*lines, head, "|---|---|", *rows, ""] if rows else lines
 
 
 def _called(action: argparse.Action) -> str:
@@ -411,13 +430,19 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
         action.default not in (None, False, argparse.SUPPRESS)
         and action.default != []
         and "default" not in text
+        and "默认" not in text
     )
-    return text + (f" (default: {action.default})" if shown and action.option_strings else "")
+    default = _either(f" (default: {action.default})", f"（默认 {action.default}）")
+    return text + (default if shown and action.option_strings else "")
 
 
 def _sentence(text: str | None) -> str:
     text = (text or "").strip()
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".") if text else ""
+    return (
+        f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "。")) else _either(".", "。"))
+        if text
+        else ""
+    )
 
 
 # Diagnosis codes
@@ -446,18 +471,25 @@ def codes_in_code() -> set[str]:
 
 
 WITHOUT_PORT = {
-    "another code names the fault first, as soon as the layer or the code runs": (
+    (
+        "another code names the fault first, as soon as the layer or the code runs",
+        "层或代码一运行，就有另一个代码先指出该错误",
+    ): (
         "argmax-axis batch-norm-mode constant count-include-pad dropout-axis dropout-in-eval dtype factor flatten-axes heads k "
         "mask-value max-norm maximum minimum missing-roll off-by-one other-layer-weight padding-row resize-to-one roll-direction "
         "shift-direction smoothing-constant statistics time-order unit unmatched-parameters warmup-steps weight-form"
     ),
-    "Paddle has no such setting, so no line of a port mends it": (
+    (
+        "Paddle has no such setting, so no line of a port mends it",
+        "飞桨没有这项设置，移植中没有哪一行可以修正",
+    ): (
         "added-bias added-zeros bias-correction cycle-momentum dampening epsilon-placement learning-rate-decay maximize "
         "momentum-start rate-inside-momentum"
     ),
-    "the fault needs a training loop, an evaluation or data of several samples, not a line": (
-        "accumulated-gradients batch-average frame-sampling gradient-scale max-length not-reset resize-size"
-    ),
+    (
+        "the fault needs a training loop, an evaluation or data of several samples, not a line",
+        "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
+    ): ("accumulated-gradients batch-average frame-sampling gradient-scale max-length not-reset resize-size"),
 }
 """Why no port is recorded for a code: a new code needs a port, or stands here."""
 
@@ -466,35 +498,52 @@ def diagnoses_page() -> str:
     """Return the page of diagnosis codes: each with a port that has it, and the line that mends it."""
     examples: Mapping[str, Any] = json.loads((ROOT / "docs/diagnoses.json").read_text(encoding="utf-8"))
     lines = [
-        "# Diagnosis codes",
+        _either("# Diagnosis codes", "# 诊断代码"),
         "",
-        (
+        _either(
             "`alignment.json` has the code of a cause (`diagnoses[].code`), and so have the history (`tipchain history causes "
             "--code`) and JUnit. Each code below has a port with that fault. The lines with `-` are those of the port, the lines "
             "with `+` correct them. They are shown with tipchain's message and fix. The ports are in `tests/zoo`; "
-            "`tools/record_diagnoses.py` records the messages."
+            "`tools/record_diagnoses.py` records the messages.",
+            "`alignment.json`（`diagnoses[].code`）、历史（`tipchain history causes --code`）和 JUnit 中有原因的代码。下面每个代码都有一个带该错误的移植："
+            "`-` 是移植中的行，`+` 是修正后的行，并附 tipchain 的信息和修改方法。这些移植位于 `tests/zoo`，信息由 `tools/record_diagnoses.py` 记录。",
         ),
         "",
-        MADE,
+        _made(),
     ]
     for code, one in examples.items():
         diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
-        lines += ["", f"## {code}", "", f"{_cell(one['message']).rstrip('.')}.", ""]
+        message = _cell(say(one["message"])).rstrip(".。") + _either(".", "。")
+        lines += ["", f"## {code}", "", message, ""]
         net = (
             f"of the net `{one['net']}` (`{one['id']}`)"
             if one["list"] != "codes"
             else "of a port of a few lines"
         )
-        lines += [f"_{one['part'].capitalize()} {net}._", ""]
+        where = f"网络 `{one['net']}`（`{one['id']}`）" if one["list"] != "codes" else "几行的移植"
+        lines += [_either(f"_{one['part'].capitalize()} {net}._", f"_{where}，{PARTS[one['part']]}。_"), ""]
         lines += ["```diff", *diff, "```"]
-        lines += ["", f"**Fix:** {_cell(one['fix'])}"] if one["fix"] else []
-    lines += ["", "## unknown", "", "No cause explains the difference; the report says what was tried.", ""]
-    lines += ["## Codes without a recorded port", "", "| codes | why |", "|---|---|"]
+        fix = _either("**Fix:** ", "**修改：**") + _cell(say(one["fix"]))
+        lines += ["", fix] if one["fix"] else []
+    unknown = _either(
+        "No cause explains the difference; the report says what was tried.",
+        "没有原因能够解释该差异；报告列出尝试过的内容。",
+    )
+    lines += ["", "## unknown", "", unknown, ""]
+    lines += [_either("## Codes without a recorded port", "## 没有记录移植的代码"), ""]
+    lines += [_either("| codes | why |", "| 代码 | 原因 |"), "|---|---|"]
     lines += [
-        f"| {', '.join(f'`{code}`' for code in codes.split())} | {why} |"
+        f"| {', '.join(f'`{code}`' for code in codes.split())} | {_either(*why)} |"
         for why, codes in WITHOUT_PORT.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+PARTS = {
+    "layer": "层", "code": "层之间的代码", "values": "数值与 buffer", "weights": "权重", "training": "训练模式", "loss": "损失",
+    "optimizer": "优化器", "scheduler": "学习率", "schedule": "学习率", "data": "数据", "metric": "指标",
+}  # fmt: skip
+"""What of a port is wrong, in Chinese."""
 
 
 def _diff(sign: str, text: str) -> list[str]:
@@ -673,7 +722,12 @@ def _sections(text: str) -> list[str]:
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page that is made, by its path below docs."""
+    """Return the text of each page that is made, in English, by its path below docs."""
+    with speaking("en"):
+        return _pages()
+
+
+def _pages() -> dict[str, str]:
     return {
         "reference/commands.md": commands_page(),
         "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
@@ -686,6 +740,12 @@ def pages() -> dict[str, str]:
     }  # fmt: skip
 
 
+def chinese_pages() -> dict[str, str]:
+    """Return the pages that are made in Chinese, by the paths of the English ones."""
+    with speaking("zh"):
+        return dict(zip(IN_CHINESE, (commands_page(), diagnoses_page()), strict=True))
+
+
 # What MkDocs calls
 
 
@@ -694,6 +754,8 @@ def stage(folder: Path) -> None:
     shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
     for path, text in pages().items():
         folder.joinpath(path).write_text(text, encoding="utf-8")
+    for path, text in chinese_pages().items():
+        folder.joinpath(path).with_suffix(".zh.md").write_text(text, encoding="utf-8")
     for page in sorted((ROOT / "docs").rglob("*.md")):
         place = page.relative_to(ROOT / "docs")
         text = page.read_text(encoding="utf-8")

@@ -62,11 +62,11 @@ def classifier(name: str, family: str, folder: str) -> Model:
     )
 
 
-def speed(name: str, family: str) -> Model:
+def speed(name: str, family: str, item: str) -> Model:
     """Return a classifier whose training's speed is measured."""
     config = f"{CONFIGS}/ImageNet/{family}/{name}.yaml"
     return Model(
-        name=name,
+        name=f"{name}, {item.partition('_')[0]}",
         file=f"test_tipc/configs/{family}/{name}_train_infer_python.txt",
         # Eight images are four iterations of two.
         settings=(
@@ -75,7 +75,7 @@ def speed(name: str, family: str) -> Model:
         ),
         mode="benchmark_train",
         chain="benchmark_train",
-        argument="dynamic_bs2_fp32_DP_N1C1",
+        argument=item,
         words=("--warm-up=1",),
     )
 
@@ -94,6 +94,7 @@ def onnx(name: str, family: str) -> Model:
         file=f"test_tipc/configs/{family}/{name}_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
         settings=("python=python",),
         mode="paddle2onnx_infer",
+        versions=("3.3.1",),  # the export is that of one version
         chain="paddle2onnx",
         makes=((f"{folder}/inference.pdiparams", f"{exported(name, family)}={folder}"),),
     )
@@ -118,10 +119,10 @@ RECIPE = Recipe(
                 f"norm_export=tools/export_model.py -c {RECOGNITION} {SMALL} {ON_CPU}",
             ),
         ),
-        speed("PPLCNet_x1_0", "PPLCNet"),
-        speed("MobileNetV3_small_x1_0", "MobileNetV3"),
+        speed("PPLCNet_x1_0", "PPLCNet", "dynamic_bs2_fp32_DP_N1C1"),
+        speed("PPLCNet_x1_0", "PPLCNet", "dynamicTostatic_bs2_fp32_DP_N1C1"),
         onnx("PPLCNet_x0_25", "PPLCNet"),
-        onnx("MobileNetV3_large_x1_0", "MobileNetV3"),
+        onnx("PPLCNet_x1_0", "PPLCNet"),
         Model(
             name="MobileNetV3_large_x1_0",
             file="test_tipc/configs/MobileNetV3/MobileNetV3_large_x1_0_train_dy2static_python.txt",

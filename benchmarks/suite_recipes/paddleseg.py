@@ -156,6 +156,7 @@ def _onnx(model: str, folder: str, config: str) -> Model:
         file=f"test_tipc/configs/{model}/{model}_model_linux_gpu_normal_normal_paddle2onnx_python_linux_cpu.txt",
         settings=("python=python",),
         mode="paddle2onnx_infer",
+        versions=("3.3.1",),  # the export is that of one version
         chain="paddle2onnx",
         makes=((f"{folder}/model.pdiparams", f"tools/export.py --config {config} --save_dir {folder}"),),
     )

@@ -133,7 +133,7 @@ def test_a_stage_that_has_no_float64_says_so(made, tmp_path, monkeypatch):
     manifest = make(made, tmp_path, monkeypatch, Recorder(no_truth="mixed\n  dtypes"))
     assert manifest.truths == {"forward": "mixed dtypes"}
     assert damages(tmp_path / "new", manifest) == []
-    assert "no forward mixed dtypes" in "\n".join(describe(tmp_path / "new", manifest))
+    assert "lacks forward mixed dtypes" in "\n".join(describe(tmp_path / "new", manifest))
 
 
 def test_facts_of_one_machine_stay_there(made, tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def test_the_reason_is_the_exception_and_not_its_hint(go):
         == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
     )
     assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
-    converted = "2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\n"
+    converted = "\\33[31m2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\33[0m\\n"
     assert ended(go(f"printf '{converted}'; exit 255"))[1].endswith("[ERROR] Failed to convert")
 
 

@@ -191,6 +191,28 @@ def test_whole_numbers_that_no_input_changes_prove_nothing(monkeypatch, capsys, 
         assert ("change no output" in capsys.readouterr().out) is constant
 
 
+def test_the_last_line_tells_a_difference_from_what_proves_nothing(monkeypatch, capsys, tmp_path):
+    for name in ("m.json", "m.pdiparams", "m.onnx"):
+        (tmp_path / name).write_text("")
+    main = COMPARISON["main"]
+    words = [f"--model={tmp_path}/m.json", f"--params={tmp_path}/m.pdiparams", f"--onnx={tmp_path}/m.onnx"]
+    monkeypatch.setattr("sys.argv", ["compare_onnx.py", *words])
+
+    def paddle(inputs):
+        return [inputs["x"], np.full(3, 0.5, np.float32)]
+
+    for factor, said in (
+        (1, "of 1 nothing can be said"),
+        (2, "1 differ by more than rounding, of 1 nothing can be said"),
+    ):
+        monkeypatch.setitem(main.__globals__, "open_paddle", lambda *_: (["x"], paddle))
+        specs = {"x": ([1, 9], "tensor(float)")}
+        onnx = (specs, lambda inputs, factor=factor: [inputs["x"] * factor, np.full(3, 0.5, np.float32)])
+        monkeypatch.setitem(main.__globals__, "open_onnx", lambda _, onnx=onnx: onnx)
+        assert main() == 1
+        assert capsys.readouterr().out.splitlines()[-1] == f"compared 2 outputs: {said}"
+
+
 def test_the_program_is_the_file_that_is_there(tmp_path):
     plan = planned(tmp_path, DETECTION, suite="paddledetection", options={"device": "cpu"})
     finds = {one.step: one.finds for one in plan.commands}

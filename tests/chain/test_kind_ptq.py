@@ -545,3 +545,11 @@ def test_a_recorded_program_runs_as_it_would_alone(tmp_path):
         images = json.loads(str(found["images"][int(found["run_of"][0])]))
         assert images == [str(tmp_path / "one.JPG"), str(tmp_path / "suite" / "two.png")]
     assert not list(Path(out).parent.glob(".*"))
+
+
+def test_arguments_of_the_quantization_keep_their_names(tmp_path):
+    named = SEG.replace("python:python3.7\n##", "python:python3.7\n--use_gpu:True")
+    legacy, default = (planned(tmp_path, named, "paddleseg", legacy=one) for one in (True, False))
+    assert "--device=True" in words(legacy, "quantize")
+    assert "--use_gpu=True" in words(default, "quantize")
+    assert "quantize-flags" in {one.code for one in default.findings}

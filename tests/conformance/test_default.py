@@ -160,7 +160,7 @@ def test_the_samples_show_every_fix_that_a_file_can_show():
             for one in sample_cases(folder.name, mode.value):
                 codes |= reported(one.plan())
     # PanopticSeg's samples name no model for whole_infer, as its real files don't; tests/chain/test_suites.py has one.
-    of_other_kinds = {"onnx-flags", "no-installs", "program-file"}
+    of_other_kinds = {"onnx-flags", "no-installs", "program-file", "quantize-flags", "to-static"}
     assert codes == set(FIXES) - of_other_kinds - EVERYWHERE - (RUNNING - {"nothing-planned", "cwd"}) - {
         "panoptic-vars"
     }

@@ -252,3 +252,20 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
     timelines, _ = read_timelines(find_nights(tmp_path / "suite"), 5, tmp_path)
     page = re.sub("</?code>", "`", render(timelines))
     assert page.count(told) == 4  # on top, in its cell, in its part, for the script
+
+
+def test_a_summary_and_its_annotations_are_in_the_readers_language(night, monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    results = read_results(night.folder)
+    text = summary(results, ["a", "b"])
+    assert "| 结果 | 任务 | 原因 | 日志 |" in text
+    assert "### 有何变化" in text
+    assert "任务用时合计" in text
+    assert not re.search(
+        "did not pass|not ended|items took|were skipped|was skipped|of them|Last lines", text
+    )
+    assert any("日志：" in line for line in annotate(results))
+    junit = night_junit(results)
+    monkeypatch.setenv("TIPCHAIN_LANG", "en")
+    assert night_junit(results) == junit
+    assert "### What changed" in summary(results, ["a"])

@@ -95,7 +95,10 @@ def _net(
             + NET.format(base=base, init=lines[0], forward=lines[1])
             + "".join(f"\n\n{one}\n" for one in rest)
         )
-    return CodeFault(code=code, part=part, sources=sources, edits=((old, new),), inputs=inputs, **more)
+    # The page shows whole lines.
+    line = next((one.strip() for one in sources["paddle"].splitlines() if old in one), "")
+    edit = (line, line.replace(old, new)) if sources["paddle"].count(line) == 1 else (old, new)
+    return CodeFault(code=code, part=part, sources=sources, edits=(edit,), inputs=inputs, **more)
 
 
 def _layer(

@@ -27,7 +27,7 @@ from tipchain.chain.artifacts import (
 )
 from tipchain.chain.figures import FigureReader
 from tipchain.chain.finds import UnsettledError, settle
-from tipchain.chain.log_lines import log_lines
+from tipchain.chain.log_lines import log_lines, without_escapes
 from tipchain.chain.plan import Command
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call
 from tipchain.chain.result import Result
@@ -281,7 +281,7 @@ def _said(command: Command, tail: tuple[str, ...]) -> str:
     """Return the line of ``tail`` that tells most: an alignment's verdict, an exception, else the last line."""
     if command.step != "align":
         # Paddle's exceptions go on in lines of their own, the hint last, and then a full stop where a program adds one.
-        lines = [line for line in tail if re.search(r"\w", line)] or tail
+        lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or tail
         raised = (line for line in reversed(lines) if _EXCEPTION.match(line))
         return next(raised, lines[-1]) if lines[-1].startswith(" ") else lines[-1]
     verdict = [number for number, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))]

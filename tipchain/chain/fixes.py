@@ -33,6 +33,8 @@ FIXES: Mapping[str, str] = {
     "cpu-words": "on the CPU a program that would look for a GPU is told so",
     "no-installs": "a conversion fetches and installs no packages while it runs",
     "onnx-flags": "an argument that paddle2onnx has no more is left out",
+    "quantize-flags": "the quantization's arguments keep their names; PaddleSeg's original writes those of inference",
+    "to-static": "a section without words for the static graph is a SKIP; the original trains it twice in dynamic mode",
     "program-file": "an exported program is the file that is there: Paddle 3 writes .json where Paddle 2 wrote .pdmodel",
     "devices": "CUDA_VISIBLE_DEVICES is set for every command of a leg and for no other; hosts are parsed",
     "no-sleep": "there are no fixed pauses between steps",

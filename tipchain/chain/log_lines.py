@@ -35,4 +35,9 @@ def _text(line: bytes) -> str:
     text = line[:LONGEST].decode("utf-8", errors="replace")
     if "\0" in text:  # UTF-16, or a hole in the file
         text = text.replace("\0", "")
-    return (_ESCAPES.sub("", text) if "\x1b" in text else text).rstrip()
+    return without_escapes(text).rstrip()
+
+
+def without_escapes(text: str) -> str:
+    """Return a line without a terminal's colors."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text

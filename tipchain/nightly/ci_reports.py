@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from tipchain.language import say
 from tipchain.nightly.artifacts import log_tail
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item
@@ -42,22 +43,22 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
     bad = list(_bad(results))
     root, lines = Path(results.plan.root), []
     for item, record in bad[:ANNOTATED]:
-        log = f"\nlog: {os.path.relpath(results.folder / record.log)}" if record.log else ""
+        log = f"\n{say('log: ')}{os.path.relpath(results.folder / record.log)}" if record.log else ""
         cause = cause_of(results, record)
         if cause is not None:
-            more = "" if record.reason == cause.summary else f": {record.reason}"
+            more = "" if record.reason == cause.summary else f": {say(record.reason)}"
             said = f"\n{record.outcome.value}{more}{log}"
             lines.append(annotate_cause(cause, item.id, root, environ, said))
             continue
         place = place_in_checkout(root / item.source, environ) if item.source else ""
         where = {"file": place, "line": "1"} if place else {}
-        message = f"{record.outcome.value}: {record.reason or 'no reason was given'}{log}"
+        message = f"{record.outcome.value}: {say(record.reason or 'no reason was given')}{log}"
         lines.append(workflow_command("error", message, {**where, "title": item.id}))
     if len(bad) > ANNOTATED:
         more = f"{len(bad) - ANNOTATED} more items of {results.plan.name} did not pass; the summary has them"
-        lines.append(workflow_command("error", more, {"title": results.plan.name}))
+        lines.append(workflow_command("error", say(more), {"title": results.plan.name}))
     if missing := _missing(results):
-        lines.append(workflow_command("error", missing, {"title": results.plan.name}))
+        lines.append(workflow_command("error", say(missing), {"title": results.plan.name}))
     return lines
 
 
@@ -91,12 +92,12 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
     bad, skipped = list(_bad(results)), counts[Outcome.SKIP]
     missing = _missing(results)
     head = [
-        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {_headline(results, counts)}",
+        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {say(_headline(results, counts))}",
         "",
         _origin(results),
         "",
     ]
-    head += [f"**{missing}.**", ""] if missing else []
+    head += [f"**{say(missing + '.')}**", ""] if missing else []
     parts = [head, _changed(changed), _facts(results)]
     room = limit - sum(len("\n".join(part).encode()) + 1 for part in parts) - 400
     table = _table(results, bad, room) if bad else []
@@ -122,28 +123,30 @@ def _origin(results: Results) -> str:
     told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items())
     facts = results.facts
     commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
-    return f"**{told}**; items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
+    night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
+    return f"**{say(told)}**{say('; ')}{say(night)}"
 
 
 def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) -> list[str]:
-    rows = ["| outcome | item | reason | log |", "|---|---|---|---|"]
+    rows = [f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |", "|---|---|---|---|"]
     room -= sum(len(row) + 1 for row in rows)
     for place, (item, record) in enumerate(bad):
         log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
         cause = cause_of(results, record)
-        told = cause.summary if cause else record.reason
+        told = say(cause.summary if cause else record.reason)
         reason = told if len(told) <= REASON else f"{told[:REASON]} …"
         sign = f"{SIGNS[record.outcome]} {record.outcome.value}"
         row = f"| {sign} | {markdown(item.id)} | {markdown(reason)} | {log} |"
         room -= len(row.encode()) + 1
         if room < 0:
-            return [*rows, "", f"{len(bad) - place} more did not pass; there is no room for them here.", ""]
+            more = say(f"{len(bad) - place} more did not pass; there is no room for them here.")
+            return [*rows, "", more, ""]
         rows.append(row)
     return [*rows, ""]
 
 
 def _changed(lines: Sequence[str]) -> list[str]:
-    return ["### What changed", "", *_pre(lines), ""] if lines else []
+    return [f"### {say('What changed')}", "", *_pre(lines), ""] if lines else []
 
 
 def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) -> Iterator[str]:
@@ -151,7 +154,7 @@ def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) 
         lines = log_tail(results.folder / record.log) if record.log else []
         if not lines:
             continue
-        block = [*_folded(f"Last lines of the log of {item.id}", _pre(lines))]
+        block = [*_folded(say(f"Last lines of the log of {item.id}"), _pre(lines))]
         room -= len("\n".join(block).encode()) + 1
         if room < 0:
             return
@@ -160,14 +163,14 @@ def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) 
 
 def _left_out(results: Results, room: int) -> list[str]:
     reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
-    rows = [f"{count} of them: {reason[:REASON]}" for reason, count in reasons.most_common(50)]
-    block = _folded(f"{sum(reasons.values())} items were skipped", _pre(rows))
+    rows = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
+    block = _folded(say(f"{sum(reasons.values())} items were skipped"), _pre(rows))
     return block if len("\n".join(block).encode()) < room else []
 
 
 def _facts(results: Results) -> list[str]:
     rows = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
-    return _folded("Environment", _pre(rows)) if rows else []
+    return _folded(say("Environment"), _pre(rows)) if rows else []
 
 
 def _folded(title: str, inside: Iterable[str]) -> list[str]:

@@ -26,6 +26,7 @@ from tipchain.cores import core_count
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
+SMALLEST = nextafter(0.0, inf)
 SHARE = 8 * PIECE
 """Elements of a thread at least: handing less over costs a tenth of what it saves."""
 
@@ -150,7 +151,7 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
     size = scan.count
     nan_seen = scan.nan_at is not None
     at = scan.nan_at if scan.nan_at is not None else scan.worst_at
-    index = tuple(int(n) for n in np.unravel_index(at, expected.shape)) if size else ()
+    index = _index(at, expected.shape) if size else ()
     unknown = nan_seen or not size
     return TensorDiff(
         path=path,
@@ -160,7 +161,7 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         actual_dtype=_name(actual.dtype),
         size=size,
         # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
-        mean_abs=nan if unknown else max(scan.total() / size, min(scan.largest, nextafter(0.0, inf))),
+        mean_abs=nan if unknown else max(scan.total() / size, min(scan.largest, SMALLEST)),
         max_abs=nan if unknown else scan.largest,
         min_abs=nan if unknown else scan.least,
         max_rel=nan if unknown else scan.relative,
@@ -177,6 +178,15 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         needed_atol=nan if not size else inf if nan_seen else scan.needed,
         rtol=rtol,
     )
+
+
+def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index of an element; `numpy.unravel_index` takes longer than all else of a tiny tensor."""
+    index: list[int] = []
+    for length in reversed(shape):
+        at, place = divmod(at, length)
+        index.append(place)
+    return tuple(reversed(index))
 
 
 @lru_cache(maxsize=64)  # NumPy builds the name anew each time, which tiny tensors feel

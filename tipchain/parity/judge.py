@@ -127,8 +127,8 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
         UsageError: the facts were computed with another rtol.
     """
 
-    def verdict(outcome: Outcome, reason: str) -> Verdict:
-        return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff)
+    def verdict(outcome: Outcome, reason: str, share: float | None = None) -> Verdict:
+        return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff, share=share)
 
     if tolerance.rtol is not None and diff.size and tolerance.rtol != diff.rtol:
         raise UsageError(f"{subject}: computed with rtol {diff.rtol}, judged with rtol {tolerance.rtol}")
@@ -148,8 +148,8 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
     if strange:
         return verdict(Outcome.FAIL, strange)
     if _accepted(diff, tolerance):
-        return replace(verdict(Outcome.PASS, _passed(diff, tolerance)), share=_share(diff, tolerance))
-    return replace(verdict(Outcome.FAIL, _failed(diff, tolerance, outside)), share=_share(diff, tolerance))
+        return verdict(Outcome.PASS, _passed(diff, tolerance), _share(diff, tolerance))
+    return verdict(Outcome.FAIL, _failed(diff, tolerance, outside), _share(diff, tolerance))
 
 
 def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:

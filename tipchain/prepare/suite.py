@@ -311,7 +311,7 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
         if fault := one.fault(preparation.checkout):
             faults.append(f"{one.path} {fault} ({one.key} of {one.command})")
     for fault in faults:
-        print(say(f"FAIL  {fault}"))
+        print(f"FAIL  {say(fault)}")
     if any(REFUSED in fault for fault in faults):
         print(say(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};"))
         print(say("      --python PATH names an interpreter of the suite's own"))
@@ -320,17 +320,13 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
 
 def _conclude(preparation: Preparation, faults: int) -> ExitCode:
     if faults:
-        print(
-            f"exit code 1: not prepared, {faults} faults"
-            if faults > 1
-            else "exit code 1: not prepared, 1 fault"
-        )
+        print(say(f"exit code 1: not prepared, {faults} fault{'s' if faults > 1 else ''}"))
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:
         print(say("exit code 4: nothing was run and nothing checked"))
         return ExitCode.NOTHING_CHECKED
-    print(f"exit code 0: prepared; {count} named paths are there" if count else "exit code 0: prepared")
+    print(say("exit code 0: prepared" + (f"; {count} named paths are there" if count else "")))
     return ExitCode.PASSED
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.parity.locate.differences import distance, equal
+from tipchain.parity.locate.differences import LARGE, distance, equal, slight_distance
 from tipchain.parity.locate.matching import BLOCK, print_of
 
 
@@ -49,3 +49,26 @@ def test_a_print_is_that_of_the_values_in_whatever_order(size):
     other[1, -1] += 1
     assert print_of(other) != print_of(values)
     assert print_of(np.ones(size, np.float32)) == (size, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def large():
+    return np.random.default_rng(1).standard_normal((1024, LARGE // 1024))
+
+
+def test_large_matrices_that_agree_are_compared_by_projections(large):
+    actual = np.asfortranarray(large * (1 + 1e-12 * np.random.default_rng(2).standard_normal(large.shape)))
+    assert slight_distance(large, actual) == pytest.approx(distance(large, actual), rel=0.1)
+
+
+def test_projections_leave_what_differs_to_the_elements(large):
+    other = np.random.default_rng(3)
+    one_rank = np.outer(other.standard_normal(large.shape[0]), other.standard_normal(large.shape[1]))
+    assert slight_distance(large, np.asfortranarray(large + 2.0**-24 * one_rank)) is None
+    missing = np.asfortranarray(large)
+    missing[5, 7] = np.nan
+    assert slight_distance(large, missing) is None
+    assert slight_distance(large, large) is None, "these lie alike"
+    assert slight_distance(large[:9], np.asfortranarray(large[:9])) is None, "these are small"
+    single = large.astype(np.float32)
+    assert slight_distance(single, np.asfortranarray(single)) is None

@@ -495,7 +495,7 @@ class _Quantization:
             key = self.slots[other].key if other else slot.key
             if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
                 message = f"is passed by its own name; the original writes {key}, inference's name, instead"
-                self.chain.tell("null", message, slot, "info")
+                self.chain.tell("quantize-flags", message, slot, "info")
             named = replace(slot, key=key) if self.request.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)

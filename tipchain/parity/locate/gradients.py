@@ -22,6 +22,7 @@ from tipchain.parity.locate.differences import (
     plain,
     relative,
     rms,
+    slight_distance,
     squeezed_as,
 )
 from tipchain.parity.locate.matching import CallPair, print_of
@@ -268,7 +269,10 @@ class SharedParameters:
         if other is None:
             return None
         other = squeezed_as(other, one.shape)
-        return distance(one, other) if one.shape == other.shape else inf
+        if one.shape != other.shape:
+            return inf
+        slight = slight_distance(one, other)
+        return distance(one, other) if slight is None else slight
 
     def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
         """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""

@@ -18,10 +18,10 @@ from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 Array = npt.NDArray[Any]
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
-"""A layer's error beyond this many times the reference's own float32 error is no rounding: over 253 clean layers of three nets it stays
-below 2.1, a BatchNorm's epsilon of 1.1e-5 for 1e-5 makes 8 at least, and this is the middle in octaves."""
+"""A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple
+stays below 2.1. A BatchNorm's epsilon of 1.1e-5 instead of 1e-5 makes at least 8. The limit is the middle of the two in octaves."""
 SINGLE_LIMIT = 16.0
-"""The same where the port has no float64: gradients of clean layers reach 6 (BatchNorm, convolutions of two threads)."""
+"""The same limit for a port without float64: the gradients of correct layers reach 6 (BatchNorm, convolutions on two threads)."""
 COARSE = 2.0**-13
 """Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
 

@@ -91,8 +91,8 @@ def prose(text: str) -> Markup:
 
 
 def path(text: str) -> Markup:
-    """Return a layer's path, which may be broken after a dot."""
-    first, *rest = text.split(".")
+    """Return a layer's path, which may be broken after a dot; the model itself has none, and words for it."""
+    first, *rest = (say(text) if " " in text else text).split(".")
     return markup(_escaped(first), (markup(".", Markup("<wbr>"), _escaped(part)) for part in rest))
 
 
