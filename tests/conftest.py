@@ -11,6 +11,7 @@ import atexit
 import gc
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,11 +20,25 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = "test_properties.py"
-IN_PLACE = ("test_main_job.py", "test_readme.py", "test_guide.py")
-"""Files whose tests run chains in the project's own folder: one after the other, and first, for they take longest."""
+MAIN_JOB = "test_main_job.py"
+IN_PLACE = ("test_readme.py", "test_guide.py")
+"""Files whose tests write where the main job's AlexNet does: one process runs them all, one after the other."""
+LONG = (
+    "test_align.py",
+    "test_commands.py",
+    "test_pages.py",
+    "test_command_lists.py",
+    "test_arguments.py",
+    "test_data_metric.py",
+    "test_resume.py",
+    "test_options.py",
+)
+"""Files that take longest, the dearest first, as the list at the end of a run shows them."""
 BROWSER = "_browser.py"
 """How the names of files end whose tests look at pages: they share one browser."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
+WORTH_TELLING_S = 1.0
+"""A file that takes less is not listed at the end."""
 
 # Texts are compared in English, whatever the developer's locale is; tests/test_language.py has the others.
 os.environ["TIPCHAIN_LANG"] = "en"
@@ -61,14 +76,19 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let pytest-xdist give the tests of a file, those of all files in `IN_PLACE`, and all that want a browser, to one process."""
+    """Let pytest-xdist give the tests of a file to one process, and so all that want a browser, and all that write in one place.
+
+    Each other test of the main job may go to any: they write in folders of their own, and take minutes.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
+            file, _, test = nodeid.partition("::")
             name = file.rpartition("/")[2]
-            return "in place" if name in IN_PLACE else "browser" if name.endswith(BROWSER) else file
+            if name in IN_PLACE or (name == MAIN_JOB and "alexnet" in test):
+                return "in place"
+            return nodeid if name == MAIN_JOB else "browser" if name.endswith(BROWSER) else file
 
     return Scheduling(config, log)
 
@@ -80,15 +100,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.name == PROPERTIES:
             item.add_marker(pytest.mark.nightly)
             item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
-    items.sort(key=lambda item: item.path.name not in IN_PLACE)
+    items.sort(key=_turn)
     if "nightly" not in str(config.getoption("markexpr")):
         _leave_out(config, items, [item for item in items if item.get_closest_marker("nightly")])
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return when a test's turn is: first what takes longest, so that no process is left with it alone at the end."""
+    name = item.path.name
+    if name == MAIN_JOB or name in IN_PLACE:
+        return 0
+    return 1 + (LONG.index(name) if name in LONG else len(LONG))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytest.Item]) -> None:
     """Take ``some`` out of ``items``; pytest's summary counts them as deselected."""
     config.hook.pytest_deselected(items=some)
     items[:] = [item for item in items if item not in some]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Note in every report what this process and its ended children have computed since the one before, in seconds."""
+    report = yield
+    report.cpu_s = sum(os.times()[:4]) - _computed.total()
+    _computed["all"] += report.cpu_s
+    return report
+
+
+_computed = Counter(all=sum(os.times()[:4]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """List what each file took, the dearest first: where the time of the whole suite goes."""
+    seconds, computed = Counter[str](), Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "cpu_s"):
+                file = report.nodeid.partition("::")[0]
+                seconds[file] += report.duration
+                computed[file] += report.cpu_s
+    if len(seconds) < 2:
+        return
+    terminalreporter.section("seconds per file")
+    for file, took in seconds.most_common():
+        if took >= WORTH_TELLING_S:
+            terminalreporter.line(f"{took:7.1f}  computing {computed[file]:6.1f}  {file}")
+    terminalreporter.line(
+        f"{seconds.total():7.1f}  computing {computed.total():6.1f}  all {len(seconds)} files"
+    )
 
 
 @pytest.fixture(scope="session")

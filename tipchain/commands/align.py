@@ -88,6 +88,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where a stage fails, do not look for the layer at fault and its cause",
     )
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="record torch's side even where an earlier run's still holds",
+    )
     add_within(parser)
     add_report_arguments(parser)
     add_verbosity(parser)
@@ -188,7 +193,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
         timeout_s=args.timeout, threads=args.threads or (reference.threads if reference else 0),
         rules=Rules.of(case, strict=args.strict), given=reference.given if reference else None,
-        notes=reference.notes(possible) if reference else (),
+        notes=reference.notes(possible) if reference else (), fresh=args.fresh,
     )  # fmt: skip
     return request, out
 

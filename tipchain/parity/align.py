@@ -7,8 +7,9 @@ judged again (`judge_folder`).
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from tipchain.parity.judge import Verdict
 from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name
 from tipchain.parity.recorder import RecordingJob, RecordingProcess, listen
+from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.progress import Progress
 from tipchain.runs import commit
@@ -46,6 +48,7 @@ class AlignRequest:
         given: what need not be prepared.
         truth: record the reference in float64; the sides are then torch alone.
         notes: what a reader of the report should know of where the reference comes from.
+        fresh: record torch's side even where an earlier run's still holds.
     """
 
     case: Case
@@ -62,6 +65,7 @@ class AlignRequest:
     given: GivenInputs | None = None
     truth: bool = False
     notes: tuple[str, ...] = ()
+    fresh: bool = False
 
     @property
     def recorded_sides(self) -> tuple[str, ...]:
@@ -80,12 +84,14 @@ def align(
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
     """
+    since = time.time()
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
     _save_benchmark(request)
     rules = request.rules or Rules.of(request.case)
     judged: list[StageJudgement] = []
     recorders: list[RecordingProcess] = []
+    cache: ReferenceCache | None = None
     pending = list(request.stages)
     progress = progress or Progress(quiet=True)
     try:
@@ -99,12 +105,16 @@ def align(
                 pending.remove(stage)
                 judged.append(_unprepared(stage, reason))
                 listener(judged[-1])
-            recorders = _start(request, prepared, pending) if pending else []
+            jobs = [_job(request, prepared, pending, side) for side in request.recorded_sides]
+            cache = _spare(request, jobs, pending, since) if pending else None
+            recorders = _start(request, jobs, pending) if pending else []
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in recorders)]
             for stage in ready:
                 pending.remove(stage)
                 judgement = _judge(request, stage, recorders, rules)
+                if cache:
+                    judgement = _keep(cache, judgement, recorders, request.folder)
                 judged.append(judgement)
                 listener(judgement)
             if pending and not ready:
@@ -145,7 +155,7 @@ def _judge(
     ]
     if failures:
         return StageJudgement(stage=stage, verdicts=tuple(failures))
-    recorded = [one.side for one in recorders]
+    recorded = request.recorded_sides
     if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
         reason = "it compares the port with itself; the port was not recorded"
         return StageJudgement(
@@ -196,33 +206,62 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
                 raise UsageError(f"{DUMPS[side]}: {wrong}")
 
 
-def _start(request: AlignRequest, prepared: Prepared, stages: Sequence[str]) -> list[RecordingProcess]:
-    """Start a recorder for each side that has no dump."""
+def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str) -> RecordingJob:
+    """Return what the recorder of ``side`` does for ``stages``."""
     case = request.case
-    sides, revision = request.recorded_sides, commit(request.case.root)
-    return [
-        RecordingProcess(
-            RecordingJob(
-                side=side,
-                case=str(case.path.resolve()),
-                reseed=case.reseed,
-                stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
-                device=request.device,
-                threads=request.threads or default_threads(len(sides)),
-                folder=str(request.folder.resolve()),
-                needs={stage: prepared.needs(stage, side) for stage in stages},
-                train_data=str(prepared.train_data.resolve()),
-                eval_data=str(prepared.eval_data.resolve()),
-                epochs=case.epochs(request.mode),
-                seeds=case.seeds(request.mode),
-                commit=revision,
-                truth=request.truth,
-            ),
-            stages,
-            request.timeout_s,
-        )
-        for side in sides
-    ]
+    return RecordingJob(
+        side=side,
+        case=str(case.path.resolve()),
+        reseed=case.reseed,
+        stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
+        device=request.device,
+        threads=request.threads or default_threads(len(request.recorded_sides)),
+        folder=str(request.folder.resolve()),
+        needs={stage: prepared.needs(stage, side) for stage in stages},
+        train_data=str(prepared.train_data.resolve()),
+        eval_data=str(prepared.eval_data.resolve()),
+        epochs=case.epochs(request.mode),
+        seeds=case.seeds(request.mode),
+        commit=commit(case.root),
+        truth=request.truth,
+    )
+
+
+def _start(
+    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]
+) -> list[RecordingProcess]:
+    """Start a recorder for each side that has anything to record."""
+    return [RecordingProcess(job, stages, request.timeout_s) for job in jobs if job.stages]
+
+
+def _spare(
+    request: AlignRequest, jobs: list[RecordingJob], stages: Sequence[str], since: float
+) -> ReferenceCache | None:
+    """Take from torch's job what an earlier run recorded, and have it tell what the rest rests on.
+
+    Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
+    """
+    repeats = request.device == "cpu" and not request.truth
+    if request.fresh or not repeats or request.recorded_sides != SIDES:
+        return None
+    place = SIDES.index("torch")
+    job = jobs[place]
+    cache = ReferenceCache.of(request.case, job, stages)
+    left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
+    jobs[place] = replace(job, stages=left, since=since)
+    return cache
+
+
+def _keep(
+    cache: ReferenceCache, judgement: StageJudgement, recorders: Sequence[RecordingProcess], folder: Path
+) -> StageJudgement:
+    """Keep what torch has just recorded of a stage; the first stage that it has not notes that."""
+    for one in recorders:
+        if one.side == "torch":
+            cache.keep(judgement, one.marks.get(judgement.stage), folder)
+    if judgement.stage == next(iter(cache.served), ""):
+        return replace(judgement, notes=(*judgement.notes, cache.note()))
+    return judgement
 
 
 def default_threads(sides: int) -> int:

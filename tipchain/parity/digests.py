@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Container, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from stat import S_ISREG
+from typing import Any
 
 from tipchain.blame import is_users
 from tipchain.errors import DataError
@@ -81,7 +85,19 @@ def _frames(folder: Path) -> Iterator[Path]:
             yield from (video.frame(number) for number in range(1, video.frames + 1))
 
 
-# The user's own source files that this process has imported, known by their content.
+# The files that this process has imported and read, and what a file is known by.
+
+
+MARKED_BYTES = 16 << 20
+"""The user's files up to this size are known by their content, others by size and time."""
+CLOCK_S = 0.05
+"""By so much a file's time may lag behind the clock."""
+CODE = (".py", ".so", ".pyd")
+UNHEARD = frozenset(
+    {"av", "cv2", "decord", "h5py", "lmdb", "netCDF4", "pyarrow", "safetensors.torch", "soundfile", "tables", "torchaudio",
+     "torchcodec"}
+)  # fmt: skip
+"""Modules whose compiled code opens files without a word to Python."""
 
 
 def file_hash(path: Path) -> str:
@@ -91,9 +107,102 @@ def file_hash(path: Path) -> str:
 
 def imported_sources(root: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
-    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     return {
         os.path.relpath(file, root): file_hash(Path(file))
-        for file in sorted(filter(None, files))
-        if file.endswith(".py") and is_users(file) and Path(file).is_absolute()
+        for file in sorted(_imported())
+        if file.endswith(".py") and is_users(file)
     }
+
+
+def _imported() -> set[str]:
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return {file for file in files if file and Path(file).is_absolute()}
+
+
+class Reading:
+    """The files that this process reads from now on, as far as Python opens them."""
+
+    def __init__(self, *, since: float, known: Container[str], apart: Iterable[Path]) -> None:
+        """Begin to listen.
+
+        Args:
+            since: seconds since the epoch; what has changed later may have been read before or after.
+            known: files that are known by digests of their own.
+            apart: folders whose files do not count, for the run itself writes them.
+        """
+        self.since, self.known = since, known
+        self.apart = *(f"{folder}{os.sep}" for folder in apart), "/proc/", "/sys/", "/dev/"
+        self.opened: set[str] = set()
+        self._marks: dict[str, str] = {}
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and not _writes(*args[1:3]):
+            self.opened.add(_absolute(os.fsdecode(args[0])))
+
+    def marks(self) -> dict[str, str] | None:
+        """Return the marks of all imported and opened files, and of the folders that modules come from.
+
+        None: one has changed since the run began, so that nobody knows which of it was read; or files may have been
+        opened that nobody heard of.
+        """
+        if UNHEARD & sys.modules.keys():
+            return None
+        library = f"{sysconfig.get_path('stdlib')}{os.sep}"
+        for file in (_imported() | self.opened) - self._marks.keys():
+            installed = not is_users(file)
+            apart = file.startswith(self.apart) or file.endswith(".pyc")
+            if apart or file in self.known or (file.startswith(library) and "-packages" not in file):
+                continue
+            if _changed(file) >= self.since - CLOCK_S:
+                return None
+            self._marks[file] = mark(file, "time" if installed else "content")
+        own = {str(Path(file).parent) for file in self._marks if is_users(file) and file.endswith(CODE)}
+        folders = own | {path for one in sys.path if is_users(path := _absolute(one))}
+        return self._marks | {folder: mark(folder, "modules") for folder in folders}
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)  # noqa: PTH100  (without a look at the disk, where there may be nothing)
+
+
+def _writes(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return bool(set(mode) & set("wax"))
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+
+
+def _changed(file: str) -> float:
+    """Return when a file last changed, in seconds since the epoch; 0 where there is none."""
+    try:
+        status = Path(file).stat()
+    except OSError:
+        return 0.0
+    return max(status.st_mtime, status.st_ctime)
+
+
+def mark(path: str, kind: str) -> str:
+    """Return what a path is known by, beginning with the kind of mark.
+
+    Args:
+        path: a file or, of the kind ``modules``, a folder.
+        kind: ``content``: its SHA-256, unless it is large; ``time``: size and time of change; ``modules``: the names of
+            the modules and packages in it, one of which might hide another.
+    """
+    try:
+        if kind == "modules":
+            with os.scandir(path) as entries:
+                names = sorted(one.name for one in entries if _is_module(one))
+            return f"modules {hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
+        status = Path(path).stat()
+        if not S_ISREG(status.st_mode):
+            return f"{kind} -"
+        if kind == "content" and status.st_size <= MARKED_BYTES:
+            return f"content {file_hash(Path(path))}"
+    except OSError as error:
+        return f"{kind} {type(error).__name__}"
+    return f"{kind} {status.st_size} {status.st_mtime_ns}"
+
+
+def _is_module(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(CODE) or Path(entry.path, "__init__.py").is_file()

@@ -119,6 +119,7 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
 
 FORMAT = 1
 """Number of the cached files' format."""
+ENVELOPES = DATA_FOLDER / "envelopes"
 KEPT = 8
 """Files that one case keeps: modes, seeds and machines take turns."""
 
@@ -152,7 +153,7 @@ class EnvelopeCache:
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return cls(folder=case.root / DATA_FOLDER / "envelopes" / case.id, key=key)
+        return cls(folder=case.root / ENVELOPES / case.id, key=key)
 
     @property
     def path(self) -> Path:

@@ -80,12 +80,17 @@ def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
         if not source.is_file():
             target.unlink(missing_ok=True)
             continue
-        beside = latest / f".{secrets.token_hex(4)}.{name}"
-        try:
-            os.link(source, beside)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(source, beside)
-        os.replace(beside, target)  # noqa: PTH105
+        link(source, target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Let ``target`` be the same file as ``source``, or a copy where the file system has no hard links; in one step."""
+    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
+    try:
+        os.link(source, beside)
+    except OSError:
+        shutil.copyfile(source, beside)
+    os.replace(beside, target)  # noqa: PTH105
 
 
 def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:

@@ -24,8 +24,9 @@ from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
 from tipchain.parity.case import Case, load_case
-from tipchain.parity.digests import imported_sources
+from tipchain.parity.digests import Reading, imported_sources
 from tipchain.parity.dumps import load_record, save_record
+from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.frameworks import load_framework
 from tipchain.parity.frameworks.base import Array, Framework
 from tipchain.parity.publish import dump_name, tensors_name
@@ -126,6 +127,7 @@ class RecordingJob:
         folder: where dumps go.
         needs: what was prepared, by stage.
         truth: record torch in float64.
+        since: when the run began, seconds since the epoch, to tell of each stage what files it rests on; 0 for no.
     """
 
     side: str
@@ -142,6 +144,7 @@ class RecordingJob:
     seeds: int = 1
     commit: str
     truth: bool = False
+    since: float = 0.0
 
     def to_json(self) -> str:
         """Return the job as JSON."""
@@ -160,7 +163,10 @@ Emit = Callable[[Mapping[str, Any]], None]
 
 def run_job(job: RecordingJob, emit: Emit) -> None:
     """Record every stage of ``job``; ``emit`` hears of each one."""
+    known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
+    apart = Path(job.folder), case.root / ENVELOPES
+    reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
         framework = load_framework(job.side, wide=job.truth)
@@ -172,13 +178,9 @@ def run_job(job: RecordingJob, emit: Emit) -> None:
     benches: dict[str, Bench] = {}
     for stage in job.stages:
         emit({"event": "begin", "stage": stage})
-        emit(
-            {
-                "event": "end",
-                "stage": stage,
-                **_record_stage(job, case, framework, benches, stage, description),
-            }
-        )
+        ended = _record_stage(job, case, framework, benches, stage, description)
+        marks = reading.marks() if reading and ended["ok"] else None
+        emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
 def _bench(
@@ -317,11 +319,12 @@ def main(argv: list[str]) -> int:
 
 
 class RecordingProcess:
-    """A recording process: its events, and how each stage ended (None: well; else the message)."""
+    """A recording process: its events, how each stage ended (None: well; else the message), and what it rests on."""
 
     def __init__(self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None) -> None:
         self.side, self.job = job.side, job
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
+        self.marks: dict[str, Mapping[str, str] | None] = {}
         self.current = ""
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
@@ -360,6 +363,7 @@ class RecordingProcess:
                 self.current = event["stage"]
             case "end":
                 self.ended[event["stage"]] = None if event["ok"] else event["message"]
+                self.marks[event["stage"]] = event.get("marks")
                 self.current = ""
 
     def _close(self) -> None:

@@ -1,0 +1,361 @@
+"""torch's dumps of earlier runs serve while all that they rest on is as it was, and not a moment longer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_project import make_tiny_project
+
+from tipchain.modes import Mode
+from tipchain.outcome import Outcome
+from tipchain.parity import reference_cache
+from tipchain.parity.align import AlignRequest, _spare
+from tipchain.parity.case import load_case
+from tipchain.parity.digests import MARKED_BYTES, mark
+from tipchain.parity.dumps import load_record, save_record
+from tipchain.parity.judge import Verdict
+from tipchain.parity.publish import dump_name
+from tipchain.parity.recorder import RecordingJob, StageNeeds
+from tipchain.parity.reference_cache import ReferenceCache
+from tipchain.parity.stage_judge import StageJudgement
+
+ROOT = Path(__file__).resolve().parents[2]
+READING = """
+import json, sys
+from pathlib import Path
+from tipchain.parity.digests import Reading
+reading = Reading(since=float(sys.argv[1]), known={str(Path("known.bin").absolute())}, apart=[Path("run").absolute()])
+import model
+for name in ("config.json", "known.bin", "run/written.npy", "large.bin", "absent.json"):
+    try:
+        open(name, "rb").close()
+    except OSError:
+        pass
+open("run/log", "w").close()
+exec(sys.argv[2])
+print(json.dumps(reading.marks()))
+"""
+
+
+def fill(root):
+    for name in ("config.json", "known.bin", "run/written.npy", "model.py", "helper.py", "other.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    (root / "model.py").write_text("import helper\n")
+    with (root / "large.bin").open("wb") as file:
+        file.truncate(MARKED_BYTES + 1)
+    return root
+
+
+@pytest.fixture
+def project(tmp_path):
+    return fill(tmp_path / "project")
+
+
+def marks(project, since=None, code=""):
+    """Return what a process that imports ``model`` and opens some files has read, by path as seen from the project."""
+    command = [sys.executable, "-c", READING, str(time.time() + 1e6 if since is None else since), code]
+    env = {**os.environ, "PYTHONPATH": f"{project}:{ROOT}"}
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    return found and {os.path.relpath(path, project): one for path, one in found.items()}
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """A project and what was read of it, once for all tests that change something and look again."""
+    project = fill(tmp_path_factory.mktemp("read") / "project")
+    return project, marks(project)
+
+
+@pytest.fixture
+def restored(read):
+    project, found = read
+    shutil.copytree(project, project.with_name("as it was"))
+    yield project, found
+    shutil.rmtree(project)
+    project.with_name("as it was").rename(project)
+
+
+def test_what_is_imported_or_opened_is_known_by_its_content(read):
+    found = read[1]
+    own = {path: one for path, one in found.items() if not path.startswith("..")}
+    assert set(own) == {".", "model.py", "helper.py", "config.json", "large.bin", "absent.json"}
+    assert own["absent.json"] == "content FileNotFoundError"
+    assert own["large.bin"].startswith(f"content {MARKED_BYTES + 1} ")
+    assert any("site-packages" in path and one.startswith("time ") for path, one in found.items())
+
+
+@pytest.mark.parametrize(
+    ("change", "marked"),
+    [
+        (lambda root: (root / "helper.py").write_text("SCALE = 2"), "helper.py"),
+        (lambda root: (root / "config.json").write_text("{}"), "config.json"),
+        (lambda root: (root / "absent.json").write_text(""), "absent.json"),
+        (lambda root: os.utime(root / "large.bin", (1, 1)), "large.bin"),
+        (lambda root: (root / "json.py").write_text("from other import *"), "."),
+        (lambda root: (root / "new").mkdir() or (root / "new/__init__.py").touch(), "."),
+        (lambda root: (root / "other.py").write_text("PORT = 1"), None),
+        (lambda root: (root / "run/written.npy").write_text("more"), None),
+        (lambda root: (root / "notes.txt").touch(), None),
+        (lambda root: os.utime(root / "helper.py", (1, 1)), None),
+    ],
+)
+def test_a_change_of_what_was_read_shows_and_of_nothing_else(restored, change, marked):
+    project, before = restored
+    change(project)
+    now = {path: mark(str(project / path), one.partition(" ")[0]) for path, one in before.items()}
+    assert [path for path in before if now[path] != before[path]] == ([marked] if marked else [])
+
+
+@pytest.mark.parametrize("name", ["helper.py", "config.json"])
+def test_nothing_is_known_of_what_changed_while_it_ran(project, name):
+    for path in project.rglob("*"):
+        os.utime(path)
+    began = time.time() + 0.2
+    time.sleep(0.3)
+    assert marks(project, began) is not None
+    os.utime(project / name, (1, 1))  # the time of its content is old, that of the file is not
+    assert marks(project, began) is None
+
+
+def test_nothing_is_known_where_compiled_code_opens_files(project):
+    (project / "cv2.py").touch()
+    assert marks(project, code="import cv2") is None
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_project(tmp_path_factory.mktemp("tiny"))
+
+
+def job_of(tiny, **changes):
+    needs = StageNeeds(inputs="in", weights="w", weights_sha256="1", names={"a": "b"}, digests={"fake": "2"})
+    plain = RecordingJob(
+        side="torch", case=str(tiny.case), stages=("forward",), device="cpu", threads=1, folder=str(tiny.root / "run"),
+        needs={"forward": needs}, train_data=str(tiny.root / "test_tipc/data/lite_data/train"),
+        eval_data=str(tiny.root / "test_tipc/data/lite_data/val"), epochs=1, commit="c",
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def key(tiny, job=None):
+    return ReferenceCache.of(load_case(tiny.case), job or job_of(tiny), ("forward",)).keys["forward"]
+
+
+def need(**changes):
+    return lambda tiny: {"needs": {"forward": replace(job_of(tiny).needs["forward"], **changes)}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        need(weights_sha256="9"), need(names={}), need(digests={"fake": "9"}), need(inputs=""), need(weights="v"),
+        *(lambda _, name=name, value=value: {name: value} for name, value in {
+            "device": "gpu:0", "threads": 2, "epochs": 2, "seeds": 2, "reseed": 1, "train_data": ".", "eval_data": ".",
+            "truth": True, "side": "paddle",
+        }.items()),
+    ],
+)  # fmt: skip
+def test_every_part_of_the_job_is_a_part_of_the_key(tiny, changes):
+    assert key(tiny, job_of(tiny, **changes(tiny))) != key(tiny)
+
+
+def test_what_is_of_one_run_alone_is_not(tiny):
+    once = job_of(
+        tiny, folder="elsewhere", commit="d", since=1.0, stages=("forward", "loss"), **need(inputs="x")(tiny)
+    )
+    assert key(tiny, once) == key(tiny)
+
+
+def change_of_case(tiny, monkeypatch, tmp_path):
+    copied = tmp_path / "case.yaml"
+    copied.write_text(tiny.case.read_text() + "\n")
+    (tmp_path / "pyproject.toml").touch()
+    return copied
+
+
+def change_of_data(tiny, monkeypatch, tmp_path):
+    image = next(Path(job_of(tiny).train_data).rglob("*.png"))
+    os.utime(image, ns=(1, 1 + image.stat().st_mtime_ns))
+
+
+SURROUNDINGS = {
+    "case": change_of_case,
+    "variable": lambda _, monkeypatch, tmp_path: monkeypatch.setenv("SCALE_OF_MY_MODEL", "2"),
+    "folder": lambda _, monkeypatch, tmp_path: monkeypatch.chdir(tmp_path),
+    "data": change_of_data,
+    "machine": lambda _, monkeypatch, tmp_path: monkeypatch.setattr(reference_cache, "_machine", lambda: {"python": "4"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", SURROUNDINGS)
+def test_what_surrounds_the_job_is_a_part_of_the_key(tiny, change, monkeypatch, tmp_path):
+    known = key(tiny)
+    case = SURROUNDINGS[change](tiny, monkeypatch, tmp_path) or tiny.case
+    assert ReferenceCache.of(load_case(case), job_of(tiny), ("forward",)).keys["forward"] != known
+
+
+def test_the_variables_of_one_command_are_not(tiny, monkeypatch):
+    known = key(tiny)
+    monkeypatch.setenv("TIPCHAIN_RUN", "another")
+    assert key(tiny) == known
+
+
+def test_a_machine_is_what_is_installed_and_what_computes(monkeypatch, tmp_path):
+    known = reference_cache._machine.__wrapped__()
+    assert {line.split()[0] for line in known["processor"]} & {"flags", "Features"}
+    assert known["python"] == sys.version
+    assert reference_cache._machine.__wrapped__() == known
+    monkeypatch.syspath_prepend(tmp_path)
+    empty = reference_cache._machine.__wrapped__()
+    (tmp_path / "timm-1.0.dist-info").mkdir()
+    (tmp_path / "timm-1.0.dist-info").rename(tmp_path / "timm-2.0.dist-info")
+    assert reference_cache._machine.__wrapped__()["installed"] != empty["installed"]
+    monkeypatch.setattr(reference_cache, "mark", lambda path, kind: "edited")
+    assert reference_cache._machine.__wrapped__()["tipchain"] != known["tipchain"]
+
+
+JUDGED = StageJudgement(
+    stage="forward", verdicts=(Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="differs"),)
+)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A cache with one entry, what it rests on, and the folder of the run that it is of."""
+    cache = ReferenceCache(folder=tmp_path / "references", case="tiny", keys={"forward": "k" * 64})
+    source, run = tmp_path / "model.py", tmp_path / "run"
+    source.write_text("1")
+    save_record(run / dump_name("forward", "torch"), {"logits": np.ones(3)}, meta={"side": "torch"})
+    cache.keep(JUDGED, {str(source): reference_cache.mark(str(source), "content")}, run)
+    return replace(cache, seen={}), source, tmp_path
+
+
+def adopts(cache, tmp_path):
+    return replace(cache, seen={}).adopt("forward", tmp_path / "later")
+
+
+def test_an_entry_gives_back_what_was_recorded(kept):
+    cache, _, tmp_path = kept
+    (tmp_path / "later").mkdir()
+    assert adopts(cache, tmp_path)
+    found = load_record(tmp_path / "later" / dump_name("forward", "torch"))
+    assert (found.side, found.arrays["logits"].tolist()) == ("torch", [1.0, 1.0, 1.0])
+    assert "in 1 of the stages" in cache.note()
+
+
+def entry_of(cache):
+    return cache._entry("forward") / "entry.json"
+
+
+def altered(cache, name, value):
+    content = json.loads(entry_of(cache).read_text())
+    entry_of(cache).write_text(json.dumps({**content, name: value}))
+
+
+STALE = {
+    "source": lambda cache, source: source.write_text("2"),
+    "source gone": lambda cache, source: source.unlink(),
+    "dump": lambda cache, source: (entry_of(cache).parent / dump_name("forward", "torch")).write_bytes(b"x"),
+    "dump gone": lambda cache, source: (entry_of(cache).parent / dump_name("forward", "torch")).unlink(),
+    "key": lambda cache, source: altered(cache, "key", "l" * 64),
+    "no marks": lambda cache, source: altered(cache, "marks", None),
+    "damaged": lambda cache, source: entry_of(cache).write_text("{"),
+    "gone": lambda cache, source: entry_of(cache).unlink(),
+}
+
+
+@pytest.mark.parametrize("change", STALE)
+def test_an_entry_that_no_longer_holds_does_not_serve(kept, change):
+    cache, source, tmp_path = kept
+    (tmp_path / "later").mkdir()
+    STALE[change](cache, source)
+    assert not adopts(cache, tmp_path)
+    assert not list((tmp_path / "later").iterdir())
+
+
+def test_what_could_not_be_judged_or_followed_is_not_kept(tmp_path):
+    cache = ReferenceCache(folder=tmp_path / "references", case="tiny", keys={"forward": "k" * 64})
+    save_record(tmp_path / dump_name("forward", "torch"), {"logits": np.ones(3)})
+    error = replace(JUDGED.verdicts[0], outcome=Outcome.ERROR)
+    cache.keep(replace(JUDGED, verdicts=(error,)), {"/a": "content 1"}, tmp_path)
+    cache.keep(JUDGED, None, tmp_path)
+    assert not cache.folder.exists()
+
+
+def test_the_entries_are_bounded_and_the_last_to_serve_stay(tmp_path, monkeypatch):
+    save_record(tmp_path / dump_name("forward", "torch"), {"logits": np.ones(1000)})
+    size = (tmp_path / dump_name("forward", "torch")).stat().st_size
+    monkeypatch.setattr(reference_cache, "KEPT_BYTES", int(2.5 * size))
+    for number in range(4):
+        cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": f"{number}" * 64})
+        cache.keep(JUDGED, {str(tmp_path): "modules"}, tmp_path)
+        for age, one in enumerate(sorted((tmp_path / "references").glob("*/*/entry.json"))):
+            os.utime(one, (age, age)) if number == 1 else None
+    left = sorted(one.name[8:9] for one in (tmp_path / "references" / "c").iterdir())
+    assert left == ["2", "3"]
+
+
+def test_a_disk_that_takes_nothing_costs_no_result(tmp_path, capsys):
+    (tmp_path / "references").touch()
+    cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
+    cache.keep(JUDGED, {"/a": "content 1"}, tmp_path)
+    assert "not kept" in capsys.readouterr().err
+
+
+def spared(tiny, **changes):
+    """Return the cache that a run of both sides opens, and torch's job, of which nothing is known yet."""
+    asked = {"case": load_case(tiny.case), "mode": Mode.LITE_TRAIN_LITE_INFER, "stages": ("forward",),
+             "folder": tiny.root / "run", **changes}  # fmt: skip
+    request = AlignRequest(**asked)
+    jobs = [job_of(tiny, side=side) for side in request.recorded_sides]
+    return _spare(request, jobs, ("forward",), 7.0), jobs[0]
+
+
+def test_torch_tells_what_it_rests_on_where_that_is_kept(tiny):
+    cache, job = spared(tiny)
+    assert set(cache.keys) == set(job.stages) == {"forward"}
+    assert job.since == 7.0
+
+
+@pytest.mark.parametrize(
+    "asked", [{"fresh": True}, {"truth": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}]
+)  # fmt: skip
+def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_itself(tiny, asked):
+    cache, job = spared(tiny, **asked)
+    assert cache is None
+    assert (job.stages, job.since) == (("forward",), 0.0)
+
+
+@pytest.mark.frameworks
+def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_path):
+    project = make_tiny_project(tmp_path)
+
+    def run(code=0):
+        done = project.align("--only", "forward")
+        assert done.returncode == code, done.stdout + done.stderr
+        latest = max((project.root / "out" / "runs").iterdir())
+        recorded = {path.name for path in (latest / "log_reprod").glob("recorder_*.json")}
+        assert ("of an earlier run" in " ".join(done.stdout.split())) is (
+            recorded == {"recorder_paddle.json"}
+        )
+        return recorded, done.stdout
+
+    both = {"recorder_torch.json", "recorder_paddle.json"}
+    assert run()[0] == both
+    project.edit("tiny_paddle.py", "return self.head(", "return 1.5 * self.head(")
+    recorded, printed = run(code=1)
+    assert recorded == {"recorder_paddle.json"}
+    assert "forward/logits" in printed
+    project.edit("tiny_torch.py", "return self.head(", "return 1.5 * self.head(")
+    assert run()[0] == both, "an old dump would fail the port that follows"
