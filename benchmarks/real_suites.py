@@ -33,11 +33,11 @@ from suite_recipes import Model, Recipe, get_recipe
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tipchain.chain.changes import changed_text, device_changes, set_changes  # noqa: E402
 from tipchain.chain.kinds import KINDS, TRAIN_INFER  # noqa: E402
-from tipchain.chain.layout import read_slots  # noqa: E402
+from tipchain.chain.load import changed_text, device_changes, set_changes  # noqa: E402
 from tipchain.chain.params import parse_params, read_text  # noqa: E402
 from tipchain.chain.profiles import get_suite  # noqa: E402
+from tipchain.chain.slots import read_slots  # noqa: E402
 
 LIMIT_S = 1800
 # pynvml has Python load its own zlib before Paddle 2.6.2 brings another, beside which SciPy crashes or inference hangs.

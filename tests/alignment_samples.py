@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf, nan
 
-from tipchain.live.histograms import Histogram
-from tipchain.live.report import AlignmentReport
+from tipchain.live.report import AlignmentReport, Histogram
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.verdicts import Closeness, Direction, LayerVerdict

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tipchain.live.align import align
     from tipchain.live.report import AlignmentReport
-    from tipchain.live.weights import copy_weights
+    from tipchain.live.sources import copy_weights
     from tipchain.parity.dumps import load_record, save_record
     from tipchain.parity.judge import compare
     from tipchain.parity.tolerance import Tolerance
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "AlignmentReport": "tipchain.live.report",
     "align": "tipchain.live.align",
-    "copy_weights": "tipchain.live.weights",
+    "copy_weights": "tipchain.live.sources",
     "Tolerance": "tipchain.parity.tolerance",
     "compare": "tipchain.parity.judge",
     "load_record": "tipchain.parity.dumps",

@@ -13,7 +13,7 @@ from test_kind_ptq import SEG
 
 from tipchain.chain import coverage
 from tipchain.chain.coverage import is_checkout, survey
-from tipchain.chain.hardware import Gpus
+from tipchain.chain.gpus import Gpus
 from tipchain.cli import main
 
 DRIVERS = (

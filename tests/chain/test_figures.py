@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from tipchain.chain.execute import LONGEST, log_lines
 from tipchain.chain.figures import figures
-from tipchain.chain.log_lines import LONGEST, log_lines
 
 CLAS = """\
 [2022/05/08 12:34:56] ppcls INFO: Arch :
@@ -177,6 +177,6 @@ def test_logs_of_any_bytes_are_read_in_bounded_memory(tmp_path):
 
 
 def test_lines_across_chunks_are_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.log_lines.CHUNK", 3)
+    monkeypatch.setattr("tipchain.chain.execute.CHUNK", 3)
     (tmp_path / "x.log").write_bytes(b"ab\n\ncdefgh\r\nij\nk")
     assert list(log_lines(tmp_path / "x.log")) == ["ab", "cdefgh", "ij", "k"]

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tipchain.chain.finds import UnsettledError, settle
+from tipchain.chain.artifacts import UnsettledError, settle
 from tipchain.chain.plan import Command, Find
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chain_samples import stub
 
-from tipchain.chain import hardware
-from tipchain.chain.hardware import Gpus, find_gpus, parse_listing
+from tipchain.chain import gpus
+from tipchain.chain.gpus import Gpus, find_gpus, parse_listing
 from tipchain.chain.plan import Command
 
 LISTING = """\
@@ -23,7 +23,7 @@ def command(*gpus, on_gpu=True):
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Return what makes a machine with device files and an nvidia-smi."""
-    monkeypatch.setattr(hardware, "DEVICES", tmp_path)
+    monkeypatch.setattr(gpus, "DEVICES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(*numbers, smi=None):
@@ -31,7 +31,7 @@ def machine(tmp_path, monkeypatch):
             (tmp_path / f"nvidia{number}").touch()
         (tmp_path / "nvidiactl").touch()
         program = str(stub(tmp_path / "nvidia-smi", smi)) if smi else None
-        monkeypatch.setattr(hardware.shutil, "which", lambda name: program)
+        monkeypatch.setattr(gpus.shutil, "which", lambda name: program)
         return find_gpus()
 
     return make

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.execute import Place, run_command
-from tipchain.chain.inputs import InputReader
-from tipchain.chain.journal import FILE_NAME, Journal, resumable
+from tipchain.chain.journal import FILE_NAME, InputReader, Journal, resumable
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.result import Result
 from tipchain.modes import Mode
@@ -334,8 +333,8 @@ def test_folders_around_or_in_the_run_are_no_inputs(bench):
 
 
 def test_large_files_and_folders_cost_little(bench, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.inputs.HASHED_BYTES", 3)
-    monkeypatch.setattr("tipchain.chain.inputs.LISTED", 5)
+    monkeypatch.setattr("tipchain.chain.journal.HASHED_BYTES", 3)
+    monkeypatch.setattr("tipchain.chain.journal.LISTED", 5)
     for number in range(9):
         (bench.root / f"data/images/{number}.png").write_text("x")
     found = states(bench, "bash", "net.yaml", "data")

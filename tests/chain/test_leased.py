@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from chain_samples import TEMPLATE
 
-from tipchain.chain.hardware import Gpus
-from tipchain.chain.leased import leased_gpus, on_gpus
+from tipchain.chain.gpus import Gpus, leased_gpus, on_gpus
 from tipchain.chain.load import load_plan
 from tipchain.modes import Mode
 

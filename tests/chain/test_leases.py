@@ -6,10 +6,10 @@ import os
 import subprocess
 import sys
 
-from tipchain.chain.leases import Leases, lease_folder
+from tipchain.chain.gpus import Leases, lease_folder
 
 HOLD = (
-    "import sys; from pathlib import Path; from tipchain.chain.leases import Leases\n"
+    "import sys; from pathlib import Path; from tipchain.chain.gpus import Leases\n"
     "print(Leases(Path(sys.argv[1])).take(('0', '2'), 'x'), flush=True); sys.stdin.read()"
 )
 

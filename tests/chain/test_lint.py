@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
 
-from tipchain.chain import layout
+from tipchain.chain import slots
 from tipchain.chain.fixes import FIXES
 from tipchain.chain.lint import lint_file, named_files
 from tipchain.modes import Mode
@@ -128,9 +128,9 @@ def test_an_added_line_is_named_where_it_is(lint, suite, text):
 
 def test_what_is_tried_on_a_section_does_not_grow_with_its_lines(lint, monkeypatch):
     tried = []
-    fitted = layout._fitted
+    fitted = slots._fitted
     monkeypatch.setattr(
-        layout, "_fitted", lambda rules, params: tried.append(len(params)) or fitted(rules, params)
+        slots, "_fitted", lambda rules, params: tried.append(len(params)) or fitted(rules, params)
     )
     counts = []
     for lines in (1_000, 2_000):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.chain.hardware import Gpus
+from tipchain.chain.gpus import Gpus
 from tipchain.chain.plan import Command, Options, Plan, default_timeout
 from tipchain.chain.result import Result
-from tipchain.chain.schedule import Policy, Schedule, forecast, unaccounted
+from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.chain.plan import Command, Plan
-from tipchain.chain.selection import matches, select
+from tipchain.chain.plan import Command, Plan, matches, select
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 
-from tipchain.chain.layout import read_slots
 from tipchain.chain.params import parse_params
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.slots import alignment_params
+from tipchain.chain.slots import alignment_params, read_slots
 from tipchain.errors import ParamsError
 
 

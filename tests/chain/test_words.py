@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tipchain.chain.words import Slot, flag, split_words
+from tipchain.chain.params import Slot, flag, split_words
 from tipchain.errors import ParamsError
 
 

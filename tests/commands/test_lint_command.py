@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from chain_samples import TEMPLATE, edit
 
-from tipchain.chain.lint_paths import Disk
+from tipchain.chain.lint import Disk
 from tipchain.cli import main
 
 WARNED = edit(TEMPLATE, ("infer_export", "infer_export:a.py|b.py"))

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
-from tipchain.chain.hardware import Gpus
+from tipchain.chain.gpus import Gpus
 from tipchain.cli import main
 from tipchain.nightly.machine import origin
 

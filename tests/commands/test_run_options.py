@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
-from tipchain.chain.hardware import Gpus
+from tipchain.chain.gpus import Gpus
 from tipchain.cli import main
 
 MODE = "lite_train_lite_infer"
@@ -96,7 +96,7 @@ def test_nothing_left_is_4(capsys):
 
 def test_a_dry_run_shows_everything_and_makes_nothing(capsys, monkeypatch):
     gpus = Gpus(trouble="no usable GPU on this machine")
-    monkeypatch.setattr("tipchain.chain.hardware.find_gpus", lambda: gpus)
+    monkeypatch.setattr("tipchain.chain.gpus.find_gpus", lambda: gpus)
     Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0|-1")))
     words = python()
     before = sorted(Path.cwd().rglob("*"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from chain_samples import edit, stub
 
-from tipchain.chain.hardware import Gpus
+from tipchain.chain.gpus import Gpus
 from tipchain.chain.profiles import get_suite
 from tipchain.cli import main
 

@@ -208,8 +208,7 @@ def reports(folder: Path) -> Target:
     """Reports of finished runs, as JSON."""
     from tipchain.outcome import Outcome as Ended
     from tipchain.parity.judge import Verdict
-    from tipchain.report.json_ import dump_report
-    from tipchain.report.model import RunReport
+    from tipchain.report.model import RunReport, dump_report
 
     verdicts = tuple(
         Verdict(outcome=ended, subject=f"forward/{ended.value}", reason="because") for ended in Ended

@@ -9,8 +9,11 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.live.certify import certify  # noqa: E402
-from tipchain.live.faults import choose, faults_of  # noqa: E402
+from tipchain.live.certify import (  # noqa: E402
+    certify,
+    choose,
+    faults_of,
+)
 
 
 def pair(*, pooled: bool = False):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tipchain.errors import RecordError
-from tipchain.live.histograms import MOST, PER_DECADE, Histogram, count
-from tipchain.live.report import AlignmentReport
+from tipchain.live.report import MOST, PER_DECADE, AlignmentReport, Histogram, count
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.verdicts import Closeness, LayerVerdict

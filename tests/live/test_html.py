@@ -9,10 +9,8 @@ import pytest
 from alignment_samples import FAULT, NASTY, failing, passing, verdict
 
 from tipchain.errors import RecordError
-from tipchain.live.histograms import Histogram
-from tipchain.live.html import render
-from tipchain.live.html_tree import grow
-from tipchain.live.report import AlignmentReport
+from tipchain.live.html import grow, render
+from tipchain.live.report import AlignmentReport, Histogram
 from tipchain.outcome import Outcome
 from tipchain.parity.locate.verdicts import Closeness
 from tipchain.report.html.chart import Chart, Scale, decades, linear

@@ -8,8 +8,8 @@ import pytest
 from alignment_samples import failing
 
 from tipchain.cli import main
-from tipchain.live.command import command_line
 from tipchain.live.launch import Launched
+from tipchain.live.worker import command_line
 
 PAIR = ["--reference", "net:make it", "--port", "net:port", "--inputs", "x.npz"]
 

@@ -12,8 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import TipchainError  # noqa: E402
-from tipchain.live.sources import open_callables  # noqa: E402
-from tipchain.live.weights import give_weights  # noqa: E402
+from tipchain.live.sources import give_weights, open_callables  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

@@ -18,8 +18,7 @@ from stub_nights import begin, command, tipchain, work_of, write_manifest
 from tipchain import __version__
 from tipchain.errors import UsageError
 from tipchain.nightly.cluster import folders
-from tipchain.nightly.cluster.address import cluster_address
-from tipchain.nightly.cluster.executor import cluster_settings
+from tipchain.nightly.cluster.executor import cluster_address, cluster_settings
 from tipchain.nightly.cluster.folders import pieces, put
 from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterSettings, NodeJob, OutputLine
 from tipchain.nightly.cluster.node import PREFIX, mover, run_item

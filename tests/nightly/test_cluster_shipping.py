@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pathspec", reason="the extra ray is not installed")
 
 from tipchain.errors import UsageError
-from tipchain.nightly.cluster import shipping
-from tipchain.nightly.cluster.shipping import survey
+from tipchain.nightly.cluster import driver
+from tipchain.nightly.cluster.driver import survey
 
 
 def fill(root, **sizes):
@@ -59,7 +59,7 @@ def test_what_is_ignored_does_not_count(tmp_path, monkeypatch):
 
 
 def test_what_is_too_much_is_said_with_what_is_largest(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipping, "LIMIT", 3 << 20)
+    monkeypatch.setattr(driver, "LIMIT", 3 << 20)
     fill(tmp_path, data__a=2 << 20, data__b=1 << 20, small=1, weights=1 << 20)
     with pytest.raises(UsageError) as caught:
         survey(tmp_path, []).check()

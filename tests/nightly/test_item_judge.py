@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from stub_nights import begin, command, work_of
 
-from tipchain.nightly.artifacts import read_files_left
 from tipchain.nightly.executor import Ended
-from tipchain.nightly.judge import judge
+from tipchain.nightly.judge import judge, read_files_left
 from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
@@ -176,8 +175,7 @@ def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(t
     left.write_bytes(b"weights")
     from tipchain.chain.artifacts import Artifact
     from tipchain.chain.plan import Command
-    from tipchain.chain.result import Result
-    from tipchain.chain.result_json import result_json
+    from tipchain.chain.result import Result, result_json
 
     leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
     result = result_json(

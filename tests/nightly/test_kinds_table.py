@@ -7,9 +7,8 @@ import re
 import pytest
 from night_samples import NightSample, item
 
-from tipchain.nightly.dashboard import render
+from tipchain.nightly.dashboard import chain_name, kind_rows, render
 from tipchain.nightly.expand import expand
-from tipchain.nightly.kinds_table import chain_name, kind_rows
 from tipchain.nightly.manifest import load_manifest
 from tipchain.nightly.nights import item_json, parse_item
 from tipchain.nightly.project import DiskProject

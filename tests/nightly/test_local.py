@@ -12,8 +12,7 @@ from chain_samples import living
 from night_samples import item
 from stub_nights import begin, command, local, work_of
 
-from tipchain.chain.hardware import Gpus
-from tipchain.chain.leases import Leases
+from tipchain.chain.gpus import Gpus, Leases
 from tipchain.nightly import isolation, machine
 from tipchain.nightly.items import Needs
 from tipchain.outcome import Outcome

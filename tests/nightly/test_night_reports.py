@@ -12,9 +12,9 @@ import pytest
 from night_samples import NightSample, item
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.nightly.artifacts import LINES, log_tail
 from tipchain.nightly.ci_reports import ANNOTATED, annotate, night_junit, summary
 from tipchain.nightly.dashboard import render
+from tipchain.nightly.judge import LINES, log_tail
 from tipchain.nightly.records import NIGHT
 from tipchain.nightly.results import MISSING, find_nights, read_results
 from tipchain.nightly.timeline import read_timelines

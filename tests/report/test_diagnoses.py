@@ -9,8 +9,7 @@ from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, SourceLine, diagnosis_json
 from tipchain.parity.judge import Verdict
 from tipchain.report.diagnoses import NOT_FOUND, diagnose_chain, diagnose_run, rediagnose
-from tipchain.report.json_ import dump_report, load_report, parse_report
-from tipchain.report.model import RunReport
+from tipchain.report.model import RunReport, dump_report, load_report, parse_report
 
 FAILED = (
     "forward/logits",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.errors import RecordError
-from tipchain.report.json_ import dump_report, load_report
-from tipchain.report.model import RunReport
+from tipchain.report.model import RunReport, dump_report, load_report
 
 
 def write(file, title="a run"):

@@ -20,9 +20,8 @@ from tipchain.errors import RecordError
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.parity.compare import TensorDiff
 from tipchain.parity.judge import Verdict
-from tipchain.report.json_ import dump_report, load_report, parse_report, report_json
 from tipchain.report.junit import junit_xml
-from tipchain.report.model import RunReport
+from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
 from tipchain.report.terminal import render_report
 from tipchain.runs import atomic_write
 

@@ -1,22 +1,583 @@
-"""From slots to a ChainSpec.
-
-This is where the default behaviour and the original drivers' differ in how values are read; each difference
-has a name in ``fixes`` and leaves a finding where it matters.
-"""
+"""From slots to a ChainSpec: devices, precisions, trainers, models, the inference product."""
 
 from __future__ import annotations
 
-from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.layout import read_slots
-from tipchain.chain.params import ParamFile
-from tipchain.chain.reading_inference import InferenceReader
-from tipchain.chain.reading_training import TrainingReader
-from tipchain.chain.slots import Alignment, Slots, alignment_params, cut_slots, legacy_slots
-from tipchain.chain.spec import ChainSpec
-from tipchain.chain.suites import Suite
-from tipchain.chain.words import Slot, Words, plain_list, split_words
-from tipchain.errors import ParamsError
-from tipchain.modes import Mode
+import re
+from collections.abc import Mapping
+
+from tipchain.chain.fixes import ALL, NONE, LintFinding
+from tipchain.chain.params import (
+    NOTHING,
+    ParamFile,
+    Slot,
+    Words,
+    check_folder_name,
+    flag,
+    plain_list,
+    split_words,
+)
+from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots
+from tipchain.chain.spec import AMP, Axis, ChainSpec, InferModel, Leg, TrainerSpec
+from tipchain.chain.suites import Suite, TrainerRule
+from tipchain.errors import ParamsError, did_you_mean
+from tipchain.modes import CHAIN_MODES, Mode
+
+# Entries of a gpu list: devices and hosts, as they are meant and as the original drivers take them.
+
+
+HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
+LONGEST_WITHOUT_HOSTS = 15
+
+
+def parsed_leg(slot: Slot, text: str, use_gpu: Words, suite: Suite) -> Leg:
+    """Return the leg that an entry means: ``-1``, ``0``, ``0,1`` or ``host1,host2;0,1``.
+
+    Raises:
+        ParamsError: it means none.
+    """
+    addresses, semicolon, gpus = text.rpartition(";")
+    cpu = text == "-1"
+    if not cpu and (
+        not re.fullmatch(r"\d+(,\d+)*", gpus)
+        or (semicolon and not re.fullmatch(rf"{HOST}(,{HOST})*", addresses))
+    ):
+        raise slot.error(f"{text!r} names no device", expected="-1, 0, 0,1 or host1,host2;0,1")
+    ids = () if cpu else tuple(gpus.split(","))
+    if len({int(one) for one in ids}) < len(ids):
+        raise slot.error(f"{text!r} names a GPU twice", expected="each GPU once, as 0,1")
+    hosts = tuple(addresses.split(",")) if semicolon else ()
+    original = original_leg(text, use_gpu, suite)
+    return Leg(
+        text=gpus,
+        gpus=ids,
+        hosts=hosts,
+        nodes=max(len(hosts), 1),
+        launched=len(ids) > 1 or bool(hosts),
+        multi_host=bool(hosts),
+        use_gpu=use_gpu,
+        at_once=original.at_once,
+        remembered=original.remembered,
+    )
+
+
+def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
+    """Return the leg that the original driver makes of an entry: it tells by the length of the text."""
+    hosts, gpus, remembered, at_once = "", text, None, None
+    if text != "-1" and len(text) > LONGEST_WITHOUT_HOSTS:
+        hosts, _, rest = text.partition(";")
+        gpus = rest.partition(";")[0]
+        remembered = gpus.partition(",")[0] if suite.devices.hosts_export else None
+    elif text != "-1":
+        remembered = text if suite.devices.export_all else text.partition(",")[0]
+        at_once = text if len(text) <= 1 and suite.devices.at_once else None
+    several = len(hosts) >= suite.devices.hosts_from
+    launched = len(gpus) > 2
+    return Leg(
+        text=gpus,
+        gpus=() if text == "-1" else tuple(filter(None, gpus.split(","))),
+        hosts=tuple(hosts.split(",")) if several else (),
+        nodes=len(hosts.split(",")) if several else 1,
+        launched=launched,
+        multi_host=launched and several,
+        use_gpu=use_gpu,
+        at_once=at_once,
+        remembered=remembered,
+    )
+
+
+# Read slots: what all parts share, from findings to lists of ``mode=value``.
+
+
+BOOLEANS = ("True", "False")
+# Modes of other drivers, which may have an entry in a mode list.
+OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
+MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
+LITE = Mode.LITE_TRAIN_LITE_INFER.value
+
+
+class SlotReader:
+    """Reads slots into a ChainSpec and collects findings on the way.
+
+    Args:
+        slots: the file's slots.
+        suite: the profile.
+        mode: the mode.
+        fixes: the fixes in force.
+        lenient: take errors that only mistype a value for warnings.
+        collect: go on after errors, which become findings (for ``lint``).
+    """
+
+    def __init__(
+        self, slots: Slots, suite: Suite, mode: Mode, *, fixes: frozenset[str] = ALL, lenient: bool = False,
+        collect: bool = False,
+    ) -> None:  # fmt: skip
+        self.slots, self.suite, self.mode, self.fixes = slots, suite, mode, fixes
+        self.lenient, self.collect = lenient, collect
+        self.findings: list[LintFinding] = []
+
+    def on(self, fix: str) -> bool:
+        """Return whether ``fix`` is in force."""
+        return fix in self.fixes
+
+    def tell(self, code: str, slot: Slot, message: str, severity: str = "warning") -> None:
+        """Add a finding, once."""
+        finding = LintFinding(
+            code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
+        )
+        if self.fixes and finding not in self.findings:
+            self.findings.append(finding)
+
+    def complain(
+        self, slot: Slot, message: str, *, expected: str, hint: str | None, code: str = "typos",
+        used: bool = True,
+    ) -> None:  # fmt: skip
+        """Refuse a mistyped value, or tell of it where the user wants that or where the mode does not read it."""
+        if not self.on("typos"):
+            return
+        ignored = slot.role in self.suite.unread or not used
+        if not (self.lenient or self.collect or ignored):
+            raise slot.error(message, expected=expected, hint=hint)
+        severity = "info" if ignored else "error" if self.collect else "warning"
+        unread = f" ({self.suite.title} itself never reads it)" if slot.role in self.suite.unread else ""
+        advice = f"; {hint}" if hint else f"; expected {expected}"
+        self.tell(code, slot, f"{message}{unread}{advice}", severity)
+
+    def folder_name(self, slot: Slot, name: str) -> None:
+        """Refuse a name that would leave its folder or be taken for an option."""
+        if self.on("no-shell"):
+            check_folder_name(slot, name)
+
+    def list_of(self, slot: Slot) -> tuple[str, ...]:
+        """Return the elements of a slot's list."""
+        return slot.values if self.on("sections") else plain_list(slot.value)
+
+    def distinct(self, slot: Slot) -> tuple[str, ...]:
+        """Return the slot's values without repeats, which would do the same thing twice."""
+        values = self.list_of(slot)
+        once = tuple(dict.fromkeys(values))
+        if not self.on("inference-flags") or len(once) == len(values):
+            return values
+        self.tell("inference-flags", slot, "has an entry twice; it is planned once")
+        return once
+
+    def split(self, slot: Slot) -> Words:
+        """Return a slot's value as words."""
+        return split_words(slot.value, slot, pipes=self.suite.pipes and not self.on("no-shell"))
+
+    def boolean(
+        self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = (), *, used: bool = True
+    ) -> None:
+        """Complain of values that are neither ``True`` nor ``False`` nor one of ``also``."""
+        allowed = (*BOOLEANS, *also)
+        for value in values:
+            if value not in allowed:
+                close = next((name for name in allowed if name.lower() == value.lower()), None)
+                hint = f"did you mean {close!r}?" if close else did_you_mean(value, allowed)
+                self.complain(
+                    slot,
+                    f"{value!r} is neither True nor False",
+                    expected="|".join(allowed),
+                    hint=hint,
+                    used=used,
+                )
+
+    def _broken_test(self, slot: Slot) -> bool:
+        """Return whether the original skips a program for its ``|``, at which its unquoted test fails."""
+        return not self.on("no-shell") and len(plain_list(slot.value)) > 1
+
+    def program(self, role: str) -> Words | None:
+        """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
+        slot = self.slots[role]
+        if role == "eval" and self._broken_test(slot):
+            return None
+        if not slot.absent or (role == "inference" and not self.on("null")):
+            return self.split(slot)
+        if role == "inference":
+            self.tell(
+                "null", slot, "is null, so nothing is inferred; the original runs `python null`", "info"
+            )
+        return None
+
+    def by_mode(self, role: str) -> str:
+        """Return the mode's value in a slot that holds a list of ``mode=value``, "" for none."""
+        slot = self.slots[role]
+        if role == "epoch" and self.suite.fixed_epoch and not self.on("clas-epochs"):
+            return self.suite.fixed_epoch
+        absent, fixed = slot.absent or slot.key == "null", self.suite.fixed_epoch
+        value = "" if absent else self._mode_value(slot, self.entries(slot))
+        if role == "epoch" and fixed and value != fixed and slot.key != "null":
+            found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
+            self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
+        return value
+
+    def whole_config(self) -> Mapping[str, str]:
+        """Return the configuration for an export without training: this mode's, else that of the whole data."""
+        slot = self.slots.get("config")
+        if (
+            slot is None
+            or slot.absent
+            or "config" not in self.suite.mode_lists
+            or not self.on("panoptic-vars")
+        ):
+            return {}
+        values = self.entries(slot)
+        names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
+        return {"config": next((values[name] for name in names if values.get(name)), "")}
+
+    def entries(self, slot: Slot) -> Mapping[str, str]:
+        """Return the entries of a list of ``mode=value``."""
+        values: dict[str, str] = {}
+        for part in self.list_of(slot):
+            name, _, value = part.partition("=")
+            if not self.on("whole-value"):
+                value = value.split("=")[0]
+            elif "=" in value:
+                self.tell("whole-value", slot, f"the original cuts {value!r} at the '='", "info")
+            if name not in MODE_NAMES:
+                hint = did_you_mean(name, MODE_NAMES)
+                self.complain(
+                    slot,
+                    f"unknown mode {name!r}" if "=" in part else f"{part!r} is no mode=value",
+                    expected=", ".join(MODE_NAMES),
+                    hint=hint,
+                    code="closed-modes",
+                )
+            elif name in values:
+                self.complain(
+                    slot, f"has two values for {name}", expected="one value for each mode", hint=None
+                )
+            values.setdefault(name, value)
+        return values
+
+    def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
+        name = self.mode.value
+        if values.get(name) or not self.fixes:
+            return values.get(name, "")
+        if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and values.get(LITE) and self.on("mode-fallback"):
+            self.tell(
+                "mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {values[LITE]}"
+            )
+            return values[LITE]
+        self.tell(
+            "default", slot,
+            f"has no value for {name}; the argument is left out, so the program's own default holds",
+        )  # fmt: skip
+        return ""
+
+    def mode_flag(self, role: str, value: str) -> Words:
+        """Return the argument of a slot with the mode's value."""
+        return flag(self.slots[role], value, fixes=self.fixes)
+
+
+# Read slots: models of the modes without training, and the inference product.
+
+
+OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
+
+
+class InferenceReader(SlotReader):
+    """Reads what inference asks for."""
+
+    def models(self) -> tuple[InferModel, ...]:
+        """Return what the modes without training infer with."""
+        whole = self.suite.whole
+        klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
+        slot = self.slots["infer_model"]
+        if klquant and self.suite.klquant_trains:
+            self.tell(
+                "closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info"
+            )
+        if klquant and not self.suite.klquant:
+            self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
+            return ()
+        style = {"models": self._listed, "kinds": self._kinds, "quantize": self._quantized}[whole.style]
+        before = len(self.findings)
+        models = style()
+        if not models and all(one.code != "nothing-planned" for one in self.findings[before:]):
+            self.tell(
+                "nothing-planned", slot, f"names no model, so {self.mode.value} has nothing to infer with"
+            )
+        return models
+
+    def quants(self) -> tuple[str, ...]:
+        """Return the quant flags of the models of the modes without training."""
+        slot = self.slots.get("infer_quant")
+        if slot is None:
+            return ()
+        values = self.list_of(slot)
+        if not slot.absent:
+            self.boolean(slot, values, used=not self.mode.trains)
+        return values
+
+    def _listed(self) -> tuple[InferModel, ...]:
+        slot, exports = self.slots["infer_model"], self.slots["infer_export"]
+        quants, texts = self.quants(), self.list_of(exports)
+        models = []
+        for index, path in enumerate(self.list_of(slot)):
+            if path == "null" and self.suite.whole.unset:
+                continue  # the one original that looks
+            if path in NOTHING and self.on("null"):
+                self.tell("null", slot, "null is no model; the original exports it without weights", "info")
+                continue
+            if index >= len(texts) and self.on("null"):
+                self.tell(
+                    "default", exports, f"has no entry for the model {path}, which is inferred with as it is"
+                )
+            text = texts[index] if index < len(texts) else ""
+            export = None if text in NOTHING else split_words(text, exports)
+            quant = quants[index] if index < len(quants) else ""
+            if self.mode is Mode.KLQUANT_WHOLE_INFER and self.on("kl-index"):
+                if quant != "True":
+                    self.tell(
+                        "kl-index",
+                        slot,
+                        f"{path} is quantized here; the original takes infer_quant's word for it",
+                        "info",
+                    )
+                quant = "True"
+            models.append(InferModel(path=path, export=export, quant=quant))
+        return tuple(models)
+
+    def _kinds(self) -> tuple[InferModel, ...]:
+        slot, whole, quants = self.slots["infer_model"], self.suite.whole, self.quants()
+        klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
+        models: list[InferModel] = []
+        for index, name in enumerate(self.list_of(slot)):
+            if name == "null":
+                continue
+            if name not in whole.kinds:
+                if klquant and not self.on("typos"):
+                    continue  # the original looks for what is its own here first
+                if not self.on("typos"):
+                    break  # the original ends there
+                hint = did_you_mean(name, whole.kinds)
+                self.complain(slot, f"unknown model {name!r}", expected=", ".join(whole.kinds), hint=hint)
+                continue
+            if (name in whole.klquant_kinds) != klquant:
+                continue
+            place = index if self.on("kl-index") else len(models)
+            if quants[index : index + 1] != quants[len(models) : len(models) + 1]:
+                self.tell(
+                    "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}",
+                    "info",
+                )  # fmt: skip
+            export = self.slots[whole.kinds[name]]
+            if export.absent and self.on("null"):
+                self.tell("null", export, f"is null, so {name} is not exported", "warning")
+                continue
+            quant = quants[place] if place < len(quants) else ""
+            words = None if export.absent else self.split(export)
+            models.append(InferModel(path=name, export=words, quant=quant))
+        return tuple(models)
+
+    def _quantized(self) -> tuple[InferModel, ...]:
+        command = self.slots[self.suite.whole.command]
+        if command.absent or command.value.strip() == "False":
+            self.tell(
+                "nothing-planned", command,
+                f"is {command.value or 'empty'}; without training {self.suite.title} does nothing else",
+            )  # fmt: skip
+            return ()
+        path = self.slots["infer_model"].value
+        return (InferModel(path=path, export=self.split(command), quant="True"),)
+
+    def axes(self) -> Mapping[str, Axis]:
+        """Return the inference axes by role."""
+        rules = self.suite.infer.rules.values()
+        fixed = self.on("inference-flags")
+        roles = {role for rule in rules for role in (*rule.axes, *(rule.fixed_axes if fixed else ()))}
+        return {role: self._axis(role) for role in sorted({"device", *roles})}
+
+    def _axis(self, role: str) -> Axis:
+        slot = self.slots[role]
+        values = self.list_of(slot)
+        absent = slot.key in NOTHING or slot.absent
+        if role in ("device", "mkldnn", "trt") and not absent:
+            self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else ())
+        if slot.key not in NOTHING and not values:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
+        if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
+            return Axis(slot=slot, values=("null",), replaced=True)
+        return Axis(slot=slot, values=values)
+
+    def data_after_training(self) -> Words:
+        """Return the argument with the data for inference after training."""
+        image, infer = self.slots["infer_data"], self.suite.infer
+        chosen = self.slots.get(infer.data)
+        if infer.data_else and self.on("inference-flags") and (chosen is None or chosen.absent):
+            chosen = self.slots.get(infer.data_else)
+        return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)
+
+
+# Read slots: devices, precisions and trainers.
+
+
+AUTOCASTS = (*AMP, "fp32", "null", "False")
+
+
+class TrainingReader(SlotReader):
+    """Reads what training asks for."""
+
+    def legs(self) -> tuple[Leg, ...]:
+        """Return the entries of the gpu list."""
+        slot = self.slots["gpu_list"]
+        values = self.list_of(slot)
+        legs = [self._leg(slot, index, text) for index, text in enumerate(values)]
+        if len(self.distinct(slot)) < len(legs):
+            legs = [leg for index, leg in enumerate(legs) if values.index(values[index]) == index]
+        if not legs and self.mode.trains:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+        return tuple(legs)
+
+    def _leg(self, slot: Slot, index: int, text: str) -> Leg:
+        use_gpu = self._use_gpu(index, text)
+        original = original_leg(text, use_gpu, self.suite)
+        if not self.on("devices"):
+            return original
+        leg = parsed_leg(slot, text, use_gpu, self.suite)
+        differs = (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched)
+        if differs and self.mode.trains:
+            self.tell(
+                "devices", slot,
+                f"{text!r} is {len(leg.gpus)} GPUs on {leg.nodes} hosts; the original, which counts characters, takes "
+                f"it for {original.nodes}", "info",
+            )  # fmt: skip
+        return leg
+
+    def _use_gpu(self, index: int, text: str) -> Words:
+        kind = self.suite.devices.parameter
+        slot = self.slots.get("use_gpu")
+        if kind == "none" or slot is None:
+            return ()
+        values = self.list_of(slot)
+        if kind == "value":
+            return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
+        if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
+            return flag(slot, fixes=self.fixes)
+        if kind == "whole" and self.mode.trains:
+            message = "gives each entry of gpu_list a value; the original gives all of them to each"
+            self.tell("device-per-leg", slot, message, "info")
+        if index < len(values):
+            return flag(slot, values[index], fixes=self.fixes)
+        if not self.on("device-per-leg") or not values or slot.absent or slot.key in NOTHING:
+            return ()
+        if self.mode.trains:
+            self.tell(
+                "device-per-leg",
+                slot,
+                f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
+                "info",
+            )
+        return flag(slot, values[-1], fixes=self.fixes)
+
+    def autocasts(self) -> tuple[str, ...]:
+        """Return the precisions to train in."""
+        if "autocast" not in self.slots:
+            return ("null",)
+        slot = self.slots["autocast"]
+        values = self.list_of(slot)
+        for value in values:
+            if value not in AUTOCASTS and slot.key not in NOTHING:
+                hint = did_you_mean(value, AUTOCASTS)
+                self.complain(slot, f"unknown precision {value!r}", expected="|".join(AUTOCASTS), hint=hint)
+        if not values and self.mode.trains:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+        for value in values:
+            self.folder_name(slot, value)
+        return self.distinct(slot)
+
+    def trainers(self) -> tuple[TrainerSpec, ...]:
+        """Return the trainers, without those that are skipped."""
+        slot = self.slots["trainer"]
+        found = [self._trainer(slot, name) for name in self.distinct(slot)]
+        trainers = tuple(trainer for trainer in found if trainer is not None)
+        if not slot.values:
+            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+        self._check_model_name(trainers)
+        return trainers
+
+    def _check_model_name(self, trainers: tuple[TrainerSpec, ...]) -> None:
+        """Refuse a missing train_model_name where evaluation or export would need the file."""
+        slot = self.slots["train_model_name"]
+        used = not self.slots["eval"].absent or any(trainer.export for trainer in trainers)
+        if not self.on("null"):
+            return
+        if "{name}" in self.suite.weights and slot.absent and trainers and used:
+            raise slot.error(
+                "is needed to evaluate and export what was trained",
+                expected="the file that training leaves in its output folder",
+            )
+        if slot.value.startswith(("/", "~")) or ".." in slot.value.split("/"):
+            raise slot.error("leaves the training's output folder", expected="a name below that folder")
+
+    def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
+        """Return the rule of the trainer called ``name``; None to skip it."""
+        for rule in self.suite.trainers:
+            own = self.slots.get(rule.key)
+            if own is not None and own.key == name and (name not in NOTHING or not self.on("typos")):
+                return rule
+        norm = next(rule for rule in self.suite.trainers if rule.kind == "norm")
+        if name and name == self.suite.amp_trainer:
+            return norm
+        if self.on("typos") and (alias := next((r for r in self.suite.trainers if r.kind == name), None)):
+            self.tell("typos", slot, f"{name!r} is taken for {self.slots[alias.key].key!r}", "info")
+            return alias
+        known = [self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots]
+        known = [key for key in known if key not in NOTHING]
+        self.complain(
+            slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=did_you_mean(name, known)
+        )
+        return norm if self.suite.unknown_trainer == "norm" else None
+
+    def _trainer(self, slot: Slot, name: str) -> TrainerSpec | None:
+        if name in NOTHING and self.on("null"):
+            rules = (rule for rule in self.suite.trainers if rule.key in self.slots)
+            rule = next((rule for rule in rules if self.slots[rule.key].key == name), None)
+            trains = (
+                self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
+            )
+            code = "null" if trains else "nothing-planned"  # the original trains nothing either
+            self.tell(code, slot, "names no trainer, so nothing is trained")
+            return None
+        rule = self._rule(slot, name)
+        if rule is None:
+            self.tell("nothing-planned", slot, f"the trainer {name} is skipped, as the original does")
+            return None
+        self.folder_name(slot, name)
+        command, *more = (self.slots[role] for role in rule.command if role in self.slots)
+        if command.value == "null" and (self.on("null") or not more):
+            self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
+            if more:
+                self.tell(
+                    "null", command, "is run by the original all the same, as it adds words to it", "info"
+                )
+            return None
+        if command.absent and self.on("null"):
+            message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
+            self.tell("null", command, message)
+            return None
+        for part in tuple(more) if self.on("null") else ():
+            if part.absent and part.value:
+                more.remove(part)
+                self.tell(
+                    "null", part, "adds nothing to the training; the original hands it this word", "info"
+                )
+        words = [word for part in (command, *more) for word in self.split(part)]
+        quant = "train_pact" in self.slots and self.slots["train_pact"].key == name
+        return TrainerSpec(
+            name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule)
+        )
+
+    def _export(self, rule: TrainerRule) -> Words | None:
+        slot = self.slots.get(rule.export)
+        return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
+
+
+# From slots to a ChainSpec.
+#
+# This is where the default behaviour and the original drivers' differ in how values are read; each difference
+# has a name in ``fixes`` and leaves a finding where it matters.
+
 
 # Slots whose values become a part of a word, of a path mostly.
 AS_THEY_STAND = frozenset(
@@ -79,7 +640,7 @@ def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
 class SpecReader(TrainingReader, InferenceReader):
     """Reads a file's slots into a ChainSpec."""
 
-    def spec(self, alignment: Alignment | None) -> ChainSpec:
+    def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.
 
         Raises:

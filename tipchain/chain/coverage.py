@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.chain.detect import FOLDER
-from tipchain.chain.hardware import find_gpus
+from tipchain.chain.gpus import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.lint import named_files

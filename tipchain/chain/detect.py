@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tipchain.chain.layout import distance
 from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
-from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, ends_after_evaluation, layout_sections
+from tipchain.chain.slots import (
+    ALIGNMENT_SECTION,
+    checked_slots,
+    distance,
+    ends_after_evaluation,
+    layout_sections,
+)
 from tipchain.chain.suites import Marks, Suite
 from tipchain.errors import ParamsError
 

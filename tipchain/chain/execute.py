@@ -1,4 +1,4 @@
-"""One command of a plan: run it, judge how it ended."""
+"""One command of a plan: run it, read its logs and its workers', judge how it ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,21 +20,117 @@ from tipchain.chain.artifacts import (
     Missing,
     Snapshot,
     Stamp,
+    UnsettledError,
     explain,
     missing_files,
+    settle,
     snapshot,
     stamp,
 )
 from tipchain.chain.figures import FigureReader
-from tipchain.chain.finds import UnsettledError, settle
-from tipchain.chain.log_lines import log_lines, without_escapes
 from tipchain.chain.plan import Command
-from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call
+from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines
 from tipchain.chain.result import Result
-from tipchain.chain.workers import VARIABLE, names_folder, worker_error, worker_folder
 from tipchain.modes import DataFolders, Mode, data_folders
 from tipchain.outcome import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+
+# Reading the lines of a log of any size and encoding, in bounded memory.
+
+
+CHUNK = 1 << 18
+LONGEST = 4096
+"""Bytes of a line that are looked at: what a framework prints in one line is shorter."""
+_ENDS = re.compile(rb"[\r\n]+")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def log_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of ``path`` that hold anything, without colours; of longer lines only the beginning.
+
+    A progress bar's carriage returns end lines too. Bytes that are no UTF-8 are replaced.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        rest = b""
+        while chunk := file.read(CHUNK):
+            *lines, rest = _ENDS.split(rest + chunk)
+            yield from filter(None, map(_text, lines))
+            rest = rest[:LONGEST]
+        if last := _text(rest):
+            yield last
+
+
+def _text(line: bytes) -> str:
+    text = line[:LONGEST].decode("utf-8", errors="replace")
+    if "\0" in text:  # UTF-16, or a hole in the file
+        text = text.replace("\0", "")
+    return without_escapes(text).rstrip()
+
+
+def without_escapes(text: str) -> str:
+    """Return a line without a terminal's colors."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
+
+
+# Logs of the worker processes that ``paddle.distributed.launch`` starts.
+#
+# Without more ado every launch writes to ``./log/workerlog.N``, over what the one before wrote there. The launcher
+# reads ``PADDLE_LOG_DIR`` as the default of ``--log_dir`` (paddle/distributed/launch/context/args_envs.py), so each
+# command gets a folder of its own beside its log.
+
+
+VARIABLE = "PADDLE_LOG_DIR"
+LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
+TAIL_BYTES = 65536
+_ERROR = re.compile(
+    r"Traceback \(most recent call last\)|\w*(?:Error|Exception)\b|\bFatal\b|terminate called|\bSIG[A-Z]{3,}\b"
+    r"|[Oo]ut of memory"
+)
+
+
+def worker_folder(log: Path) -> Path:
+    """Return the folder for the logs of the workers of the command whose own log is ``log``."""
+    return log.with_name(f"{log.stem}-workers")
+
+
+def names_folder(argv: Sequence[str]) -> bool:
+    """Tell whether a launching command says itself where its workers shall log to.
+
+    What stands after the program to launch is the program's own.
+    """
+    start = next((index for index, word in enumerate(argv) if word in LAUNCHERS), -1) + 1
+    own = takewhile(lambda word: not word.endswith(".py"), argv[start:])
+    return any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in own)
+
+
+def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
+    """Return name and last lines of the first worker's log that tells of an error; ("", ()) if none does."""
+    for path in sorted(folder.glob("workerlog.*"), key=_number):
+        lines: tuple[str, ...] = ()
+        with suppress(OSError):
+            lines = last_lines(_tail(path), 1000)
+        if any(map(_ERROR.search, lines)):
+            return path.name, lines[-count:]
+    return "", ()
+
+
+def _number(path: Path) -> tuple[int, str]:
+    digits = path.name.rpartition(".")[2]
+    return (int(digits) if digits.isdecimal() else 1 << 30), path.name
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        return file.read()
+
+
+# One command of a plan: run it, judge how it ended.
+
 
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))
 """How the lines begin that may follow an alignment's verdict."""

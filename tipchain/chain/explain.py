@@ -6,12 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tipchain.chain.params import HEADER, ParamFile
+from tipchain.chain.params import HEADER, NOTHING, ParamFile, Slot, split_words
 from tipchain.chain.plan import Command, Plan
-from tipchain.chain.roles import PROGRAMS, meaning
-from tipchain.chain.slots import ALIGNMENT_SECTION, Slots, layout_sections
-from tipchain.chain.suites import Item, Suite
-from tipchain.chain.words import NOTHING, Slot, split_words
+from tipchain.chain.slots import ALIGNMENT_SECTION, PROGRAMS, Slots, layout_sections, meaning
+from tipchain.chain.suites import ArgumentItem, Suite
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
@@ -162,7 +160,7 @@ def _steps(role: str, suite: Suite) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _item_roles(item: Item) -> Iterable[str]:
+def _item_roles(item: ArgumentItem) -> Iterable[str]:
     return filter(None, (item.role, item.flag, item.key))
 
 

@@ -46,7 +46,7 @@ SEVERITIES = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """Something to say about a line of a parameter file.
 
     Attributes:

@@ -1,68 +1,268 @@
-"""Entries of a gpu list: devices and hosts, as they are meant and as the original drivers take them."""
+"""The GPUs of this machine: which there are, leases of them, and a plan on those that were leased for it."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from tipchain.chain.spec import Leg
-from tipchain.chain.suites import Suite
-from tipchain.chain.words import Slot, Words
+from tipchain.chain.emitter import VISIBLE
+from tipchain.chain.plan import Command, Plan
 
-HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
-LONGEST_WITHOUT_HOSTS = 15
+# Which GPUs this machine has, found out without a framework.
 
 
-def parsed_leg(slot: Slot, text: str, use_gpu: Words, suite: Suite) -> Leg:
-    """Return the leg that an entry means: ``-1``, ``0``, ``0,1`` or ``host1,host2;0,1``.
+DEVICES = Path("/dev")
+HIDDEN = ("", "-1")
+"""CUDA_VISIBLE_DEVICES of those who want no GPU to be used."""
+EVERY = ("all",)
+"""Stands for the GPUs of a machine that does not say which it has."""
 
-    Raises:
-        ParamsError: it means none.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """The GPUs of a machine.
+
+    Attributes:
+        numbers: their numbers, as text.
+        names: other names (UUIDs) by which programs may ask for them, with what each stands for.
+        trouble: why none can be used; "" if they can.
     """
-    addresses, semicolon, gpus = text.rpartition(";")
-    cpu = text == "-1"
-    if not cpu and (
-        not re.fullmatch(r"\d+(,\d+)*", gpus)
-        or (semicolon and not re.fullmatch(rf"{HOST}(,{HOST})*", addresses))
-    ):
-        raise slot.error(f"{text!r} names no device", expected="-1, 0, 0,1 or host1,host2;0,1")
-    ids = () if cpu else tuple(gpus.split(","))
-    if len({int(one) for one in ids}) < len(ids):
-        raise slot.error(f"{text!r} names a GPU twice", expected="each GPU once, as 0,1")
-    hosts = tuple(addresses.split(",")) if semicolon else ()
-    original = original_leg(text, use_gpu, suite)
-    return Leg(
-        text=gpus,
-        gpus=ids,
-        hosts=hosts,
-        nodes=max(len(hosts), 1),
-        launched=len(ids) > 1 or bool(hosts),
-        multi_host=bool(hosts),
-        use_gpu=use_gpu,
-        at_once=original.at_once,
-        remembered=original.remembered,
+
+    numbers: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+
+    def why_not(self, command: Command) -> str:
+        """Return why ``command`` cannot have the GPUs that it takes, "" if it can or takes none."""
+        if not command.on_gpu:
+            return ""
+        if self.trouble:
+            return self.trouble
+        absent = [name for name in command.gpus if not self._has(name)]
+        if not absent or not self.numbers:
+            return ""
+        count = len(self.numbers)
+        there = f"{count} GPU{'' if count == 1 else 's'}: {', '.join(self.numbers)}"
+        return f"no GPU {', '.join(absent)} on this machine, which has {there}"
+
+    def taken_by(self, command: Command) -> tuple[str, ...]:
+        """Return the GPUs that ``command`` takes, each by one name; all for one that names none."""
+        if command.gpus:
+            return tuple(dict.fromkeys(map(self._number, command.gpus)))
+        return (self.numbers or EVERY) if command.on_gpu else ()
+
+    def _has(self, name: str) -> bool:
+        return name in self.numbers or self._number(name) != name or name in self.names
+
+    def _number(self, name: str) -> str:
+        """Return the GPU that ``name`` stands for; UUIDs may be shortened as long as they stay unambiguous."""
+        if name in self.numbers:
+            return name
+        return next((number for uuid, number in self.names.items() if uuid.startswith(name)), name)
+
+
+def find_gpus() -> Gpus:
+    """Return this machine's GPUs: those that nvidia-smi lists, else those with a device file."""
+    files = sorted(DEVICES.glob("nvidia[0-9]*"), key=lambda path: (len(path.name), path.name))
+    if not files:
+        return Gpus(trouble=f"no usable GPU on this machine (no {DEVICES}/nvidia0)")
+    program = shutil.which("nvidia-smi")
+    gpus = _listed(program) if program else Gpus(numbers=_numbers(files))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not gpus.trouble and visible is not None and visible.strip() in HIDDEN:
+        return Gpus(trouble=f"no usable GPU here (CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'})")
+    return gpus
+
+
+def _numbers(files: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(file.name.removeprefix("nvidia") for file in files)
+
+
+def _listed(program: str) -> Gpus:
+    """Return the GPUs that nvidia-smi lists; a container may see few of the machine's device files."""
+    try:
+        done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi: {error})")
+    if done.returncode != 0 or "GPU" not in done.stdout:
+        return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi exits {done.returncode})")
+    return parse_listing(done.stdout)
+
+
+def parse_listing(text: str) -> Gpus:
+    """Return the GPUs in the output of ``nvidia-smi -L``; parts of a GPU (MIG) stand under it."""
+    numbers: list[str] = []
+    names: dict[str, str] = {}
+    for line in text.splitlines():
+        number = re.match(r"GPU (\d+):", line)
+        uuid = re.search(r"\(UUID: ([^)\s]+)\)", line)
+        if number:
+            numbers.append(number[1])
+        if uuid:
+            names[uuid[1]] = number[1] if number else uuid[1]
+    return Gpus(numbers=tuple(numbers), names=names)
+
+
+# Leases of GPUs: two running commands never share one, neither of one run nor of one user's runs on a machine.
+#
+# A lease is a lock on a file in a folder of the user's below the system's temporary folder; the system gives it
+# back however its holder ends. Where that folder cannot be had (another user took its name), leases hold within
+# the run only.
+
+
+def lease_folder() -> Path:
+    """Return the folder of this user's leases."""
+    return Path(tempfile.gettempdir()) / f"tipchain-gpus-{os.getuid()}"
+
+
+class Leases:
+    """The leases of one run.
+
+    Attributes:
+        trouble: why leases do not hold between runs; "" if they do.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or lease_folder()
+        self.trouble = ""
+        self._made = False
+        self._held: dict[str, tuple[str, int | None]] = {}
+
+    def take(self, gpus: Sequence[str], holder: str) -> str:
+        """Take all of ``gpus`` for ``holder``, or none; return "" or what has to be waited for."""
+        for gpu in gpus:
+            if gpu in self._held:
+                return f"GPU {gpu}, held by {self.holder(gpu)}"
+        taken: list[str] = []
+        for gpu in gpus:
+            try:
+                self._held[gpu] = (holder, self._lock(gpu))
+            except BlockingIOError:
+                self.give_back(taken)
+                return f"GPU {gpu}, held by {self.holder(gpu)}"
+            taken.append(gpu)
+        return ""
+
+    def give_back(self, gpus: Sequence[str]) -> None:
+        """Give back leases that were taken."""
+        for gpu in gpus:
+            _, handle = self._held.pop(gpu)
+            if handle is not None:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a child that another thread just forked has it open, too
+                os.close(handle)
+
+    def _lock(self, gpu: str) -> int | None:
+        """Lock the file of a GPU, without waiting.
+
+        Raises:
+            BlockingIOError: another process has it.
+        """
+        self._make_folder()
+        if self.trouble:
+            return None
+        try:
+            handle = os.open(self._file(gpu), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            self.trouble = f"{self.folder}: {error.strerror}"
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise
+        with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+        return handle
+
+    def _make_folder(self) -> None:
+        if self._made:
+            return
+        self._made = True
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.folder.lstat()
+        except OSError as error:
+            self.trouble = f"{self.folder}: {error.strerror}"
+            return
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            self.trouble = f"{self.folder} is not a folder of this user's"
+
+    def _file(self, gpu: str) -> Path:
+        return self.folder / f"{re.sub(r'[^A-Za-z0-9-]', '-', gpu)}.lock"
+
+    def holder(self, gpu: str) -> str:
+        """Return who has a lease: the holder in this run that took it, or ``process 123``."""
+        if gpu in self._held:
+            return self._held[gpu][0]
+        text = ""
+        with suppress(OSError):
+            text = self._file(gpu).read_text(errors="replace")
+        return f"process {text}" if text.isdigit() else "another process"
+
+
+# A plan on the GPUs that were leased for it: the numbers in its file then count those, as CUDA counts visible devices.
+#
+# Whoever starts ``tipchain run`` on some GPUs of a machine, as a night does, names them in `VARIABLE`. GPU 0 of the
+# parameter file is then the first of them, whatever number it has on the machine.
+
+
+VARIABLE = "TIPCHAIN_GPUS"
+_NUMBERS = re.compile(r"\d+(?:,\d+)*")
+_WORD = re.compile(r"(?P<option>--(?:gpus|devices|selected_gpus)=)(?P<numbers>\d+(?:,\d+)*)")
+
+
+def leased_gpus() -> tuple[str, ...]:
+    """Return the GPUs that were leased for this process, () where nobody says so."""
+    return tuple(filter(None, os.environ.get(VARIABLE, "").split(",")))
+
+
+def on_gpus(plan: Plan, gpus: Sequence[str]) -> Plan:
+    """Return ``plan`` with the GPUs of its commands counted among ``gpus``; their ids stay.
+
+    A number that is none of those becomes a name that no GPU has, so that the command is said not to run.
+    """
+    if not gpus:
+        return plan
+    return replace(plan, commands=tuple(_moved(command, gpus) for command in plan.commands))
+
+
+def _moved(command: Command, gpus: Sequence[str]) -> Command:
+    env = dict(command.env)
+    if _NUMBERS.fullmatch(env.get(VISIBLE, "")):
+        env[VISIBLE] = _named(env[VISIBLE], gpus)
+    return replace(
+        command,
+        env=env,
+        gpus=tuple(_name(number, gpus) for number in command.gpus),
+        argv=_words(command.argv, gpus) if command.launched else command.argv,
     )
 
 
-def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
-    """Return the leg that the original driver makes of an entry: it tells by the length of the text."""
-    hosts, gpus, remembered, at_once = "", text, None, None
-    if text != "-1" and len(text) > LONGEST_WITHOUT_HOSTS:
-        hosts, _, rest = text.partition(";")
-        gpus = rest.partition(";")[0]
-        remembered = gpus.partition(",")[0] if suite.devices.hosts_export else None
-    elif text != "-1":
-        remembered = text if suite.devices.export_all else text.partition(",")[0]
-        at_once = text if len(text) <= 1 and suite.devices.at_once else None
-    several = len(hosts) >= suite.devices.hosts_from
-    launched = len(gpus) > 2
-    return Leg(
-        text=gpus,
-        gpus=() if text == "-1" else tuple(filter(None, gpus.split(","))),
-        hosts=tuple(hosts.split(",")) if several else (),
-        nodes=len(hosts.split(",")) if several else 1,
-        launched=launched,
-        multi_host=launched and several,
-        use_gpu=use_gpu,
-        at_once=at_once,
-        remembered=remembered,
-    )
+def _words(argv: Sequence[str], gpus: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a launching call; what stands after the program to launch is the program's own."""
+    end = next((index for index, word in enumerate(argv) if word.endswith(".py")), len(argv))
+    launcher = [
+        match["option"] + _named(match["numbers"], gpus) if (match := _WORD.fullmatch(word)) else word
+        for word in argv[:end]
+    ]
+    return (*launcher, *argv[end:])
+
+
+def _named(numbers: str, gpus: Sequence[str]) -> str:
+    return ",".join(_name(number, gpus) for number in numbers.split(","))
+
+
+def _name(number: str, gpus: Sequence[str]) -> str:
+    if number.isdecimal() and int(number) < len(gpus):
+        return gpus[int(number)]
+    return f"{number} (of {len(gpus)} leased)"

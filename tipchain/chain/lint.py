@@ -1,40 +1,304 @@
-"""Look at parameter files without running anything: what is wrong, what is useless, what differs from the original.
-
-Every mode that the suite has is planned; what is found in all of them is said once.
-"""
+"""Look at parameter files without running anything: what is wrong, what is useless, what is missing."""
 
 from __future__ import annotations
 
+import os
+import posixpath
+import re
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tipchain.chain.build import SpecReader
+from tipchain.chain.build import OTHER_MODES, SpecReader
 from tipchain.chain.detect import checkout, detect_suite, fits, marks_in_checkout, marks_in_file
+from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.explain import Line, explain, explain_kind
-from tipchain.chain.fixes import SEVERITIES, Finding
+from tipchain.chain.fixes import SEVERITIES, LintFinding
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
 from tipchain.chain.kinds.base import Planner, Request, planner
 from tipchain.chain.kinds.lines import choose_layout, only_section
-from tipchain.chain.layout import read_layout, refusal
-from tipchain.chain.lint_paths import Disk, missing_paths
-from tipchain.chain.lint_values import useless_values
-from tipchain.chain.params import ParamFile, parse_params, read_params, read_text
+from tipchain.chain.params import (
+    NOTHING,
+    ParamFile,
+    Slot,
+    Words,
+    parse_params,
+    read_params,
+    read_text,
+    shell_operator,
+    split_words,
+)
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
-from tipchain.chain.roles import PROGRAMS
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
-    Alignment,
+    PROGRAMS,
+    AlignmentParams,
     Slots,
     alignment_params,
     legacy_slots,
+    read_layout,
+    refusal,
 )
 from tipchain.chain.suites import Suite
-from tipchain.chain.words import NOTHING, shell_operator
 from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
+
+# Programs and configuration files that a file names and its checkout does not have.
+
+
+PATHS_CODE = "paths"
+_CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
+_SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What is on the disk, each path looked at once."""
+
+    seen: dict[str, bool] = field(default_factory=dict)
+
+    def has(self, path: str) -> bool:
+        """Return whether ``path`` is there."""
+        if path not in self.seen:
+            self.seen[path] = os.path.exists(path)  # noqa: PTH110 - False for names that no disk takes
+        return self.seen[path]
+
+    def finds(self, program: str) -> bool:
+        """Return whether ``program`` can be started."""
+        name = f"\0{program}"
+        if name not in self.seen:
+            self.seen[name] = shutil.which(program) is not None
+        return self.seen[name]
+
+
+def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> Iterator[LintFinding]:
+    """Yield what the programs of ``slots`` name and the checkout ``root`` lacks.
+
+    Without sign that ``root`` is the suite's checkout, by its folders or by one of the programs, nothing is said.
+    """
+    yield from _interpreter(slots["python"], disk)
+    if root is None:
+        return
+    found = [
+        (slot, path, disk.has(posixpath.join(str(root), path)))
+        for slot in slots.values()
+        for path in _named(slot, suite)
+    ]
+    ours = any(disk.has(str(root / folder)) for folder in suite.marks.folders)
+    if not ours and (suite.marks.folders or not any(there for _, _, there in found)):
+        return
+    if suite.infer.cwd != "." and not disk.has(str(root / suite.infer.cwd)):
+        yield _path_finding(
+            "cwd", slots["inference"], f"the folder {suite.infer.cwd}, to infer in, is not in {root}"
+        )
+        found = [one for one in found if one[0].role != "inference"]
+    for slot, path, there in found:
+        if not there:
+            yield _path_finding(PATHS_CODE, slot, f"{path} is not in {root}")
+
+
+def _path_finding(code: str, slot: Slot, message: str, severity: str = "warning") -> LintFinding:
+    return LintFinding(
+        code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
+    )
+
+
+def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
+    words = _words(slot, slot.value)
+    if words and words != ("null",) and not disk.finds(words[0]):
+        yield _path_finding(
+            PATHS_CODE,
+            slot,
+            f"{words[0]} cannot be started here; --python PATH names another interpreter",
+            "info",
+        )
+
+
+def _named(slot: Slot, suite: Suite) -> Iterator[str]:
+    """Yield the paths that a slot names, relative to the checkout."""
+    if slot.role == "config" and not slot.absent:
+        yield from dict.fromkeys(part.partition("=")[2] for part in slot.values if "=" in part)
+    if slot.absent or not (PROGRAMS.fullmatch(slot.role) or slot.role == "infer_export"):
+        return
+    folder = suite.infer.cwd if slot.role == "inference" else "."
+    texts = slot.values if slot.role == "infer_export" else (slot.value,)
+    for text in dict.fromkeys(texts):
+        for path in _paths(_words(slot, text)):
+            yield posixpath.normpath(posixpath.join(folder, path))
+
+
+def _words(slot: Slot, text: str) -> Words:
+    try:
+        return split_words(text, slot, pipes=True)
+    except ParamsError:
+        return ()  # said where the value is read
+
+
+def _paths(words: Words) -> Iterator[str]:
+    """Yield the script and the configuration files among a program's words."""
+    if words and _SCRIPT.fullmatch(words[0]):
+        yield words[0]
+    for index, word in enumerate(words):
+        match = _CONFIG.fullmatch(word)
+        if match is None:
+            continue
+        value = match["value"] if match["value"] is not None else "".join(words[index + 1 : index + 2])
+        if value and not value.startswith("-") and not re.search(r"[*?{}=]|://", value):
+            yield value
+
+
+# Values that do nothing: settings that no command of any mode gets, entries that nothing reads.
+
+
+USELESS_CODE = "useless"
+EVERY_MODE = frozenset(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
+WITHOUT_TRAINING = tuple(mode.value for mode in CHAIN_MODES if not mode.trains)
+
+
+def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
+    """Yield what in ``slots`` does nothing in any of ``plans``."""
+    yield from _untrained(slots, suite)
+    yield from _mode_entries(slots, suite)
+    yield from _lengths(slots, suite)
+    yield from _devices(slots, suite)
+    yield from _axis_values(slots, suite, plans)
+    yield from _quantized(slots, suite)
+    yield from _precisions(slots, plans)
+    eval_, extra = slots["eval"], slots.get("extra_eval")
+    if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
+        yield _value_finding(extra, "is never passed: eval is null")
+
+
+def _value_finding(slot: Slot, message: str, severity: str = "warning") -> LintFinding:
+    return LintFinding(
+        code=USELESS_CODE, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
+    )
+
+
+def _untrained(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
+    names = slots["trainer"].values
+    for rule in suite.trainers:
+        slot = slots.get(rule.key)
+        if slot is None or rule.key != rule.command[0] or slot.absent or slot.key in NOTHING:
+            continue
+        taken = rule.kind == "norm" and suite.amp_trainer in names
+        if slot.key not in names and rule.kind not in names and not taken:
+            yield _value_finding(slot, "is never trained with: trainer does not name it", "info")
+
+
+def _mode_entries(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
+    for slot in slots.values():
+        names = [part.partition("=")[0] for part in slot.values if "=" in part]
+        if slot.role in suite.mode_lists:
+            for name in names:
+                if name in OTHER_MODES:
+                    yield _value_finding(slot, f"has a value for {name}, a mode of other drivers", "info")
+                elif name in WITHOUT_TRAINING:
+                    yield _value_finding(slot, f"has a value for {name}, which does not train", "info")
+        elif slot.role in ("epoch", "batch") and any(
+            name in {mode.value for mode in CHAIN_MODES} for name in names
+        ):
+            yield _value_finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
+
+
+def _lengths(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
+    models = slots["infer_model"]
+    for role in ("infer_export", "infer_quant"):
+        slot = slots.get(role)
+        if slot is None or role in suite.unread or models.absent or slot.absent:
+            continue
+        if len(slot.values) > len(models.values):
+            yield _value_finding(
+                slot, f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
+            )
+        elif role == "infer_quant" and len(slot.values) < len(models.values):
+            told = f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
+            yield _value_finding(slot, f"{told}: nothing says whether the others are quantized")
+
+
+def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
+    gpus, devices = slots["gpu_list"], slots.get("use_gpu")
+    if suite.devices.parameter != "each" or devices is None:
+        return
+    if len(devices.values) > len(gpus.values):
+        yield _value_finding(
+            devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info"
+        )
+    for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
+        wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
+        if wrong and devices.key not in NOTHING:
+            yield _value_finding(devices, f"hands {value!r} to the entry {gpu!r} of gpu_list")
+
+
+def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
+    """Yield settings of inference that stand twice, or that no command has."""
+    inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
+    used = {part for one in inferences for part in _parts(one.id)}
+    kinds = {kind for kind in suite.infer.rules if kind in used}
+    for role, devices in _axes(suite).items():
+        slot = slots[role]
+        if slot.key in NOTHING:
+            continue
+        yield from (
+            _value_finding(slot, f"has {one!r} twice")
+            for one, count in Counter(slot.values).items()
+            if count > 1
+        )
+        if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
+            continue
+        if not devices & kinds:
+            where = " or ".join(sorted(one.upper() for one in devices))
+            yield _value_finding(slot, f"does nothing: nothing is inferred on the {where}", "info")
+            continue
+        name = SHORT_NAMES.get(role, role)
+        for value in dict.fromkeys(slot.values):
+            if value not in NOTHING and f"{name}={value}" not in used:
+                yield _value_finding(slot, f"{value!r} is in no command: no combination with it can be")
+
+
+def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
+    """Yield an int8 that stands for models of which none is quantized."""
+    slot, quant, pact = slots.get("precision"), slots.get("infer_quant"), slots.get("train_pact")
+    trained = pact is not None and not {pact.key, "pact"}.isdisjoint(slots["trainer"].values)
+    if slot is None or quant is None or slot.key in NOTHING or suite.klquant == "quantize":
+        return
+    for value in dict.fromkeys(slot.values):
+        if "int8" in value and not trained and "True" not in quant.values:
+            yield _value_finding(
+                slot, f"{value!r} is for quantized models, and none is: infer_quant has no True"
+            )
+
+
+def _axes(suite: Suite) -> dict[str, set[str]]:
+    """Return the settings of inference, each with the devices that have it."""
+    axes: dict[str, set[str]] = {}
+    for kind, rule in suite.infer.rules.items():
+        for role in rule.fixed_axes:
+            axes.setdefault(role, set()).add(kind)
+    return axes
+
+
+def _parts(identifier: str) -> list[str]:
+    """Return what ``infer[a;b]#2`` is made of: ``a`` and ``b``."""
+    return identifier.partition("[")[2].rpartition("]")[0].split(";")
+
+
+def _precisions(slots: Slots, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
+    skipped = {
+        one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip
+    }
+    for reason in sorted(skipped):
+        yield _value_finding(slots.get("autocast", slots["trainer"]), f"is skipped: {reason}", "info")
+
+
+# Look at parameter files without running anything: what is wrong, what is useless, what differs from the original.
+#
+# Every mode that the suite has is planned; what is found in all of them is said once.
+
 
 PATTERN = "*train*infer_python*.txt"
 OTHER_SECTIONS = frozenset(
@@ -61,7 +325,7 @@ class Found:
         modes: the modes that have it; () for all that were looked at.
     """
 
-    finding: Finding
+    finding: LintFinding
     modes: tuple[str, ...] = ()
 
 
@@ -170,7 +434,7 @@ def lint_file(
 
 
 def _lint_kind(
-    text: str, file: ParamFile, told: Told, root: Path | None, suite: str | None, refused: Sequence[Finding],
+    text: str, file: ParamFile, told: Told, root: Path | None, suite: str | None, refused: Sequence[LintFinding],
     *, explained: bool,
 ) -> Linted:  # fmt: skip
     """Return what is to be said about a file of another kind of chain, in that kind's modes."""
@@ -197,7 +461,7 @@ def _lint_kind(
     return replace(linted, found=_sorted(together), lines=lines)
 
 
-def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence[Finding]]:
+def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence[LintFinding]]:
     try:
         plan = module.plan(request)
     except ParamsError as error:
@@ -208,9 +472,9 @@ def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence
 # The file and its suite
 
 
-def _parsed(text: str, path: str) -> tuple[ParamFile, list[Finding]]:
+def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
     """Return ``text`` parsed, and the lines that cannot be; they are taken for what they resemble."""
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     more = 0
 
     def refuse(error: ParamsError) -> None:
@@ -223,7 +487,7 @@ def _parsed(text: str, path: str) -> tuple[ParamFile, list[Finding]]:
     file = parse_params(text, path, refuse)
     if more:
         message = f"{more} more lines that cannot be read"
-        found.append(Finding(code="text", severity="error", file=path, line=0, key="", message=message))
+        found.append(LintFinding(code="text", severity="error", file=path, line=0, key="", message=message))
     return file, found
 
 
@@ -247,8 +511,8 @@ def _fitting(file: ParamFile) -> str:
     return ", ".join(suite.name for suite in all_suites() if fits(file, suite))
 
 
-def _remark(file: ParamFile, message: str, code: str = "text") -> Finding:
-    return Finding(code=code, severity="info", file=file.path, line=0, key="", message=message)
+def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
+    return LintFinding(code=code, severity="info", file=file.path, line=0, key="", message=message)
 
 
 # The modes
@@ -256,13 +520,13 @@ def _remark(file: ParamFile, message: str, code: str = "text") -> Finding:
 
 def _planned(
     text: str, file: ParamFile, slots: Slots, suite: Suite, modes: Sequence[Mode]
-) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[Finding]]]:
+) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
     """Return the plan of each mode that can be made, and what was found on the way."""
     original = legacy_slots(text, file.path, suite)
     alignment, refused = _alignment(file)
     compared = _compared(slots, original, suite)
     plans: dict[Mode, Plan] = {}
-    found: dict[Mode, list[Finding]] = {mode: list(refused) for mode in modes}
+    found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
         plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared)
         found[mode] += findings
@@ -271,14 +535,14 @@ def _planned(
     return plans, found
 
 
-def _compared(slots: Slots, original: Slots, suite: Suite) -> list[Finding]:
+def _compared(slots: Slots, original: Slots, suite: Suite) -> list[LintFinding]:
     """Return what the original driver would read otherwise, in whatever mode."""
     reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
     reader.compare(original)
     return reader.findings
 
 
-def _alignment(file: ParamFile) -> tuple[Alignment | None, list[Finding]]:
+def _alignment(file: ParamFile) -> tuple[AlignmentParams | None, list[LintFinding]]:
     try:
         return alignment_params(file), []
     except ParamsError as error:
@@ -290,11 +554,11 @@ def _mode_plan(
     original: Slots,
     suite: Suite,
     mode: Mode,
-    alignment: Alignment | None,
-    compared: list[Finding],
-) -> tuple[Plan | None, list[Finding]]:
+    alignment: AlignmentParams | None,
+    compared: list[LintFinding],
+) -> tuple[Plan | None, list[LintFinding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for _ in range(2 * len(slots)):
         reader = SpecReader(slots, suite, mode, collect=True)
         reader.findings += compared
@@ -324,9 +588,9 @@ def _without(slots: Slots, error: ParamsError) -> Slots:
     return changed
 
 
-def _merged(per_mode: Mapping[Mode, Sequence[Finding]]) -> Iterator[Found]:
+def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
     """Yield each finding once, with the modes that have it unless all do."""
-    modes: dict[Finding, list[str]] = {}
+    modes: dict[LintFinding, list[str]] = {}
     for mode, findings in per_mode.items():
         for finding in dict.fromkeys(findings):
             modes.setdefault(finding, []).append(mode.value)

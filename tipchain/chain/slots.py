@@ -1,22 +1,25 @@
-"""From the lines of a file to slots: which line means what.
-
-Two ways. ``checked_slots`` holds the file against the suite's layout, by section headers, known keys and the
-number of lines; a shifted file is refused. ``legacy_slots`` counts lines as the original drivers do.
-"""
+"""From the lines of a file to slots: which line means what, what it is for, and where it does not fit."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Protocol
 
+from tipchain.chain.fixes import LintFinding
 from tipchain.chain.kinds import owner
-from tipchain.chain.params import Param, ParamFile, split_lines
+from tipchain.chain.params import Param, ParamFile, Slot, split_lines
 from tipchain.chain.suites import SlotRule
-from tipchain.chain.words import Slot
-from tipchain.errors import ParamsError, did_you_mean
+from tipchain.errors import InputError, ParamsError, did_you_mean
 from tipchain.stage_table import SCRIPTS, STAGES
+
+# From the lines of a file to slots: which line means what.
+#
+# Two ways. ``checked_slots`` holds the file against the suite's layout, by section headers, known keys and the
+# number of lines; a shifted file is refused. ``legacy_slots`` counts lines as the original drivers do.
+
 
 Slots = Mapping[str, Slot]
 ALIGNMENT_SECTION = "alignment_params"
@@ -275,14 +278,14 @@ def _echoed(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
+class AlignmentParams:
     """What a file's ``alignment_params`` asks for: the case file, and numbers of scripts or names of stages."""
 
     case: str
     steps: tuple[str, ...]
 
 
-def alignment_params(file: ParamFile) -> Alignment | None:
+def alignment_params(file: ParamFile) -> AlignmentParams | None:
     """Return the file's alignment section, or None where there is none or its case is ``null``.
 
     Raises:
@@ -315,4 +318,385 @@ def alignment_params(file: ParamFile) -> Alignment | None:
                 hint=did_you_mean(step, STAGES),
             )
     case = _slot(file, "alignment", found["alignment"])
-    return None if case.absent else Alignment(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
+    return None if case.absent else AlignmentParams(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
+
+
+# What the lines of a parameter file are for, in plain words, by the role that a layout gives them.
+
+
+ROLES: Mapping[str, str] = {
+    "model_name": "the model's name, which names the output folder",
+    "python": "the interpreter",
+    "gpu_list": "devices to train on, one entry after the other: -1 is the CPU, 0,1 two GPUs",
+    "use_gpu": "argument that hands the device to training, evaluation and export",
+    "autocast": "precisions to train in",
+    "epoch": "epochs of training, by mode",
+    "save": "argument for the folder that training writes to, which tipchain names",
+    "batch": "batch size of training, by mode",
+    "pretrained": "weights that training starts from; its key also hands trained weights to evaluation",
+    "config": "configuration file, by mode",
+    "train_model_name": "name of the model file that training leaves in its folder",
+    "train_data": "data for inference after training",
+    "extra_train": "one more argument of training",
+    "extra_train2": "a second further argument of training",
+    "trainer": "ways to train, by their names on the lines below",
+    "train_norm": "program of normal training",
+    "train_pact": "program of training with quantization (PACT)",
+    "train_fpgm": "program of training with pruning (FPGM)",
+    "train_distill": "program of training with distillation",
+    "train_x1": "program of one more trainer",
+    "train_x2": "program of a second further trainer",
+    "to_static": "flags of training as a static graph",
+    "eval": "program of evaluation",
+    "extra_eval": "one more argument of evaluation",
+    "export_save": "argument for the folder that export writes to, which tipchain names",
+    "export_weight": "argument for the weights to export",
+    "export_shape": "argument for the input's shape at export",
+    "export_config": "argument for the configuration file at export",
+    "export_norm": "program that exports what normal training left",
+    "export_pact": "program that exports what training with quantization left",
+    "export_fpgm": "program that exports what training with pruning left",
+    "export_distill": "program that exports what training with distillation left",
+    "export_x1": "program that exports what the further trainer left",
+    "export_x2": "program that exports what the second further trainer left",
+    "export_kl_quant": "program that quantizes a trained model (KL)",
+    "inference_dir": "folder of the exported model below the training's",
+    "model_url": "address of trained weights",
+    "infer_model": "models of the modes without training",
+    "infer_export": "programs that export them, one for each",
+    "infer_quant": "whether each of them is quantized, True or False",
+    "inference": "program of inference",
+    "device": "devices to infer on: True or gpu is a GPU, False or cpu the CPU",
+    "mkldnn": "whether to use MKL-DNN (oneDNN) on the CPU",
+    "threads": "numbers of CPU threads",
+    "infer_batch": "batch sizes of inference",
+    "trt": "whether to use TensorRT on the GPU",
+    "precision": "precisions of inference",
+    "model_dir": "argument for the exported model, which tipchain names",
+    "infer_data": "data for inference",
+    "save_log": "argument for inference's own log",
+    "benchmark": "argument that turns inference's own measurements on",
+    "extra_infer": "one more argument of inference",
+    "extra_infer2": "a second further argument of inference",
+    "unused": "nothing",
+}
+PROGRAMS = re.compile(
+    r"train_(norm|pact|fpgm|distill|x1|x2)|eval|export_(norm|pact|fpgm|distill|x1|x2|kl_quant)|inference"
+)
+
+_BOOLEANS = r"[A-Za-z]+"  # mistyped ones too
+_NUMBER = r"-?\d+|null"
+# What the values of a role look like; used only to tell where a line is missing, never to refuse one.
+_LOOKS: Mapping[str, str] = {
+    "use_gpu": _BOOLEANS,
+    "autocast": r"null|amp|fp16|bf16|fp32|(?i:true|false)|O[0-3]",
+    "epoch": rf"\w+=\S*|{_NUMBER}",
+    "batch": rf"\w+=\S*|{_NUMBER}",
+    "config": r"\w+=\S*|null",
+    "device": _BOOLEANS,
+    "mkldnn": _BOOLEANS,
+    "threads": _NUMBER,
+    "infer_batch": _NUMBER,
+    "trt": _BOOLEANS,
+    "precision": r"(fp|int)\d+|paddle|trt_\w+|bf16|(?i:true|false)|null",
+    "benchmark": r"(?i:true|false|null)|\d",
+}
+# Words in the keys of arguments that tell what they are for; used like the looks of values.
+_WORDS: Mapping[str, str] = {
+    "use_gpu": "gpu|device",
+    "autocast": "cast|amp|precision|fp16",
+    "epoch": "epoch|iter|step",
+    "save": "save|out|dir|path",
+    "batch": "batch|bs$|interval",
+    "pretrained": "pretrain|weight|model|load|checkpoint|resume",
+    "export_save": "save|out|dir|path|^-o$",
+    "export_weight": "weight|model|load|pretrain|checkpoint|^-p$",
+    "device": "device|gpu",
+    "mkldnn": "mkldnn|onednn",
+    "threads": "thread",
+    "infer_batch": "batch|bs$",
+    "trt": "trt|tensorrt",
+    "precision": "precision|fp16|mode",
+    "model_dir": "model|config",
+    "infer_data": "image|img|video|data|input|file",
+    "save_log": "log",
+    "benchmark": "benchmark",
+}
+# Words in the keys of trainers and exports that tell which kind they are.
+_KINDS: Mapping[str, str] = {
+    "norm": "norm",
+    "pact": "pact|quant",
+    "fpgm": "fpgm|prune",
+    "distill": "distill",
+}
+
+
+def looks_like(role: str, value: str) -> bool:
+    """Return whether ``value`` looks like one that ``role`` has; an empty one may stand anywhere."""
+    if PROGRAMS.fullmatch(role):
+        return value.strip() in ("", "null", "False") or ".py" in value or " " in value.strip()
+    pattern = _LOOKS.get(role)
+    parts = value.strip().split("|") if value.strip() else ()
+    return pattern is None or all(re.fullmatch(pattern, part.strip()) for part in parts if part.strip())
+
+
+def sounds_like(role: str, key: str) -> bool:
+    """Return whether ``key`` may name what ``role`` is: a usual word for it, or no other kind of training or export."""
+    if role in _WORDS:
+        return key in ("", "null") or re.search(_WORDS[role], key, re.IGNORECASE) is not None
+    step, _, kind = role.partition("_")
+    if step not in ("train", "export") or kind not in (*_KINDS, "x1", "x2", "kl_quant"):
+        return True
+    named = next((name for name, pattern in _KINDS.items() if re.search(pattern, key)), None)
+    return named in (None, kind) or (kind == "kl_quant" and named == "pact")
+
+
+def meaning(role: str) -> str:
+    """Return what ``role`` is for; roles of users' own profiles are arguments."""
+    return ROLES.get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
+
+
+# Where a file does not fit its suite's layout: which line is missing, too many or mistyped.
+#
+# The drivers count lines, so what is wrong on one line shows on another. Here each change of one line that would make
+# the section fit is tried; of those the ones count in which the values look like what their lines are for.
+
+
+CODE = "sections"
+# Stands for a line that is not there; it fits every rule but an optional one.
+_MISSING = Param(section="", key="", value="", line=0)
+Pairs = Sequence[tuple[SlotRule, Param]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """A change of one line after which a section fits.
+
+    Attributes:
+        kind: ``rename`` (another key), ``insert`` or ``delete``.
+        place: index among the section's lines.
+        rule: what the renamed or inserted line is for; None for a deleted one.
+        oddities: number of values that look out of place afterwards.
+        pairs: the rules and lines afterwards.
+    """
+
+    kind: str
+    place: int
+    rule: SlotRule | None
+    oddities: int
+    pairs: Pairs
+
+
+def read_slots(file: ParamFile, suite: Lines) -> Slots:
+    """Return the slots of ``file`` by role.
+
+    Raises:
+        ParamsError: a section or line is missing, added, mistyped or out of place; names the line that is, where the
+            lines around it tell.
+    """
+    slots, findings = read_layout(file, suite)
+    if slots is not None and not findings:
+        return slots
+    first = findings[0]
+    try:
+        checked_slots(file, suite)
+    except ParamsError as error:
+        if first.message.startswith(error.message):
+            raise  # the same, in parts
+    raise ParamsError(first.message, file=first.file, line=first.line)
+
+
+def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[LintFinding, ...]]:
+    """Return the slots of ``file`` and what does not fit; None for slots that cannot be told.
+
+    A mistyped key is taken for the right one, so that the rest of the file can be looked at.
+    """
+    slots, first = None, None
+    try:
+        slots = checked_slots(file, suite)
+    except ParamsError as error:
+        first = error
+    sections = layout_sections(suite, file)
+    try:
+        check_headers(file, sections)
+    except ParamsError as error:
+        return None, (refusal(error, CODE),)
+    findings, renamed, plain = [], file, True
+    for number, section in enumerate(sections[: len(file.headers)]):
+        finding, change = _examine(file, section, number)
+        findings += [finding] if finding else []
+        if change is not None and change.kind == "rename":
+            renamed = _renamed(renamed, file.section(file.headers[number][0])[change.place], change)
+        elif finding:
+            plain = False
+    if not findings:
+        return slots, () if first is None else (refusal(first, CODE),)
+    return checked_slots(renamed, suite) if plain else None, tuple(findings)
+
+
+def distance(file: ParamFile, suite: Lines) -> int:
+    """Return how far ``file`` is from the layout of ``suite``: 0 if it fits, small if one line of it is wrong."""
+    sections = layout_sections(suite, file)
+    try:
+        check_headers(file, sections)
+    except ParamsError:
+        return len(file.lines) + 1
+    total = 0
+    for number, section in enumerate(sections[: len(file.headers)]):
+        header, params = file.headers[number][0], file.section(file.headers[number][0])
+        try:
+            section_slots(file, section, header)
+        except ParamsError:
+            odd = [change.oddities for change in _changes(section, params)]
+            total += 1 + min(odd, default=len(params))
+    return total
+
+
+def refusal(error: InputError, code: str) -> LintFinding:
+    """Return an error as a finding."""
+    parts = [error.message]
+    if error.hint:
+        parts.append(error.hint)
+    elif error.expected is not None:
+        parts.append(f"expected {error.expected}")
+    if error.found is not None and not error.key and str(error.found) not in error.message:
+        parts.append(f"found {error.found}")
+    return LintFinding(
+        code=code, severity="error", file=str(error.file), line=error.line or 0, key=error.key or "",
+        message="; ".join(parts),
+    )  # fmt: skip
+
+
+def _renamed(file: ParamFile, param: Param, change: _Change) -> ParamFile:
+    keys = change.rule.keys if change.rule else ()
+    key = next((key for key in keys if "*" not in key), param.key)
+    params = tuple(replace(one, key=key) if one is param else one for one in file.params)
+    return replace(file, params=params)
+
+
+def _examine(file: ParamFile, section: Section, number: int) -> tuple[LintFinding | None, _Change | None]:
+    """Return what is wrong with a section, and the one change that would mend it if it is plain."""
+    header, start = file.headers[number]
+    params = file.section(header)
+    try:
+        section_slots(file, section, header)
+    except ParamsError as caught:
+        error, changes = caught, _best(list(_changes(section, params)))
+    else:
+        changes = _shifts(section, params)
+        if not changes:
+            return None, None
+        error = ParamsError(f"section [{header}] has {len(params)} lines, expected {len(params) + 1}")
+    if not changes:
+        return refusal(error, CODE), None
+    end = next((line for _, line in file.headers[number + 1 :]), len(file.lines) + 1)
+    message, line = _said(changes, params, (start, end), error)
+    finding = LintFinding(code=CODE, severity="error", file=file.path, line=line, key="", message=message)
+    return finding, changes[0] if len(changes) == 1 else None
+
+
+def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
+    """Return where a line is missing in a section that fits only because its last lines may be absent.
+
+    That is so where with one more line fewer values look out of place.
+    """
+    last = tuple(takewhile(lambda rule: rule.kind == "optional", reversed(section.rules)))
+    pairs = _fitted(section.rules, params)
+    if pairs is None or {rule for rule, _ in pairs}.issuperset(last):
+        return ()
+    odd = sum(_odd(section, rule, param) for rule, param in pairs)
+    return _best([one for one in _changes(section, params) if one.kind == "insert" and one.oddities < odd])
+
+
+def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
+    """Return which line is for which rule, or None where they do not fit."""
+    pairs, index = [], 0
+    for rule in rules:
+        param = params[index] if index < len(params) else None
+        fits = param is not None and (
+            rule.allows(param.key) if param is not _MISSING else rule.kind == "slot"
+        )
+        if rule.kind == "optional" and not fits:
+            continue
+        if param is None or not fits:
+            return None
+        pairs.append((rule, param))
+        index += 1
+    return pairs if index == len(params) else None
+
+
+def _changes(section: Section, params: Sequence[Param]) -> Iterator[_Change]:
+    """Yield each change of one line after which the section fits."""
+    if len(params) > len(section.rules) + 1:
+        return  # a line is for one rule at most: no one change is enough
+    for kind, last in (("rename", 0), ("insert", 1), ("delete", 0)):
+        for place in range(len(params) + last):
+            new = {"rename": [_MISSING], "insert": [_MISSING], "delete": []}[kind]
+            rest = params[place:] if kind == "insert" else params[place + 1 :]
+            pairs = _fitted(section.rules, (*params[:place], *new, *rest))
+            if pairs is None:
+                continue
+            rule = next((rule for rule, param in pairs if param is _MISSING), None)
+            if kind == "rename" and rule is not None:
+                pairs = [
+                    (rule, params[place]) if param is _MISSING else (rule, param) for rule, param in pairs
+                ]
+            odd = sum(_odd(section, rule, param) for rule, param in pairs if param is not _MISSING)
+            yield _Change(kind=kind, place=place, rule=rule, oddities=odd, pairs=pairs)
+
+
+def _odd(section: Section, rule: SlotRule, param: Param) -> bool:
+    """Return whether a line looks as if it stood for something else than ``rule``."""
+    elsewhere = not rule.keys and any(param.key in other.keys for other in section.rules)
+    named = elsewhere and param.key not in ("", "null")
+    return named or not (looks_like(rule.role, param.value) and sounds_like(rule.role, param.key))
+
+
+def _best(changes: Sequence[_Change]) -> Sequence[_Change]:
+    """Return the changes of one kind that leave the fewest values out of place; () where they lie apart."""
+    if not changes:
+        return ()
+    fewest = min(change.oddities for change in changes)
+    kind = next(change.kind for change in changes if change.oddities == fewest)
+    best = [change for change in changes if change.kind == kind and change.oddities == fewest]
+    places = [change.place for change in best]
+    return best if places == list(range(places[0], places[-1] + 1)) else ()
+
+
+def _said(
+    changes: Sequence[_Change], params: Sequence[Param], bounds: tuple[int, int], error: ParamsError
+) -> tuple[str, int]:
+    """Return the message on a section that one change would mend, and its line."""
+    first, last = changes[0], changes[-1]
+    if first.kind == "rename":
+        return _mistyped(first, params[first.place]), params[first.place].line
+    if first.kind == "delete":
+        one, other = params[first.place], params[last.place]
+        if one is other:
+            return f"line {one.line} is one too many: `{one.key}:{one.value}`", one.line
+        return f"one of the lines {one.line} to {other.line} is too many", one.line
+    before = params[first.place - 1].line if first.place else bounds[0]
+    after = params[last.place].line if last.place < len(params) else bounds[1]
+    seen = error.message.partition(";")[0].partition(": expected")[0]
+    where = f"line {error.line}: " if seen.startswith("expected") and error.line != after else ""
+    return f"{where}{seen}: a line is missing {_between(before, after)}{_what(changes)}", after
+
+
+def _between(before: int, after: int) -> str:
+    return f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
+
+
+def _mistyped(change: _Change, param: Param) -> str:
+    keys = [] if change.rule is None else [key for key in change.rule.keys if "*" not in key]
+    hint = did_you_mean(param.key, keys)
+    wanted_key = "" if change.rule is None else wanted(change.rule)
+    return f"expected {wanted_key}, found `{param.key}:`" + (f"; {hint}" if hint else "")
+
+
+def _what(changes: Sequence[_Change]) -> str:
+    """Return what the missing line would be for."""
+    rules = list(dict.fromkeys(change.rule for change in changes if change.rule is not None))
+    if len(rules) > 2:
+        return ""
+    each = [f"{wanted(rule)}, {meaning(rule.role)}" if rule.keys else meaning(rule.role) for rule in rules]
+    return f" ({'; or '.join(each)})"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tipchain.chain.fixes import Finding
-from tipchain.chain.slots import Alignment, Slots
+from tipchain.chain.fixes import LintFinding
+from tipchain.chain.params import Slot, Words
+from tipchain.chain.slots import AlignmentParams, Slots
 from tipchain.chain.suites import Suite
-from tipchain.chain.words import Slot, Words
 from tipchain.modes import Mode
 
 AMP = ("amp", "fp16", "bf16")
@@ -47,7 +47,7 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trainer:
+class TrainerSpec:
     """One way of training.
 
     Attributes:
@@ -116,7 +116,7 @@ class ChainSpec:
     python: Words
     legs: tuple[Leg, ...]
     autocasts: tuple[str, ...]
-    trainers: tuple[Trainer, ...]
+    trainers: tuple[TrainerSpec, ...]
     by_mode: Mapping[str, str]
     flags: Mapping[str, Words]
     name: str
@@ -126,8 +126,8 @@ class ChainSpec:
     axes: Mapping[str, Axis]
     data_after_training: Words
     slots: Slots
-    alignment: Alignment | None
-    findings: tuple[Finding, ...]
+    alignment: AlignmentParams | None
+    findings: tuple[LintFinding, ...]
 
     @property
     def trains(self) -> bool:

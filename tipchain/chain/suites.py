@@ -47,7 +47,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class ArgumentItem:
     """Words of a command; one of ``role``, ``text``, ``key`` and ``flag`` is given.
 
     Attributes:
@@ -142,7 +142,7 @@ class Step:
         when: the command runs if all of these conditions hold.
     """
 
-    arguments: tuple[Item, ...]
+    arguments: tuple[ArgumentItem, ...]
     log: tuple[Choice, ...] = ()
     usual: tuple[Choice, ...] = ()
     wrapper: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class InferRule:
     axes: tuple[str, ...]
     fixed_axes: tuple[str, ...]
     skip: tuple[tuple[Condition, ...], ...]
-    arguments: tuple[Item, ...]
+    arguments: tuple[ArgumentItem, ...]
     log: str
 
 
@@ -239,7 +239,7 @@ class Whole:
     gpus: str = "0"
     unset: str = ""
     cwd: tuple[Choice, ...] = ()
-    export: tuple[Item, ...] = ()
+    export: tuple[ArgumentItem, ...] = ()
     log: str = ""
 
 
@@ -341,7 +341,7 @@ class Suite:
     fixed_epoch: str
     unread: frozenset[str]
     devices: Devices
-    launcher: tuple[Item, ...]
+    launcher: tuple[ArgumentItem, ...]
     out: str
     trainers: tuple[TrainerRule, ...]
     amp_trainer: str

@@ -242,7 +242,7 @@ def _stage_seconds(out: Path) -> dict[str, float]:
 
 def keep_report(report: RunReport, request: AlignRequest) -> None:
     """Write a run's report into its folder; alignments of one stage each may share a folder."""
-    from tipchain.report.json_ import dump_report
+    from tipchain.report.model import dump_report
     from tipchain.runs import atomic_write
 
     atomic_write(request.folder / f"{report_name(request)}.json", dump_report(report))

@@ -26,7 +26,7 @@ WORDS = {"MODE": tuple(mode.value for mode in Mode), "DEVICE": ("cpu", "gpu"), "
 """What values that have no choices are, by what the help calls them."""
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a value is."""
 
     FLAG = "nothing"
@@ -40,12 +40,12 @@ class Kind(Enum):
 class Value:
     """What follows an option, or stands by itself."""
 
-    kind: Kind
+    kind: ValueKind
     words: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
-class Node:
+class CommandNode:
     """A command, or an action of one.
 
     Attributes:
@@ -60,7 +60,7 @@ class Node:
     summary: str = ""
     options: dict[str, tuple[Value, str]] = field(default_factory=dict)
     values: list[Value] = field(default_factory=list)
-    below: list[Node] = field(default_factory=list)
+    below: list[CommandNode] = field(default_factory=list)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -68,11 +68,11 @@ class Node:
         own = tuple(word for value in self.values for word in value.words)
         return (*(one.path[-1] for one in self.below), *own)
 
-    def takes(self, kind: Kind) -> bool:
+    def takes(self, kind: ValueKind) -> bool:
         """Tell whether something of a kind may stand by itself."""
         return any(value.kind is kind for value in self.values)
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[CommandNode]:
         """Yield this and all below it."""
         yield self
         for one in self.below:
@@ -91,17 +91,17 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def tree() -> Node:
+def tree() -> CommandNode:
     """Return all that may be typed after ``tipchain``."""
     from tipchain.cli import COMMANDS, parser_of
 
     below = [_node(("tipchain", name), parser_of(name), text) for name, text in COMMANDS.items()]
-    flags = {name: (Value(kind=Kind.FLAG), "") for name in ("--help", "--version")}
-    return Node(path=("tipchain",), options=flags, below=below)
+    flags = {name: (Value(kind=ValueKind.FLAG), "") for name in ("--help", "--version")}
+    return CommandNode(path=("tipchain",), options=flags, below=below)
 
 
-def _node(path: tuple[str, ...], parser: argparse.ArgumentParser, summary: str) -> Node:
-    node = Node(path=path, summary=summary)
+def _node(path: tuple[str, ...], parser: argparse.ArgumentParser, summary: str) -> CommandNode:
+    node = CommandNode(path=path, summary=summary)
     for action in parser._actions:  # noqa: SLF001  (argparse shows them in no other way)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             told = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001
@@ -121,15 +121,15 @@ def _value(action: argparse.Action) -> Value:
     """Return what follows an option, told by its choices, its type and what the help calls it."""
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if action.nargs == 0:
-        return Value(kind=Kind.FLAG)
+        return Value(kind=ValueKind.FLAG)
     words = tuple(map(str, action.choices or WORDS.get(metavar, ())))
     if words:
-        return Value(kind=Kind.WORDS, words=words)
+        return Value(kind=ValueKind.WORDS, words=words)
     if metavar in FOLDERS:
-        return Value(kind=Kind.FOLDER)
+        return Value(kind=ValueKind.FOLDER)
     if action.type is Path or metavar.startswith(("FILE", "PATH")) or metavar in ("REF", "PORT"):
-        return Value(kind=Kind.FILE)
-    return Value(kind=Kind.ANY)
+        return Value(kind=ValueKind.FILE)
+    return Value(kind=ValueKind.ANY)
 
 
 # The shells. Bash and zsh walk the words alike, and differ in how they offer.
@@ -195,37 +195,37 @@ _tipchain_files() { if [[ $1 == -d ]]; then _files -/; else _files; fi; }
 if [[ $funcstack[1] == _tipchain ]]; then _tipchain "$@"; else compdef _tipchain tipchain; fi"""
 
 
-def bash(root: Node) -> str:
+def bash(root: CommandNode) -> str:
     """Return bash's script."""
     return WALK.format(name="bash", words=BASH_WORDS.format(paths=_paths(root)), **_cases(root)) + BASH_OFFERS
 
 
-def zsh(root: Node) -> str:
+def zsh(root: CommandNode) -> str:
     """Return zsh's script."""
     body = WALK.format(name="zsh", words=ZSH_WORDS.format(paths=_paths(root)), **_cases(root))
     return "#compdef tipchain\n" + body + ZSH_OFFERS
 
 
-def _paths(root: Node) -> str:
+def _paths(root: CommandNode) -> str:
     """Return a pattern of all that is a command or an action."""
     return " | ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
 
 
-def _cases(root: Node) -> dict[str, str]:
+def _cases(root: CommandNode) -> dict[str, str]:
     after, options, alone = [], [], []
     for node in root.walk():
         at = " ".join(node.path)
         by_value: dict[Value, list[str]] = {}
         for name, (value, _) in node.options.items():
-            if value.kind is not Kind.FLAG:
+            if value.kind is not ValueKind.FLAG:
                 by_value.setdefault(value, []).append(name)
         after += [
             f"        {' | '.join(shlex.quote(f'{at} {name}') for name in names)}) {_offer(value)}return ;;"
             for value, names in by_value.items()
         ]
         options.append(f'            "{at}") _tipchain_offer {shlex.quote(" ".join(node.options))} ;;')
-        offers = _offer(Value(kind=Kind.WORDS, words=node.words)) if node.words else ""
-        for kind in (Kind.FILE, Kind.FOLDER):
+        offers = _offer(Value(kind=ValueKind.WORDS, words=node.words)) if node.words else ""
+        for kind in (ValueKind.FILE, ValueKind.FOLDER):
             offers += _offer(Value(kind=kind)) if node.takes(kind) else ""
         if offers:
             alone.append(f'        "{at}") {offers}return ;;')
@@ -234,11 +234,11 @@ def _cases(root: Node) -> dict[str, str]:
 
 def _offer(value: Value) -> str:
     match value.kind:
-        case Kind.WORDS:
+        case ValueKind.WORDS:
             return f"_tipchain_offer {shlex.quote(' '.join(value.words))}; "
-        case Kind.FILE:
+        case ValueKind.FILE:
             return "_tipchain_files -f; "
-        case Kind.FOLDER:
+        case ValueKind.FOLDER:
             return "_tipchain_files -d; "
         case _:
             return ""
@@ -258,7 +258,7 @@ end
 complete -c tipchain -f"""
 
 
-def fish(root: Node) -> str:
+def fish(root: CommandNode) -> str:
     """Return fish's script."""
     paths = " ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
     lines = [FISH_HEAD.format(paths=paths)]
@@ -267,9 +267,9 @@ def fish(root: Node) -> str:
         lines += [f"{here} -a {_fish(one.path[-1])} -d {_fish(one.summary)}" for one in node.below]
         words = [word for value in node.values for word in value.words]
         lines += [f"{here} -a {_fish(' '.join(words))}"] if words else []
-        if node.takes(Kind.FILE):
+        if node.takes(ValueKind.FILE):
             lines.append(f"{here} -F")
-        elif node.takes(Kind.FOLDER):
+        elif node.takes(ValueKind.FOLDER):
             lines.append(f"{here} -a '(__fish_complete_directories)'")
         for name, (value, told) in node.options.items():
             spelling = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
@@ -285,16 +285,16 @@ def _fish(text: str) -> str:
 
 def _fish_value(value: Value) -> str:
     match value.kind:
-        case Kind.FLAG:
+        case ValueKind.FLAG:
             return ""
-        case Kind.WORDS:
+        case ValueKind.WORDS:
             return f" -x -a {_fish(' '.join(value.words))}"
-        case Kind.FILE:
+        case ValueKind.FILE:
             return " -r -F"
-        case Kind.FOLDER:
+        case ValueKind.FOLDER:
             return " -x -a '(__fish_complete_directories)'"
         case _:
             return " -x"
 
 
-SHELLS: Mapping[str, Callable[[Node], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: Mapping[str, Callable[[CommandNode], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

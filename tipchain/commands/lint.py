@@ -10,9 +10,8 @@ from pathlib import Path
 
 from tipchain.chain.coverage import is_checkout, survey
 from tipchain.chain.kinds import KINDS
-from tipchain.chain.layout import refusal
-from tipchain.chain.lint import PATTERN, Found, Linted, lint_file, named_files
-from tipchain.chain.lint_paths import Disk
+from tipchain.chain.lint import PATTERN, Disk, Found, Linted, lint_file, named_files
+from tipchain.chain.slots import refusal
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError, UsageError
 from tipchain.language import say

@@ -182,7 +182,7 @@ def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str,
 
 def _chain_files(case: Case, out: Path) -> Entries:
     """Return the logs and the report of the latest chain that was run to its end, and its parameter file."""
-    from tipchain.report.json_ import FILE_NAME
+    from tipchain.report.model import FILE_NAME
 
     for run in sorted((out / "runs").glob("*/"), reverse=True):
         report = run / FILE_NAME

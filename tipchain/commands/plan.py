@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
-from tipchain.chain.plan import PLACEHOLDER, Options, Plan, plan_json
-from tipchain.chain.selection import select
+from tipchain.chain.plan import PLACEHOLDER, Options, Plan, plan_json, select
 from tipchain.commands.options import (
     add_chain_mode,
     add_json,

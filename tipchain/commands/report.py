@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     check_targets(args)
     from tipchain.report.curves import curves_of
     from tipchain.report.diagnoses import LATEST
-    from tipchain.report.json_ import load_report
+    from tipchain.report.model import load_report
     from tipchain.report.write import with_page, write_report
 
     report = load_report(args.run)

@@ -32,7 +32,7 @@ from tipchain.outcome import ExitCode, Outcome
 if TYPE_CHECKING:
     from tipchain.chain.execute import Place
     from tipchain.chain.plan import Plan
-    from tipchain.chain.schedule import Policy
+    from tipchain.chain.run import Policy
     from tipchain.report.model import RunReport
     from tipchain.report.write import Targets
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
     from tipchain.chain.load import nothing_planned
     from tipchain.chain.plan import PLACEHOLDER
-    from tipchain.chain.schedule import Policy
+    from tipchain.chain.run import Policy
     from tipchain.runs import hold_run
 
     check_targets(args)
@@ -158,9 +158,9 @@ class Setting:
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
     """Return the plan of a run called ``name``."""
-    from tipchain.chain.leased import leased_gpus, on_gpus
+    from tipchain.chain.gpus import leased_gpus, on_gpus
     from tipchain.chain.load import load_plan
-    from tipchain.chain.selection import select
+    from tipchain.chain.plan import select
 
     plan = load_plan(
         args.params,
@@ -216,7 +216,7 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     report was written leaves the report of the one before.
     """
     from tipchain.chain.journal import Journal
-    from tipchain.report.json_ import load_report
+    from tipchain.report.model import load_report
 
     journal, place = Journal(folder), _place(plan, folder, setting)
     passed = [journal.finished(command, place) for command in plan.commands]
@@ -238,9 +238,9 @@ def _print_notes(plan: Plan) -> None:
 
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
-    from tipchain.chain.hardware import Gpus, find_gpus
+    from tipchain.chain.gpus import Gpus, find_gpus
     from tipchain.chain.journal import Journal
-    from tipchain.chain.schedule import forecast
+    from tipchain.chain.run import forecast
 
     if setting.targets.json or setting.targets.junit or setting.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
@@ -264,7 +264,7 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
 
 def _usual_seconds(folder: Path) -> dict[str, float]:
     """Return what commands took in the latest run beside ``folder`` that has a report, by id."""
-    from tipchain.report.json_ import FILE_NAME, load_report
+    from tipchain.report.model import FILE_NAME, load_report
 
     for earlier in sorted(folder.parent.glob(f"*/{FILE_NAME}"), reverse=True):
         try:
@@ -277,13 +277,12 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
-    from tipchain.chain.leases import Leases
+    from tipchain.chain.gpus import Leases
     from tipchain.chain.run import link_latest, run_plan
     from tipchain.nightly.machine import origin
     from tipchain.report.diagnoses import diagnose_chain
-    from tipchain.report.json_ import FILE_NAME, dump_report
     from tipchain.report.live import LiveView
-    from tipchain.report.model import RunReport
+    from tipchain.report.model import FILE_NAME, RunReport, dump_report
     from tipchain.report.status_log import ResultsLog, versions
     from tipchain.runs import atomic_write, prune
 

@@ -18,7 +18,7 @@ from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFac
 from tipchain.json_text import parse_as
 from tipchain.nightly import machine, nights, records
 from tipchain.outcome import worst
-from tipchain.report.json_ import load_report, report_json
+from tipchain.report.model import load_report, report_json
 
 if TYPE_CHECKING:
     from tipchain.parity.compare import TensorDiff

@@ -25,13 +25,11 @@ from tipchain.live.causes import (
     placed,
     with_construction,
 )
-from tipchain.live.data_metric import Fed
-from tipchain.live.histograms import count_all
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
 from tipchain.live.places import place_layers, place_pieces
-from tipchain.live.predictions import PREDICT, Predict
-from tipchain.live.report import AlignmentReport
+from tipchain.live.predictions import PREDICT, Fed, Predict
+from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
 from tipchain.memory import collect
 from tipchain.outcome import Outcome

@@ -1,19 +1,454 @@
-"""A report of two live models as one HTML file: no network, no other file, no script that what matters needs."""
+"""A report of two live models as one HTML file: plots, a tree of layers; no network, no other file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from math import inf
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
 
-from tipchain.live.html_plots import curve_plots, depth_plots, histogram_plots
-from tipchain.live.html_tree import SIGNS, SLUGS, count_layers, layer_tree
-from tipchain.live.report import AlignmentReport
+from tipchain.language import template
+from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Finding
+from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
+from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 from tipchain.report.html.causes import causes, short_cause
-from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
+from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
+from tipchain.report.html.page import (
+    Markup,
+    asset,
+    element,
+    exactly,
+    many,
+    markup,
+    number,
+    page,
+    path,
+    prose,
+    table,
+)
 from tipchain.report.html.parts import Section, banner, facts_line, fix, notes, origin, outcome, sections
+
+# The layers of a report as a tree that opens and closes, each with its error and what it inherited.
+
+
+SLUGS = {one: one.value.replace(" ", "-") for one in Closeness}
+SIGNS = {
+    Closeness.BITWISE: "=",
+    Closeness.ROUNDING: "≈",
+    Closeness.NOT_COMPARABLE: "?",
+    Closeness.LOWER_PRECISION: "!",
+    Closeness.DIFFERS: "≠",
+}
+MEANINGS = {
+    Closeness.BITWISE: "bitwise: the reference's own bits in float32",
+    Closeness.ROUNDING: "rounding: as close as float32 allows",
+    Closeness.LOWER_PRECISION: "lower precision: the same function, computed with fewer bits",
+    Closeness.DIFFERS: "differs: another function",
+    Closeness.NOT_COMPARABLE: "not comparable",
+}
+DIRECTIONS = ("forward", "backward")
+FEW = 24
+"""A tree with no more rows than this is open from the start."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A layer of the port, and those inside it.
+
+    Attributes:
+        name: what its row is called: the last part of its path, or several where nothing else is inside.
+        path: its path in the port, empty for the model.
+        verdicts: about its own calls.
+        children: the layers inside, in the order in which they came.
+    """
+
+    name: str
+    path: str
+    verdicts: list[LayerVerdict] = field(default_factory=list)
+    children: dict[str, Node] = field(default_factory=dict)
+
+    def all(self) -> Iterator[LayerVerdict]:
+        """Yield every verdict about this layer and those inside."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield from node.verdicts
+            waiting += node.children.values()
+
+    def rows(self) -> int:
+        """Return how many rows the tree below has."""
+        return len(self.children) + sum(one.rows() for one in self.children.values())
+
+
+def grow(verdicts: Iterable[LayerVerdict]) -> Node:
+    """Return the tree of the port's paths that verdicts name."""
+    root = Node("the model", "")
+    for verdict in verdicts:
+        node = root
+        for part in verdict.port_path.split(".") if verdict.port_path else ():
+            inner = f"{node.path}.{part}" if node.path else part
+            node = node.children.setdefault(part, Node(part, inner))
+        node.verdicts.append(verdict)
+    root.children = {name: _shortened(one) for name, one in root.children.items()}
+    return root
+
+
+def _shortened(node: Node) -> Node:
+    """Let a layer that is nothing but the way to another one share its row."""
+    node.children = {name: _shortened(one) for name, one in node.children.items()}
+    if len(node.children) == 1 and not node.verdicts:
+        inner = next(iter(node.children.values()))
+        inner.name = f"{node.name}.{inner.name}"
+        return inner
+    return node
+
+
+def layer_tree(verdicts: Sequence[LayerVerdict]) -> Markup:
+    """Return the tree of the layers, with what narrows it down."""
+    root = grow(verdicts)
+    present = {one.closeness for one in verdicts}
+    legend = [
+        element("li", _sign(one), " ", MEANINGS[one]) for one in reversed(ORDER) if one in present
+    ]  # fmt: skip
+    heads = element(
+        "div", element("span", "layer of the port"), element("span", "reference", class_="ref"),
+        [element("span", element("b", one), element("span", "own"), element("span", "inherited"), class_="errors")
+         for one in DIRECTIONS],
+        class_="heads", aria_hidden="true",
+    )  # fmt: skip
+    return markup(
+        element("ul", legend, class_="legend"), _controls(),
+        element("div", heads, _row(root, 0, everything=root.rows() <= FEW), class_="tree", id="tree"),
+    )  # fmt: skip
+
+
+def _controls() -> Markup:
+    """Return what narrows the tree down; a page without JavaScript does not show it."""
+    only = element("label", element("input", type="checkbox", id="only-fault"), " only at fault")
+    text = element(
+        "label", element("span", "filter "),
+        element("input", type="search", id="filter", placeholder="path or class", autocomplete="off", spellcheck="false"),
+    )  # fmt: skip
+    buttons = [
+        element("button", words, type="button", id=name)
+        for name, words in (("open-all", "open all"), ("close-all", "close all"))
+    ]
+    told = element("output", id="shown", role="status", data_text=template("{n} of {n2} layers"))
+    return element("div", only, text, buttons, told, class_="controls", hidden=True)
+
+
+def _row(node: Node, depth: int, *, everything: bool) -> Markup:
+    """Return the row of a layer with all inside it; layers at fault, and what is around them, are open."""
+    below = [one for inner in node.children.values() for one in inner.all()]
+    faults = len({one.port_path for one in below if one.at_fault})
+    own = [one for one in node.verdicts if one.direction in DIRECTIONS]
+    types = list(dict.fromkeys(one.port_type for one in own))
+    references = list(dict.fromkeys(one.reference_path or "the model" for one in own))
+    name = element(
+        "span", element("b", path(node.name)), element("i", types[0]) if types else None,
+        element("em", f"{faults:,} at fault inside") if faults else None, class_="name",
+    )  # fmt: skip
+    shown = own or below
+    summary = element(
+        "summary", name, element("span", [path(one) for one in references[:1]], class_="ref"),
+        [_errors(one, shown, rolled=not own) for one in DIRECTIONS],
+        style=f"--depth:{depth}",
+    )  # fmt: skip
+    body = (
+        element("div", [_told(one) for one in own], class_="told", style=f"--depth:{depth}") if own else None
+    )
+    at_fault = any(one.at_fault for one in own)
+    return element(
+        "details", summary, body, [_row(one, depth + 1, everything=everything) for one in node.children.values()],
+        open=not depth or bool(faults) or (everything and bool(node.children)) or (at_fault and not node.children),
+        class_="fault" if at_fault else None,
+        data_find=" ".join(dict.fromkeys([node.path, *types, *references, *(one.reference_type for one in own)])).lower() if own else None,
+    )  # fmt: skip
+
+
+def _errors(direction: str, verdicts: Iterable[LayerVerdict], *, rolled: bool) -> Markup:
+    """Return the cells of one direction: the worst of a layer's calls, or of the layers inside it (``rolled``)."""
+    found = [one for one in verdicts if one.direction == direction]
+    if not found:
+        return element("span", class_="errors none")
+    worst = max(found, key=lambda one: (ORDER.index(one.closeness), one.own or 0.0))
+    inherited = max(one.inherited for one in found)
+    return element(
+        "span", element("b", direction), element("span", _sign(worst.closeness), " ", number(worst.own)),
+        element("span", number(inherited), class_="inherited"),
+        class_=f"errors {SLUGS[worst.closeness]}{' rolled' if rolled else ''}",
+    )  # fmt: skip
+
+
+def _sign(closeness: Closeness) -> Markup:
+    return element(
+        "span", SIGNS[closeness], class_=f"sign {SLUGS[closeness]}", role="img", aria_label=closeness.value
+    )
+
+
+def _told(one: LayerVerdict) -> Markup:
+    """Return what one verdict says, in words."""
+    call = f"{one.direction}, call {one.turn}" if one.turn else one.direction
+    times = "" if one.ratio is None else f" ({one.ratio:.3g} times the reference's own float32 error)"
+    method = "" if one.method == "float64" else "; held against float32, for the port does not run in float64"
+    return element(
+        "p", element("b", call), ": ", _sign(one.closeness), " ", one.closeness.value, ": ", one.reason,
+        element("span", f"own {number(one.own)}{times}, inherited {number(one.inherited)}{method}", class_="numbers"),
+        element(
+            "span", "port ", element("code", path(one.port_path or "the model")), f" {one.port_type}, reference ",
+            element("code", path(one.reference_path or "the model")), f" {one.reference_type}", class_="numbers",
+        ),
+    )  # fmt: skip
+
+
+def count_layers(verdicts: Sequence[LayerVerdict]) -> str:
+    """Return how many layers were compared, and how many of them are at fault, as text."""
+    layers = {(one.port_path, one.reference_path) for one in verdicts}
+    faults = {(one.port_path, one.reference_path) for one in verdicts if one.at_fault}
+    return f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault"
+
+
+# The plots of a report: errors along depth, training, learning rates, histograms.
+
+
+ROWS = 200
+"""Steps that a table of a curve's values has at most; of a longer one every k-th, and the last."""
+CROWD = 300
+"""Layers from which on dots are small."""
+LABEL = 24
+"""Characters of a layer's name in a chart: half of a phone's width."""
+
+
+def depth_plots(verdicts: Sequence[LayerVerdict]) -> Markup:
+    """Return the errors of the layers in the order in which they ran, forward and backward."""
+    found = [
+        _depth(direction, [one for one in verdicts if one.direction == direction]) for direction in DIRECTIONS
+    ]
+    return markup(one for one in found if one is not None)
+
+
+def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
+    if not verdicts:
+        return None
+    errors = [*(one.own or 0.0 for one in verdicts), *(one.inherited for one in verdicts)]
+    chart = Chart(
+        f"own and inherited error, {direction}", (-0.5, len(verdicts) - 0.5), decades([*errors, UNIT]),
+        (f"layers in the order in which {direction} ran", "relative RMS error"), log=True, lanes=lanes(errors),
+    )  # fmt: skip
+    chart.level(UNIT, "unit")
+    faults = [place for place, one in enumerate(verdicts) if one.at_fault]
+    if faults:
+        first = verdicts[faults[0]]
+        chart.mark(faults[0], _end(first.port_path) or first.port_type, "fault")
+    chart.line(range(len(verdicts)), [one.inherited for one in verdicts], "inherited")
+    small = " small" if len(verdicts) > CROWD else ""
+    keys = [("line inherited", "inherited: what the layer was given")]
+    for closeness in ORDER:
+        for double in (False, True):
+            own = [
+                (place, one.own)
+                for place, one in enumerate(verdicts)
+                if one.closeness is closeness and one.own is not None and _in_double_alone(one) == double
+            ]
+            if own:
+                kind = f"{SLUGS[closeness]}{' faint' if double else ''}"
+                chart.dots([place for place, _ in own], [value for _, value in own], f"{kind}{small}")
+                keys.append(
+                    (f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}")
+                )
+    keys.append(("line unit", "one rounding to float32"))
+    return figure(element("b", direction.capitalize()), chart.svg(), keys)
+
+
+def _in_double_alone(verdict: LayerVerdict) -> bool:
+    """Tell whether a layer that is as good as the reference's was not run by itself in float32."""
+    return verdict.closeness is Closeness.ROUNDING and verdict.ratio is None and verdict.method == "float64"
+
+
+def _end(path: str) -> str:
+    return path if len(path) <= LABEL else f"…{path[1 - LABEL :]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two curves that are held against each other.
+
+    Attributes:
+        title: of their plot.
+        reference: the name of the reference's curve.
+        port: the name of the port's.
+        allowed: the name of how far apart they may be.
+        step: what a point is.
+        unit: what is plotted.
+        stairs: a value holds until the next.
+    """
+
+    title: str
+    reference: str
+    port: str
+    allowed: str = ""
+    step: str = "update"
+    unit: str = ""
+    stairs: bool = False
+
+
+PAIRS = (
+    Pair(title="Loss in training", reference="train/reference", port="train/port", allowed="train/allowed", unit="loss"),
+    Pair(title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate", stairs=True),
+    Pair(title="Learning rate of the schedules", reference="reference_lr", port="port_lr", step="step", unit="learning rate",
+         stairs=True),
+    Pair(
+        title="Size of the optimizers' updates, both given the same gradients", reference="reference_update",
+        port="port_update", unit="RMS of the updates",
+    ),
+)  # fmt: skip
+
+
+def curve_plots(curves: Mapping[str, Sequence[float]]) -> Markup:
+    """Return a plot for each pair of curves that is known, and one for each other curve but those along depth."""
+    known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
+    found = [
+        part for pair in PAIRS if curves.get(pair.reference) and curves.get(pair.port) for part in _both(pair, curves)
+    ]  # fmt: skip
+    found += [
+        _alone(name, values)
+        for name, values in curves.items()
+        if name not in known and not name.startswith("depth/") and values
+    ]
+    return markup(found)
+
+
+def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Markup]:
+    count = min(len(curves[pair.reference]), len(curves[pair.port]))
+    ours, theirs = (list(curves[name][:count]) for name in (pair.reference, pair.port))
+    allowed = list(curves.get(pair.allowed, ()))[:count] if pair.allowed else []
+    steps = range(count)
+    chart = Chart(
+        pair.title, _ends(count), linear([*ours, *theirs]), (pair.step, pair.unit),
+    )  # fmt: skip
+    keys = [("line reference", "reference"), ("line port", "port")]
+    if len(allowed) == count and allowed:
+        low, high = (
+            chart.y.low,
+            chart.y.high,
+        )  # chaos may allow anything: the band must not flatten the curves
+        edges = [
+            [min(max(one + sign * width, low), high) for one, width in zip(ours, allowed, strict=True)]
+            for sign in (-1, 1)
+        ]
+        chart.band(steps, edges[0], edges[1], "allowed")
+        keys.append(("band allowed", "allowed for the port"))
+    chart.line(steps, ours, "reference", stairs=pair.stairs)
+    chart.line(steps, theirs, "port", stairs=pair.stairs)
+    values = _curve_values(pair, ours, theirs, allowed)
+    if _alike(ours, theirs) and not allowed:
+        yield figure(markup(element("b", pair.title), ": the two curves agree"), chart.svg(), keys, values)
+        return
+    yield figure(markup(element("b", pair.title), _odd(ours, theirs)), chart.svg(), keys, values)
+    if allowed:
+        yield _apart(pair, ours, theirs, allowed)
+
+
+def _apart(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: Sequence[float]) -> Markup:
+    """Return how far two curves are apart, beside what is allowed."""
+    apart = [abs(one - other) for one, other in zip(ours, theirs, strict=True)]
+    chart = Chart(
+        f"{pair.title}: difference", _ends(len(apart)), decades([*apart, *allowed]),
+        (pair.step, f"difference of the {pair.unit}"), log=True, lanes=lanes([*apart, *allowed]),
+    )  # fmt: skip
+    steps = range(len(apart))
+    chart.line(steps, allowed, "allowed")
+    chart.line(steps, apart, "port")
+    outside = [step for step in steps if not apart[step] <= allowed[step]]
+    chart.dots(outside, [apart[step] for step in outside], "differs")
+    keys = [("line port", "difference of port and reference"), ("line allowed", "allowed")]
+    if outside:
+        keys.append(("dot differs", "outside"))
+    words = f": outside at {many(len(outside), pair.step)}, first at {outside[0]}" if outside else ""
+    return figure(markup(element("b", f"{pair.title}, difference"), words), chart.svg(), keys)
+
+
+def _curve_values(
+    pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: Sequence[float]
+) -> Markup:
+    every = max(1, -(-len(ours) // ROWS))
+    steps = [step for step in range(len(ours)) if step % every == 0 or step == len(ours) - 1]
+    heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
+    rows = [
+        [str(step), exactly(ours[step]), exactly(theirs[step]), number(theirs[step] - ours[step]),
+         *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else [])]
+        for step in steps
+    ]  # fmt: skip
+    return element(
+        "details", element("summary", "values"), table(heads, rows, class_="numeric"), class_="more"
+    )
+
+
+def _alone(name: str, values: Sequence[float]) -> Markup:
+    chart = Chart(name, _ends(len(values)), linear(values), ("step", name))
+    chart.line(range(len(values)), values, "port")
+    return figure(element("b", name), chart.svg(), ())
+
+
+def _ends(count: int) -> tuple[float, float]:
+    return (0, count - 1) if count > 1 else (-0.5, 0.5)
+
+
+def _alike(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    size = max((abs(one) for one in ours if isfinite(one)), default=0.0)
+    return all(abs(one - other) <= SAME_DOUBLE * size for one, other in zip(ours, theirs, strict=True))
+
+
+def _odd(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Return where a curve is not finite, in words."""
+    sides = [
+        f"the {name}'s is not finite at {next(step for step, one in enumerate(values) if not isfinite(one))}"
+        for name, values in (("reference", ours), ("port", theirs))
+        if not all(map(isfinite, values))
+    ]
+    return f": {', '.join(sides)}" if sides else ""
+
+
+def histogram_plots(histograms: Sequence[Histogram]) -> Markup:
+    """Return the histograms, one open and the others to be chosen."""
+    return markup(
+        element(
+            "details", element("summary", prose(one.what)), _histogram(one), open=not place, name="histogram",
+            class_="more",
+        )
+        for place, one in enumerate(histograms)
+    )  # fmt: skip
+
+
+def _histogram(one: Histogram) -> Markup:
+    size = one.size or 1
+    told = [
+        f"{many(one.size, 'element')}" + (f" (every {one.every}th)" if one.every > 1 else ""),
+        f"{one.same:,} equal ({one.same / size:.1%})",
+        *([f"{one.odd:,} not finite on one side"] if one.odd else []),
+        f"RMS of the reference {number(one.scale)}",
+    ]
+    words = ", ".join(told)
+    if not one.counts:
+        return element("p", words, class_="note")
+    edges = [(one.first + place) / PER_DECADE for place in range(len(one.counts) + 1)]
+    room = max(0.0, 3 - (edges[-1] - edges[0])) / 2
+    chart = Chart(
+        f"differences of {one.what}", (edges[0] - room, edges[-1] + room), (0, max(one.counts) * 1.08),
+        ("absolute difference", "elements"), counts=True,
+    )  # fmt: skip
+    chart.bars(edges, one.counts, "differs" if one.odd else "plain")
+    return figure(words, chart.svg(_power), ())
+
+
+def _power(value: float) -> str:
+    return f"1e{value:g}"
+
+
+# A report of two live models as one HTML file: no network, no other file, no script that what matters needs.
+
 
 CELL_STYLE = """\
 .tipchain-report h1 { font-size: 1.2em; margin: 0 0 .4em; }

@@ -1,15 +1,13 @@
-"""Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
-
-What each model is called with and what it returns is watched. So a fault before the model shows in what it is given; and one
-after it when the port's code is run once more with the reference's outputs in place of its own model's.
-"""
+"""Data, metrics and deployment code around the models: the same samples through both, and why results differ."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy.typing as npt
 
 from tipchain.blame import blame
 from tipchain.errors import UsageError
-from tipchain.live.prediction_causes import explain_results
+from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
 from tipchain.outcome import Outcome
 from tipchain.parity.findings import Diagnosis, PieceCheck
@@ -25,11 +23,204 @@ from tipchain.parity.locate.differences import distance, rms
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.trace import put_back, take_out
 from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.data_sources import call_with_raw, same_array
+from tipchain.parity.pieces.data_images import explain_images
+from tipchain.parity.pieces.data_order import explain_labels
+from tipchain.parity.pieces.data_sources import DataCause, apart, call_with_raw, rounding, same_array
+from tipchain.parity.pieces.loss_formulas import log_softmax
 from tipchain.parity.pieces.losses import open_fields
-from tipchain.parity.rounding import SAME_ENLARGED, UNIT
+from tipchain.parity.pieces.metrics import check_metrics
+from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED, UNIT
+
+# What makes two results of deployment code differ, though both were made of the same model's outputs.
+
 
 Array = npt.NDArray[Any]
+Change = Callable[[Array], Array]
+SHOWN = 4
+"""Values that a message shows."""
+
+
+def explain_results(
+    expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]], path: str
+) -> Iterator[Diagnosis]:
+    """Yield the cause of each entry of results that differs.
+
+    Args:
+        expected: the reference's results, by sample: arrays and strings by entry.
+        actual: the port's.
+        path: what diagnoses call the piece.
+    """
+    for name in expected[0]:
+        if any(name not in one for one in (*expected, *actual)):
+            continue
+        es, acts = [one[name] for one in expected], [one[name] for one in actual]
+        cause = _explain(es, acts)
+        if cause is not None:
+            share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
+            yield cause.diagnosis(name, f"tried on {len(es)} results{share}", path)
+
+
+def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> DataCause | None:
+    if any(isinstance(one, str) for one in (*expected, *actual)):
+        return _of_strings([str(one) for one in expected], [str(one) for one in actual])
+    es, acts = [np.asarray(one) for one in expected], [np.asarray(one) for one in actual]
+    if all(same_array(one, other) for one, other in zip(es, acts, strict=True)):
+        return None
+    found = _rows(es, acts)
+    if found is None and all(one.shape == other.shape for one, other in zip(es, acts, strict=True)):
+        found = _of_labels(es, acts) or _of_values(es, acts)
+    return found or next(iter(explain_images(es, acts)), None)
+
+
+def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    if any(one.dtype.kind not in "iub" for one in (*expected, *actual)):
+        return None
+    return explain_labels(
+        *([row for one in side for row in one.reshape(-1, 1)] for side in (expected, actual))
+    )
+
+
+def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    es, acts = ([one.astype(np.float64) for one in side] for side in (expected, actual))
+    off = apart(es, acts)
+    for cause, change, back in _functions(es[0]):
+        given, wanted = (acts, es) if back else (es, acts)
+        with np.errstate(all="ignore"):
+            made = [change(one) for one in given]
+        left = apart(made, wanted)
+        if left <= max(rounding(made, wanted), (1 - EXPLAINED) * off):  # NaN is not
+            return replace(cause, explained=min(1.0, 1 - left / off))
+    return None
+
+
+def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
+    """Yield what one side may have done to the other's values, and whether the reference alone does it."""
+    steps: list[tuple[str, Change]] = [("sigmoid", lambda x: 1 / (1 + np.exp(-x))), ("exp", np.exp)]
+    for axis in sorted({first.ndim - 1, 0} if first.ndim else ()):
+        steps.insert(0, ("softmax", partial(_softmax, axis=axis)))
+    for name, change in steps:
+        twice = f"values: the port takes the {name} once more than the reference"
+        yield (
+            DataCause(
+                code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None
+            ),
+            change,
+            False,
+        )
+        lacks = f"values: the port does not take the {name}, the reference does"
+        yield (
+            DataCause(
+                code=f"missing-{name}",
+                message=lacks,
+                fix=f"take the {name} as the reference does",
+                explained=None,
+            ),
+            change,
+            True,
+        )
+    if first.ndim and first.shape[-1] == 4:
+        yield from ((cause, change, False) for cause, change in _boxes())
+
+
+def _softmax(values: Array, axis: int) -> Array:
+    made: Array = np.exp(log_softmax(values, axis))
+    return made
+
+
+def _boxes() -> Iterator[tuple[DataCause, Change]]:
+    """Yield boxes in another form: corners, corner and size, centre and size, x and y exchanged."""
+    forms: dict[str, tuple[Change, Change]] = {
+        "x1 y1 x2 y2": (lambda b: b, lambda b: b),
+        "x y w h": (_corners_of_size, lambda b: np.concatenate([b[..., :2], b[..., 2:] - b[..., :2]], -1)),
+        "cx cy w h": (
+            lambda b: np.concatenate([b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2], -1),
+            lambda b: np.concatenate([(b[..., :2] + b[..., 2:]) / 2, b[..., 2:] - b[..., :2]], -1),
+        ),
+    }
+    for (ours, (to_corners, _)), (theirs, (_, from_corners)) in permutations(forms.items(), 2):
+
+        def change(boxes: Array, to: Change = to_corners, back: Change = from_corners) -> Array:
+            return back(to(boxes))
+
+        yield DataCause(code="box-form", message=f"values: the port's boxes are {theirs}, the reference's {ours}",
+                    fix=f"convert boxes to {ours}", explained=1.0), change  # fmt: skip
+    yield DataCause(code="box-form", message="values: x and y of the boxes are exchanged", fix="exchange x and y back",
+                explained=1.0), lambda b: b[..., [1, 0, 3, 2]]  # fmt: skip
+
+
+def _corners_of_size(boxes: Array) -> Array:
+    return np.concatenate([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], -1)
+
+
+def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Recognize results of which the port's hold the same rows in another order, some of them, or more."""
+    if any(
+        one.ndim < 1 or one.shape[1:] != other.shape[1:] for one, other in zip(expected, actual, strict=True)
+    ):
+        return None
+    places = [_places(one, other) for one, other in zip(expected, actual, strict=True)]
+    reached = [_places(other, one) for one, other in zip(expected, actual, strict=True)]
+    counts = sum(map(len, expected)), sum(map(len, actual))
+    if all(None not in one for one in places):
+        found = [[n for n in one if n is not None] for one in places]
+        if all(
+            sorted(set(one)) == list(range(len(e))) and len(one) == len(e)
+            for one, e in zip(found, expected, strict=True)
+        ):
+            return DataCause(code="result-order", message="order: the same rows in another order", fix="sort the results as the reference does", explained=1.0)  # fmt: skip
+        if counts[1] < counts[0]:
+            return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
+                         fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
+    if counts[1] > counts[0] and all(None not in one for one in reached):
+        return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
+                     fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
+    return None
+
+
+def _places(rows: Array, others: Array) -> list[int | None]:
+    """Return of each row of ``others`` which of ``rows`` it is, None of one that is none."""
+    flat, given = (
+        rows.reshape(len(rows), -1).astype(np.float64),
+        others.reshape(len(others), -1).astype(np.float64),
+    )
+    scale = float(np.abs(flat).max(initial=0.0))
+    found: list[int | None] = []
+    for row in given:
+        near = (
+            np.flatnonzero((np.abs(flat - row) <= SAME_ENLARGED * scale).all(axis=1))
+            if len(flat)
+            else np.zeros(0, int)
+        )
+        left = [int(one) for one in near if int(one) not in found]
+        found.append(left[0] if left else None)
+    return found
+
+
+def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | None:
+    pairs = sorted({(one, other) for one, other in zip(expected, actual, strict=True)})
+    moved = [(one, other) for one, other in pairs if one != other]
+    if not moved:
+        return None
+    shown = ", ".join(f"{one!r:.30} is {other!r:.30}" for one, other in moved[:SHOWN])
+    names = {one for one, _ in pairs}, {other for _, other in pairs}
+    consistent = len(pairs) == len(names[0]) == len(names[1])
+    if consistent and len(pairs) > 1:
+        return DataCause(code="class-order", message=f"label: names stand for other classes throughout ({shown})",
+                     fix="take the names in the reference's order", explained=None)  # fmt: skip
+    return DataCause(
+        code="unknown",
+        message=f"text: {shown}",
+        fix="compare what both codes do after the model",
+        explained=None,
+    )
+
+
+# Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
+#
+# What each model is called with and what it returns is watched. So a fault before the model shows in what it is given; and one
+# after it when the port's code is run once more with the reference's outputs in place of its own model's.
+
+
 Predict = Callable[..., Any]
 PREDICT = "predict"
 WHO = ("reference", "port")
@@ -313,3 +504,92 @@ def _values(one: Array, other: Array) -> str:
     off = np.nan_to_num(np.abs(e - a), nan=np.inf)
     worst = tuple(int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
     return f"{int((off > SAME_ENLARGED * rms(e)).sum())} of {e.size} values, most at {list(worst)}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
+
+
+# The stages of `tipchain.align` around the models: data, metrics and deployment code, as a user gives them.
+
+
+DataPair = tuple[Any, Any]
+DATA_STAGES = ("data", "train_data")
+"""The stages that data may be given for; a pair alone is that of ``data``."""
+METRIC_STAGE = "metric"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """What surrounds the models: data, metrics, deployment code.
+
+    Attributes:
+        data: the reference's and the port's source by stage.
+        samples: raw samples, where sources are transforms.
+        metrics: the reference's and the port's; None without any.
+        predict: deployment code of both; None without any.
+    """
+
+    data: Mapping[str, DataPair] = field(default_factory=dict)
+    samples: Sequence[Any] | None = None
+    metrics: DataPair | None = None
+    predict: DataPair | None = None
+
+    @classmethod
+    def of(
+        cls, data: DataPair | Mapping[str, DataPair] | None, samples: Sequence[Any] | None, metrics: DataPair | None,
+        predict: DataPair | None = None,
+    ) -> Fed:  # fmt: skip
+        """Return what was given.
+
+        Raises:
+            UsageError: something is no pair, a stage has another name, or samples stand alone or are none.
+        """
+        given = dict(data) if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data}
+        for name, pair in (*given.items(), *([(METRIC_STAGE, metrics)] if metrics is not None else [])):
+            if name not in (*DATA_STAGES, METRIC_STAGE) or (name == METRIC_STAGE and pair is not metrics):
+                raise UsageError(
+                    f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}"
+                )
+            found: Any = pair
+            if not isinstance(found, tuple | list) or len(found) != 2:
+                what = "metrics" if name == METRIC_STAGE else "data"
+                raise UsageError(f"{what} is a {type(found).__name__}\n  expected: a pair (reference, port)")
+        check_pair(PREDICT, predict)
+        if samples is not None and not given and predict is None:
+            raise UsageError(
+                "samples were given without data\n  expected: data=(reference_transform, port_transform), or predict="
+            )
+        if samples is not None and len(samples) == 0:
+            raise UsageError("samples are empty: nothing to give the transforms")
+        return cls(data=given, samples=samples, metrics=metrics, predict=predict)
+
+    def check_data(self, sides: tuple[LiveSide, LiveSide], seed: int) -> Iterator[tuple[str, PieceCheck]]:
+        """Yield the stages of data with what they came to."""
+        for stage, pair in self.data.items():
+            yield stage, check_data(sides, (pair[0], pair[1]), samples=self.samples, seed=seed, path=stage)
+
+    def check_metrics(self, sides: tuple[LiveSide, LiveSide], outputs: Any, labels: Any) -> PieceCheck:
+        """Return what the metrics came to, given the reference's outputs, if there are any, and the labels.
+
+        Raises:
+            UsageError: there are no metrics.
+        """
+        if self.metrics is None:
+            raise UsageError("no metrics were given")
+        usable = None if labels is None else outputs
+        return check_metrics(
+            sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None
+        )
+
+    def check_predictions(
+        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Any, seed: int, *, causes: bool,
+    ) -> PieceCheck:  # fmt: skip
+        """Return what deployment code came to, given the raw samples, or the inputs where there are none.
+
+        Raises:
+            UsageError: there is no such code.
+        """
+        if self.predict is None:
+            raise UsageError("no deployment code was given")
+        own = dict(inputs) if isinstance(inputs, Mapping) else inputs
+        raws: Sequence[Any] = [own] if self.samples is None else self.samples
+        return check_predictions(
+            sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes
+        )

@@ -1,31 +1,199 @@
-"""Where two live models come from: an alignment case, or two callables and a file of inputs."""
+"""Where live models, their weights, data and metrics come from: a case, or callables and files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tipchain.blame import serving
 from tipchain.conversion.convert import to_paddle
-from tipchain.conversion.given_names import NameMap
-from tipchain.errors import CaseError
+from tipchain.conversion.given_names import NameMap, with_ignored
+from tipchain.conversion.layouts import divide
+from tipchain.conversion.matching import Match
+from tipchain.errors import CaseError, UsageError, WeightsError
 from tipchain.live.arguments import read_arrays
-from tipchain.live.weights import give_weights
+from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
 from tipchain.parity.builders import checking, make_optimizer, open_builder, resolve
-from tipchain.parity.case import SIDES, load_case
-from tipchain.parity.case_types import LABEL, Case
+from tipchain.parity.case import load_case
+from tipchain.parity.case_types import LABEL, SIDES, Case
+from tipchain.parity.dumps import read_npz
 from tipchain.parity.fake_inputs import make_inputs
 from tipchain.parity.findings import PIECES
 from tipchain.parity.frameworks.base import Framework
 from tipchain.parity.frameworks.paddle_ import PaddleFramework
 from tipchain.parity.frameworks.torch_ import TorchFramework
+from tipchain.parity.locate.matching import pair_layers
+from tipchain.parity.pieces.metric_probes import OfTensors
+from tipchain.parity.preflight.parameters import two_initializations
+from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.weights import data_roots, prepare_weights
 from tipchain.runs import root_of_callables
 
+# Weights from a live torch module into a live Paddle layer.
+
+
+_log = logging.getLogger(__name__)
+
+
+def copy_weights(
+    reference: Any, port: Any, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+) -> Match:
+    """Give the port the reference's parameters and buffers, matched by name, then by structure.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``. All of its parameters and buffers are set, or none.
+        names: torch's names of tensors or layers, and Paddle's, where names and structure do not decide; see
+            ``docs/how-to/weights.md``.
+        ignore: layers or tensors of one model that do not exist in the other. Those of the port keep their values.
+
+    Returns:
+        The match of the two models. Its text lists the layers that were matched without names, and the tensors that were
+        not touched. A warning is logged if the order of declaration alone decided.
+
+    Raises:
+        WeightsError: tensors without a counterpart, or of a different shape. The error lists all of them.
+    """
+    converted = to_paddle(reference, reference.state_dict(), port, names, ignore)
+    port.set_state_dict(dict(converted.state))
+    match = converted.match
+    if match.by_order or match.assumed:
+        _log.warning(
+            "copy_weights: %d layers were matched by the order of their declaration alone, %d layouts were assumed: "
+            "print(copy_weights(...)) lists them", len(match.by_order), len(match.assumed),
+        )  # fmt: skip
+    return match
+
+
+def give_weights(reference: Any, port: Any, names: Mapping[str, str], ignore: Iterable[str]) -> str | None:
+    """Give a port that has an initialization of its own the reference's weights, as far as the two belong together.
+
+    Weights that somebody copied, well or not, stay as they are: what is wrong with them is to be found.
+
+    Returns:
+        What was done, in a sentence; None where the port has the reference's weights already.
+    """
+    known = with_ignored(names, tuple(ignore), reference, port)
+    tensors = Tensors(reference, port, pair_layers(reference, port, known), known)
+    strange = two_initializations(tensors)
+    if strange is None:
+        return None
+    told = f"{strange.differing} of {strange.compared} parameters held other values"
+    try:
+        copy_weights(reference, port, names, ignore)
+    except WeightsError:
+        left = _give_paired(tensors)
+        return f"{told}: the reference's were copied, but for {left} that have no counterpart"
+    return f"{told}: the reference's were copied (--no-copy-weights compares them as they are)"
+
+
+def _give_paired(tensors: Tensors) -> int:
+    """Copy every tensor that has a counterpart of its shape; return how many of the reference's have none."""
+    left = sum(len(layer.slots) for layer in tensors.unmatched[0])
+    for pair in tensors.pairs:
+        if pair.ours is None:
+            continue
+        if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
+            left += 1
+            continue
+        arrays = divide(tensors.array(pair.ours), pair.theirs)
+        for part, array in zip(pair.theirs.parts, arrays, strict=True):
+            part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
+    return left
+
+
+# Where the data and metrics beside live models come from: an alignment case, or names on the command line.
+
+
 Arguments = dict[str, Any]
+
+
+def feed_case(
+    path: Path,
+    mode: str,
+    *,
+    reseed: int = 0,
+    data_path: Path | None = None,
+    only: Collection[str] | None = None,
+) -> Arguments:
+    """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of the stages that it has and both sides build.
+
+    Args:
+        path: the case's YAML file.
+        mode: the TIPC mode, which says what data is meant.
+        reseed: added to the case's seeds.
+        data_path: a data folder of the user's.
+        only: the stages that are wanted; None for all.
+
+    Raises:
+        TipchainError: something is wrong with the case.
+    """
+    case = load_case(path, reseed)
+    wanted = [
+        one for one in (*DATA_STAGES, METRIC_STAGE) if one in case.stages and (only is None or one in only)
+    ]
+    sides = [case.sides[name] for name in SIDES]
+    roots = data_roots(case, parse_mode(mode), data_path)
+    found: Arguments = {"data": {}}
+    for stage, split, root in ((DATA_STAGES[0], "val", roots[1]), (DATA_STAGES[1], "train", roots[0])):
+        if stage in wanted and all(one.dataset for one in sides):
+            made = (
+                partial(open_builder(case, name, "dataset"), root, split, **case.data.args) for name in SIDES
+            )
+            found["data"][stage] = tuple(made)
+    if METRIC_STAGE in wanted and all(one.metric for one in sides):
+        found["metrics"] = tuple(OfTensors(open_builder(case, name, "metric")()) for name in SIDES)
+    return found
+
+
+def feed_callables(asked: Mapping[str, Any]) -> Arguments:
+    """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` for what the command line names.
+
+    Args:
+        asked: ``data``, ``metrics`` and ``predict``, each two ``module:callable`` or nothing; ``samples``, a ``.npz`` file of raw samples,
+            with which the data's callables are transforms (a class is made an object first).
+
+    Raises:
+        CaseError: a callable cannot be imported.
+        UsageError: the file cannot be read, or is not wanted.
+    """
+    root = root_of_callables()
+    found: Arguments = {}
+    samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
+    for name in ("data", "metrics", "predict"):
+        if asked.get(name):
+            pair: list[Any] = [resolve(spec, root) for spec in asked[name]]
+            if name == "data" and samples is not None:
+                pair = [one() if isinstance(one, type) else one for one in pair]
+            found[name] = tuple(pair)
+    if samples is not None:
+        found["samples"] = samples
+    return found
+
+
+def read_samples(path: Path) -> list[Any]:
+    """Return the arrays of a ``.npz`` file in its order; one of four axes or named ``samples`` holds many.
+
+    Raises:
+        RecordError: it cannot be read, or holds anything but arrays.
+        UsageError: it holds none.
+    """
+    found: list[Any] = []
+    for name, array in read_npz(path).items():
+        found.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
+    if not found:
+        raise UsageError(f"{path}: has no arrays\n  expected: raw samples")
+    return found
+
+
+# Where two live models come from: an alignment case, or two callables and a file of inputs.
+
+
 NONE = "none"
 """What stands on the command line where one side has no such callable."""
 STAGE_OF = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,49 @@ from tipchain.guard import guarded
 from tipchain.imports import kept_import
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.progress import Pace, Progress, interrupted
+
+# The command line that asks for what a process of live models was asked for.
+
+
+def command_line(asked: Mapping[str, Any]) -> str:
+    """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
+    options = asked.get("options", {})
+    return shlex.join(["tipchain", "locate", *_arguments(asked), *_options(asked, options)])
+
+
+def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
+    if asked.get("case"):
+        yield from (asked["case"], "--mode", asked["mode"])
+        return
+    for name in ("reference", "port", "inputs"):
+        yield from (f"--{name}", asked[name])
+    for name in ("loss", "optimizers", "schedulers", "clip", "step", "data", "metrics", "predict"):
+        if asked.get(name):
+            yield from (f"--{name}", *asked[name])
+    if asked.get("outputs"):
+        yield from ("--outputs", *asked["outputs"])
+    if asked.get("samples"):
+        yield from ("--samples", asked["samples"])
+
+
+def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    if asked.get("names"):
+        yield from ("--names", asked["names"])
+    if not options.get("causes", True):
+        yield "--no-causes"
+    if not asked.get("copy_weights", True):
+        yield "--no-copy-weights"
+    if options.get("training"):
+        yield "--training"
+    if "iterations" in options:
+        yield from ("--iterations", str(options["iterations"]))
+    seed = asked.get("reseed", 0) if asked.get("case") else options.get("seed", 0)
+    if seed:
+        yield from ("--seed", str(seed))
+
+
+# The process in which live models run: it may crash without taking the command with it.
+
 
 UPDATES = frozenset(("backward", "regularization", "optimizer", "lr", "train"))
 """Stages in which parameters are updated."""
@@ -42,10 +86,15 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
 
     from tipchain.conversion.given_names import read_names
     from tipchain.live.align import align
-    from tipchain.live.command import command_line
-    from tipchain.live.feeding import feed_callables, feed_case
     from tipchain.live.places import place_pieces
-    from tipchain.live.sources import builders_of, open_callables, open_case, read_outputs
+    from tipchain.live.sources import (
+        builders_of,
+        feed_callables,
+        feed_case,
+        open_callables,
+        open_case,
+        read_outputs,
+    )
 
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None

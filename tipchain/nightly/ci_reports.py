@@ -11,9 +11,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tipchain.language import say
-from tipchain.nightly.artifacts import log_tail
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item
+from tipchain.nightly.judge import log_tail
 from tipchain.nightly.records import ItemRecord, item_folder
 from tipchain.nightly.results import Results, cause_of
 from tipchain.outcome import BAD, Outcome

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
-from tipchain.nightly.artifacts import drop_dumps
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
-from tipchain.nightly.judge import judge
+from tipchain.nightly.judge import drop_dumps, judge
 from tipchain.nightly.nights import RUNNING, Night
 from tipchain.nightly.progress import NightState, Pending, RunningItem, read_state, state_json
 from tipchain.nightly.records import (

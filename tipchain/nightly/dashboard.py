@@ -1,39 +1,358 @@
-"""The latest nights as one HTML file: a grid of items and nights, curves, and links to logs and reports.
-
-Without scripts it shows all of that, curves in words; with them curves are drawn, items are filtered, the grid is
-walked with the arrow keys, and each cell tells its reason beside it.
-"""
+"""The latest nights as one HTML file: a grid of items and nights, kinds of chains, curves, links to logs."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
+from math import isfinite
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tipchain.chain.coverage import files_by_kind, is_checkout
+from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.commits import commits_of_file
 from tipchain.foreign_text import clean
-from tipchain.language import template
-from tipchain.nightly.dashboard_items import (
-    OUTCOME_CLASSES,
-    SIGNS,
-    cut,
-    item_part,
-    latest_first,
-    part_id,
-    short_names,
-    unsteady,
-    when,
-    why,
-)
-from tipchain.nightly.kinds_table import kinds_part
+from tipchain.language import say, template
+from tipchain.nightly.items import Item
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
-from tipchain.outcome import BAD, Outcome
+from tipchain.outcome import BAD, Outcome, worst
 from tipchain.quantities import duration
+from tipchain.report.html.chart import Scale, linear
 from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
-from tipchain.report.html.parts import banner
+from tipchain.report.html.parts import banner, outcome
+
+# The items of the dashboard: what one is called for short, its latest runs, what did not pass, and its curves.
+
+
+SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
+OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
+"""The ends of the names of cells' classes."""
+LISTED_NIGHTS = 10
+"""Nights that did not pass, of an item, the latest first."""
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
+"""A curve's heights, the lowest first: as many as a plot of that size shows."""
+
+
+def cut(text: str, length: int) -> str:
+    """Return at most ``length`` characters of a text in the reader's language, without control characters."""
+    text = say(clean(text))
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def when(column: Column) -> str:
+    """Return when a night began, as people write it."""
+    return f"{column.when:%Y-%m-%d %H:%M}" if column.when else column.results.night.name
+
+
+def why(cell: Cell) -> str:
+    """Return why an item did not pass: its cause, with what to change, where its report tells one."""
+    return cell.causes[0].summary if cell.causes else cell.record.reason
+
+
+def latest_first(columns: Sequence[Column]) -> list[tuple[int, Column]]:
+    """Return the nights with their numbers, the latest first."""
+    return list(enumerate(columns))[::-1]
+
+
+def part_id(place: int, row: TimelineRow) -> str:
+    """Return the id of an item's part, of the manifest at ``place``."""
+    return f"i{place}-{row.slug}"
+
+
+def short_names(items: Iterable[Item]) -> dict[str, str]:
+    """Return what items are called for short, by id: what all of them have in common is left out.
+
+    ``alexnet[lite_train_lite_infer;cpu]`` becomes ``alexnet lite/lite cpu``, or ``alexnet`` where all run in that mode on
+    that device.
+    """
+    ones = list(items)
+    several = {name: len({getattr(one, name) for one in ones}) > 1 for name in ("kind", "mode", "device")}
+    found = {}
+    for one in ones:
+        words = [one.subject + (":align" if several["kind"] and one.kind == "align" else "")]
+        words += [_short_mode(one.mode)] if several["mode"] and one.mode else []
+        words += [one.device] if several["device"] else []
+        found[one.id] = " ".join(words) + (f" #{one.repeat}" if one.repeat > 1 else "")
+    count = Counter(found.values())
+    return {name: short if count[short] == 1 else name for name, short in found.items()}
+
+
+def _short_mode(mode: str) -> str:
+    """Return ``lite/whole`` for ``lite_train_whole_infer``, ``whole`` for ``whole_infer``."""
+    return re.sub(r"_infer$", "", mode).replace("_train_", "/")
+
+
+def unsteady(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
+    """Return a mark of an item that ended otherwise though neither commit nor environment had changed; None of others."""
+    if not row.flips:
+        return None
+    nights = ", ".join(when(columns[place]) for place in reversed(row.flips))
+    told = f"ended otherwise than the time before, without a change of commit or environment: {nights}"
+    return element("span", "unsteady", class_="badge", title=told)
+
+
+def item_part(row: TimelineRow, columns: Sequence[Column], most: int, name: str, short: str) -> Markup:
+    """Return an item, folded.
+
+    Args:
+        row: the item.
+        columns: the nights.
+        most: figures that are plotted.
+        name: its id.
+        short: what it is called for short.
+    """
+    item, latest = row.item, row.latest
+    state = outcome(latest.record.outcome) if latest else "has not run"
+    mark = unsteady(row, columns)
+    head = element(
+        "summary", state, " ", element("b", short), f" {row.changed}" if row.changed else None, " " if mark else None, mark,
+    )  # fmt: skip
+    facts = [item.id, item.source, item.chain, *item.tags]
+    told = element("p", " · ".join(filter(None, facts)), class_="note")
+    return element("details", head, told, _runs(row, columns), _trends(row, most), id=name, class_="item")
+
+
+def _runs(row: TimelineRow, columns: Sequence[Column]) -> Markup:
+    """Return the latest run, and the latest that did not pass."""
+    there = [(column, cell) for column, cell in zip(columns, row.cells, strict=True) if cell][::-1]
+    bad = [one for one in there[1:] if one[1].record.outcome is not Outcome.PASS]
+    rows = [_run(row, column, cell) for column, cell in (*there[:1], *_turns(bad)[:LISTED_NIGHTS])]
+    left = len(bad) - len(rows) + 1
+    more = element("p", f"{left} more nights did not pass.", class_="note") if left > 0 else None
+    return markup(element("ul", rows, class_="runs"), more)
+
+
+def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
+    """Return the runs whose reason is another than the next's: the first of each kind says enough of the others."""
+    found: list[tuple[Column, Cell]] = []
+    for one in bad:
+        if not found or (one[1].record.outcome, one[1].record.reason) != (
+            found[-1][1].record.outcome, found[-1][1].record.reason,
+        ):  # fmt: skip
+            found.append(one)
+    return found
+
+
+def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
+    record = cell.record
+    links = [
+        markup(" ", element("a", name, href=f"{column.href}/items/{row.slug}/{path}"))
+        for name, path in (("report", cell.report), ("log", cell.log))
+        if path
+    ]
+    took = f", {duration(record.seconds)}" if record.attempt else ""
+    machine = f" on {record.machine}" if record.machine else ""
+    reason = [": ", prose(cut(why(cell), 500))] if why(cell) else None
+    return element("li", f"{when(column)} ", outcome(record.outcome), f"{took}{machine}", reason, links)
+
+
+def _trends(row: TimelineRow, most: int) -> Markup:
+    """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
+    names = _figure_names(row)
+    curves = [
+        _curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))
+    ]
+    left = len(names) - most
+    more = element("p", f"{left} more figures are in the reports.", class_="note") if left > 0 else None
+    return markup(element("ul", curves, class_="trends") if curves else None, more)
+
+
+def _figure_names(row: TimelineRow) -> list[str]:
+    """Return the names of the figures, those of the latest night first."""
+    return list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
+
+
+def _series(row: TimelineRow, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+    ran = [cell if cell and cell.record.attempt else None for cell in row.cells]
+    yield "seconds", [cell.record.seconds if cell else float("nan") for cell in ran]
+    memory = [cell.record.peak_memory_mb if cell else 0.0 for cell in ran]
+    yield "memory in MiB", [value or float("nan") for value in memory]
+    for name in names:
+        yield name, [cell.figures.get(name, float("nan")) if cell else float("nan") for cell in ran]
+
+
+def _curve(title: str, values: Sequence[float]) -> Markup:
+    """Return a curve in words; the script draws it from the least, the largest and the latest value and a letter a night."""
+    finite = [value for value in values if isfinite(value)]
+    low, high, last = (_short(value) for value in (min(finite), max(finite), finite[-1]))
+    level = Scale(*linear(values), 0, len(LEVELS) - 1)
+    letters = "".join(LEVELS[round(level(value))] if isfinite(value) else "." for value in values)
+    told = f"{title}: {low} to {high} in {len(finite)} nights, latest {last}"
+    return element("li", told, data_curve=f"{low} {high} {last} {letters}")
+
+
+def _short(value: float) -> str:
+    text = f"{value:.4g}"
+    return text if len(text) <= 7 else f"{value:.2g}"  # as wide as the room beside a curve
+
+
+# Chains by kind, for the dashboard: how many of a checkout's parameter files a night covers, and how they ended.
+
+
+REASONS = 3
+"""Reasons that a kind's row names; the rest is counted."""
+LONGEST = 200
+ORDER = tuple(dict.fromkeys((TRAIN_INFER, *KINDS)))
+CHAIN = re.compile(r"(.*?)(?:^|_)(?:train|model|linux|inference|infer|serving|benchmark|lite_arm)(?:_|$)")
+"""What stands before these words in a file's name is the chain's; where nothing does, its folder's name is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindRow:
+    """One kind of chain in the latest night.
+
+    Attributes:
+        name: the kind.
+        there: parameter files of it in the checkout, None where that is not here any more.
+        files: those that the night has items of.
+        ended: how they ended, each as its worst item.
+        reasons: why files were skipped, with how many.
+    """
+
+    name: str
+    there: int | None
+    files: int
+    ended: Mapping[Outcome, int]
+    reasons: Mapping[str, int]
+
+
+def kind_rows(line: Timeline) -> Sequence[KindRow]:
+    """Return the kinds of chains that the latest night, or its checkout, has, in the order of `ORDER`."""
+    ended: dict[tuple[str, str], list[Outcome]] = {}
+    skipped: dict[tuple[str, str], str] = {}
+    for row in line.rows:
+        cell = row.cells[-1]
+        if not row.item.chain or cell is None:
+            continue
+        key = row.item.chain, row.item.source
+        ended.setdefault(key, []).append(cell.record.outcome)
+        if cell.record.outcome is Outcome.SKIP:
+            skipped.setdefault(key, why(cell))
+    root = Path(line.columns[-1].results.plan.root)
+    there = {name: len(files) for name, files in files_by_kind(root).items()} if is_checkout(root) else {}
+    found = []
+    for name in ORDER:
+        files = {key: worst(outcomes) for key, outcomes in ended.items() if key[0] == name}
+        if not files and not there.get(name):
+            continue
+        reasons = Counter(skipped[key] for key, outcome in files.items() if outcome is Outcome.SKIP)
+        found.append(
+            KindRow(
+                name=name,
+                there=there.get(name, 0) if there else None,
+                files=len(files),
+                ended=Counter(files.values()),
+                reasons=dict(reasons.most_common()),
+            )
+        )
+    return found
+
+
+def kinds_part(line: Timeline, place: int) -> Markup | None:
+    """Return the section of the nights at ``place``, None for nights without chains whose kind is known."""
+    rows = kind_rows(line)
+    if not any(row.files for row in rows):
+        return None
+    parts = [_covered(rows), _scrolled(_table(rows), f"kinds of {line.name}"), _skipped(rows)]
+    if sum(bool(row.files) for row in rows) > 1:
+        parts.append(_scrolled(_matrix(line, place), f"chains and kinds of {line.name}"))
+    return element("section", element("h2", f"Kinds of chains of {line.name}"), parts, class_="kinds")
+
+
+def _scrolled(table: Markup, name: str) -> Markup:
+    return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{name}, scrollable")
+
+
+def _covered(rows: Sequence[KindRow]) -> Markup:
+    """Return how many of the checkout's files the night covers, and how these ended."""
+    files, there = sum(row.files for row in rows), [row.there for row in rows if row.there is not None]
+    ended = sum((Counter(row.ended) for row in rows), Counter[Outcome]())
+    told = ", ".join(f"{ended[one]} {one.value}" for one in Outcome if ended[one])
+    covers = (
+        f"{files} of {many(sum(there), 'parameter file')} in the checkout"
+        if there
+        else many(files, "parameter file")
+    )
+    return element("p", f"The night covers {covers}: {told}.")
+
+
+def _table(rows: Sequence[KindRow]) -> Markup:
+    heads = ("kind of chain", "files here", "in the night", *(one.value for one in Outcome))
+    body = []
+    for row in rows:
+        counts = [str(row.ended.get(one, 0) or "") for one in Outcome]
+        there = "" if row.there is None else str(row.there)
+        cells = [there, str(row.files or ""), *counts]
+        name = element("th", row.name, scope="row", title=KINDS[row.name].title)
+        body.append(element("tr", name, [element("td", one) for one in cells]))
+    head = element("tr", [element("th", one, scope="col") for one in heads])
+    return element("table", element("thead", head), element("tbody", body), class_="list")
+
+
+def _skipped(rows: Sequence[KindRow]) -> Markup | None:
+    """Return why files were skipped, by kind."""
+    told = []
+    for row in rows:
+        reasons = list(row.reasons.items())
+        told += [
+            element("li", f"{count} of {row.name}: {cut(text, LONGEST)}") for text, count in reasons[:REASONS]
+        ]
+        left = len(reasons) - REASONS
+        told += [element("li", f"and {many(left, 'more reason')}")] if left > 0 else []
+    return element("div", element("p", "Skipped:"), element("ul", told, class_="changes")) if told else None
+
+
+def chain_name(source: str) -> str:
+    """Return what the chain of a parameter file is called: files of other kinds are called so, too."""
+    path = PurePosixPath(source)
+    found = CHAIN.match(path.stem)
+    return (found[1] or path.parent.name) if found else path.stem
+
+
+def _matrix(line: Timeline, place: int) -> Markup:
+    """Return how each chain ended in each kind in the latest night."""
+    found: dict[str, dict[str, list[tuple[TimelineRow, Cell]]]] = {}
+    for row in line.rows:
+        cell = row.cells[-1]
+        if row.item.chain and cell is not None:
+            kinds = found.setdefault(chain_name(row.item.source), {})
+            kinds.setdefault(row.item.chain, []).append((row, cell))
+    names = [name for name in ORDER if any(name in kinds for kinds in found.values())]
+    body = [
+        element(
+            "tr",
+            element("th", chain, scope="row"),
+            [_ended(found[chain].get(name, ()), place) for name in names],
+        )
+        for chain in sorted(found)
+    ]
+    heads = [element("th", name.replace("_", " "), scope="col") for name in names]
+    head = element("tr", element("th", "chain", scope="col"), heads)
+    return element("table", element("thead", head), element("tbody", body), class_="matrix")
+
+
+def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
+    """Return the cell of a chain's items of one kind: how the worst ended, and a link to it."""
+    if not items:
+        return element("td")
+    outcome = worst(cell.record.outcome for _, cell in items)
+    row, cell = next(one for one in items if one[1].record.outcome is outcome)
+    reason = "" if outcome is Outcome.PASS else f": {cut(why(cell), LONGEST)}"
+    sign = element(
+        "a", SIGNS[outcome], href=f"#{part_id(place, row)}", title=f"{outcome.value} {row.item.id}{reason}"
+    )
+    return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
+
+
+# The latest nights as one HTML file: a grid of items and nights, curves, and links to logs and reports.
+#
+# Without scripts it shows all of that, curves in words; with them curves are drawn, items are filtered, the grid is
+# walked with the arrow keys, and each cell tells its reason beside it.
+
 
 LARGEST = 5_000_000
 """Bytes; above that fewer figures are plotted."""

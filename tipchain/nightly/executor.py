@@ -94,7 +94,7 @@ class Ended:
         lost: the machine it ran on is gone, so that it may be run again; "" or what is known.
         failure: why it could not be started; "" otherwise.
         machine: the host's name.
-        artifacts: SHA-256 of what the item left (`tipchain.nightly.artifacts`), where that is not on this machine; None: it is.
+        artifacts: SHA-256 of what the item left (`tipchain.nightly.judge`), where that is not on this machine; None: it is.
     """
 
     id: str

@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain import language
-from tipchain.chain import hardware
+from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.execute import LOG_COLUMNS
-from tipchain.chain.leased import VARIABLE as LEASED
-from tipchain.chain.leases import Leases, lease_folder
+from tipchain.chain.gpus import VARIABLE as LEASED
+from tipchain.chain.gpus import Leases, lease_folder
 from tipchain.nightly.items import Item
 from tipchain.nightly.machine import VISIBLE
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
@@ -57,7 +57,7 @@ def environment(
     """
     kept = {name: value for name, value in inherited.items() if name not in DROPPED}
     # paddle.distributed.launch takes an empty setting for one device without a name: only what is there is hidden.
-    seen = {VISIBLE: ",".join(gpus)} if gpus or any(hardware.DEVICES.glob("nvidia[0-9]*")) else {}
+    seen = {VISIBLE: ",".join(gpus)} if gpus or any(machine_gpus.DEVICES.glob("nvidia[0-9]*")) else {}
     own = {
         "TMPDIR": str(tmp),
         "MASTER_PORT": str(port),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain import __version__
-from tipchain.chain.hardware import HIDDEN, Gpus, find_gpus
+from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.cores import core_count
 from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
 from tipchain.runs import commit

@@ -108,7 +108,7 @@ def _causes(document: Mapping[str, Any]) -> list[Diagnosis]:
 
 def diagnose_chain(run: Path) -> Diagnosed:
     """Return what the reports of a chain's alignments tell, which lie in the run's folder; unreadable ones tell nothing."""
-    from tipchain.report.json_ import load_report
+    from tipchain.report.model import load_report
 
     diagnoses: list[Diagnosis] = []
     reasons: list[str] = []

@@ -16,9 +16,8 @@ from tipchain.outcome import ExitCode
 from tipchain.report.github import SUMMARY_VARIABLE, annotate_run, summarize_run, write_summary
 from tipchain.report.html.parts import Section
 from tipchain.report.html.run import render_run
-from tipchain.report.json_ import dump_report
 from tipchain.report.junit import junit_xml
-from tipchain.report.model import RunReport
+from tipchain.report.model import RunReport, dump_report
 from tipchain.report.terminal import render_report, terminal_width, use_color
 from tipchain.report.verdict import command_of, render_ending, verdict_line
 from tipchain.runs import atomic_write

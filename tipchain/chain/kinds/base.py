@@ -12,13 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from tipchain.chain.emitter import OUTPUT, slug
-from tipchain.chain.fixes import ALL, Finding
+from tipchain.chain.fixes import ALL, LintFinding
 from tipchain.chain.kinds import Kind
 from tipchain.chain.kinds.lines import Layout
-from tipchain.chain.params import ParamFile
+from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, split_words
 from tipchain.chain.plan import Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
-from tipchain.chain.words import Slot, Words, check_folder_name, split_words
 from tipchain.modes import Mode
 
 
@@ -82,7 +81,7 @@ class Chain:
     ) -> None:
         options = request.options
         self.request, self.kind, self.suite, self.model = request, kind, suite, model
-        self.findings: list[Finding] = []
+        self.findings: list[LintFinding] = []
         top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
         self.out = str(top / model / request.mode.value)
         self.run = f"{self.out}/runs/{options.run}"
@@ -99,7 +98,7 @@ class Chain:
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file, once."""
         place = slot or replace(self._python, line=0, key="")
-        finding = Finding(
+        finding = LintFinding(
             code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
         )
         if not self.request.legacy and finding not in self.findings:

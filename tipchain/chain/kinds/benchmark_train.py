@@ -16,18 +16,23 @@ from itertools import product
 from pathlib import PurePath
 
 from tipchain.chain.build import build_spec, legacy_spec
-from tipchain.chain.changes import changed_text, device_changes
 from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Chain, Request
 from tipchain.chain.kinds.lines import Layout, only_section
-from tipchain.chain.layout import read_slots
-from tipchain.chain.params import parse_params, split_lines
+from tipchain.chain.load import changed_text, device_changes
+from tipchain.chain.params import (
+    Slot,
+    check_folder_name,
+    parse_params,
+    plain_list,
+    shell_operator,
+    split_lines,
+)
 from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots
+from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots, read_slots
 from tipchain.chain.suites import Suite
-from tipchain.chain.words import Slot, check_folder_name, plain_list, shell_operator
 from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, UsageError
 
@@ -123,7 +128,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class BenchmarkRun:
     """One training that is measured.
 
     Attributes:
@@ -252,7 +257,7 @@ class _Maker:
             if line.partition(":")[0] == "Global.auto_cast":
                 self.lines[number - 1] = line.replace("Global.auto_cast", "--precision", 1)
 
-    def settle(self, run: Run, epoch: str) -> None:
+    def settle(self, run: BenchmarkRun, epoch: str) -> None:
         """Make the changes of one training."""
         mode = f"{self.request.mode.value}="
         self.set("autocast", run.precision)
@@ -328,7 +333,7 @@ class _Plan(_Maker):
             results_log="results.log", status=self.suite.status, redirected=self.suite.redirected
         )
 
-    def repeated(self, run: Run, epoch: str) -> str:
+    def repeated(self, run: BenchmarkRun, epoch: str) -> str:
         """Have a training of PaddleDetection repeat its data as often as it has GPUs; return its epochs.
 
         The original writes the number into the checkout's configurations of two data sets; here the training gets it.
@@ -355,7 +360,7 @@ class _Plan(_Maker):
         text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
         return any(f"datasets/{name}.yml" in text for name in REPEATED)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[BenchmarkRun]:
         """Yield what is asked for: one item, or the section's product."""
         asked = self.request.options.argument
         if asked and asked != TO_STATIC:
@@ -365,7 +370,7 @@ class _Plan(_Maker):
                     f" dynamicTostatic_bs8_fp32_DP_N1C1: kind, batch size, precision, run mode, hosts and GPUs; or {TO_STATIC}"
                 )
             precision = "fp32" if item["precision"] == "null" else item["precision"]
-            yield Run(
+            yield BenchmarkRun(
                 batch=item["batch"], precision=precision, devices=item["devices"], mode=item["mode"],
                 trainer=self.trainer(to_static=item["kind"] == TO_STATIC),
             )  # fmt: skip
@@ -377,7 +382,7 @@ class _Plan(_Maker):
         devices = self.driver.devices if self.request.options.device in (None, "gpu") else ("N1C1",)
         batches, precisions = self.listed("bench_batch", r"[1-9]\d*"), self.listed("fp_items", r"[a-z]+\d*")
         for batch, precision, count, trainer in product(batches, precisions, devices, trainers):
-            yield Run(batch=batch, precision=precision, devices=count, trainer=trainer)
+            yield BenchmarkRun(batch=batch, precision=precision, devices=count, trainer=trainer)
 
     def trainer(self, *, to_static: bool) -> str:
         if to_static:
@@ -404,7 +409,7 @@ class _Plan(_Maker):
             name, _, value = flag.partition("=")
             yield name, value
 
-    def devices(self, run: Run) -> str:
+    def devices(self, run: BenchmarkRun) -> str:
         """Return what logs name a training's devices."""
         device = self.request.options.device
         if device is None or device == "gpu":
@@ -421,7 +426,9 @@ class _Plan(_Maker):
     def profiles(self) -> bool:
         return not self.section["profiler"].absent
 
-    def add(self, run: Run, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
+    def add(
+        self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool
+    ) -> None:
         """Add one training."""
         self.settle(run, epoch)
         self.set("gpu_list", ",".join(run.gpus))
@@ -514,7 +521,7 @@ class _Original(_Maker):
         epoch = self.epoch(devices)
         for batch, precision, count, trainer in product(batches, precisions, devices, trainers):
             self.add(
-                Run(batch=batch, precision=precision, devices=count, trainer=trainer, mode=mode),
+                BenchmarkRun(batch=batch, precision=precision, devices=count, trainer=trainer, mode=mode),
                 epoch,
                 to_static=to_static,
             )
@@ -559,7 +566,7 @@ class _Original(_Maker):
         found = DEVICES.match(devices[0] if devices else "N1C4")
         return str(int(self.value("bench_epoch")) * int(found[2] if found else 1))
 
-    def add(self, run: Run, epoch: str, *, to_static: bool) -> None:
+    def add(self, run: BenchmarkRun, epoch: str, *, to_static: bool) -> None:
         self.settle(run, epoch)
         static = run.trainer == "to_static_train" if run.trainer else to_static
         name = f"{PurePath(self.request.options.root).name}_{self.model}_{run.label(run.devices)}_{'d2sT_' if static else ''}"
@@ -577,7 +584,7 @@ class _Original(_Maker):
         self.train(f"train_log/{name}log", self.driver.limits[1 if single else 2])
         self.analyse(run, name, single=single)
 
-    def accumulate(self, run: Run) -> None:
+    def accumulate(self, run: BenchmarkRun) -> None:
         """Append what PaddleVideo's TimeSformer needs, again for each training."""
         if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
             size = int(run.batch) * int(run.devices[3:7] or 0) * 8
@@ -597,7 +604,7 @@ class _Original(_Maker):
                 replace(command, argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
             )
 
-    def analyse(self, run: Run, name: str, *, single: bool) -> None:
+    def analyse(self, run: BenchmarkRun, name: str, *, single: bool) -> None:
         """Add the script that takes the mean, which stands outside of the suite."""
         root = self.request.options.root
         unit = self.driver.units[not single]

@@ -15,18 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
-from tipchain.chain.changes import changed_text, device_changes
 from tipchain.chain.expand import expand
-from tipchain.chain.fixes import Finding
+from tipchain.chain.fixes import LintFinding
 from tipchain.chain.kinds.base import Request, model_name
 from tipchain.chain.kinds.lines import Layout, choose_layout
-from tipchain.chain.layout import read_slots
-from tipchain.chain.params import parse_params, split_lines
+from tipchain.chain.load import changed_text, device_changes
+from tipchain.chain.params import Slot, parse_params, split_lines
 from tipchain.chain.plan import Artifact, Command, Plan
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.roles import ROLES
-from tipchain.chain.slots import legacy_slots
-from tipchain.chain.words import Slot
+from tipchain.chain.slots import ROLES, legacy_slots, read_slots
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
@@ -50,7 +47,7 @@ _SLOTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Dy2staticRule:
     """How one suite's driver makes two trainings of a section.
 
     Attributes:
@@ -82,16 +79,16 @@ def _layout(suite: str, more: str = "") -> Layout:
     return Layout(suite=suite, text=f"=base_train|amp_train {_SLOTS} {more}")
 
 
-RULES: Mapping[str, Rule] = {
-    "paddleclas": Rule(
+RULES: Mapping[str, Dy2staticRule] = {
+    "paddleclas": Dy2staticRule(
         layout=_layout("paddleclas"), both="-o Global.print_batch_step=1", trainer="to_static_train",
         line="Iter:", extract="loss: {%f},",
     ),
-    "paddleseg": Rule(
+    "paddleseg": Dy2staticRule(
         layout=_layout("paddleseg", "?custom:echo*"), static="--opts to_static_training=True",
         line="[TRAIN] epoch:", extract="loss: {%f},",
     ),
-    "paddlevideo": Rule(
+    "paddlevideo": Dy2staticRule(
         layout=_layout("paddlevideo", "?custom:echo*"), static="-o to_static=True",
         line="train step", extract="loss: {%f} ", first=3,
     ),
@@ -105,7 +102,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class TrainingSection:
     """One training of a file: its name, the line of its header, and its lines with that first."""
 
     name: str
@@ -113,12 +110,12 @@ class Section:
     lines: tuple[str, ...]
 
 
-def sections(text: str) -> Sequence[Section]:
+def sections(text: str) -> Sequence[TrainingSection]:
     """Return the sections of a file, each with as many lines as the originals hand on."""
     lines = split_lines(text)
     starts = [(number, HEADER.fullmatch(line.strip())) for number, line in enumerate(lines)]
     return [
-        Section(name=found[1], line=number + 1, lines=tuple(lines[number : number + LINES]))
+        TrainingSection(name=found[1], line=number + 1, lines=tuple(lines[number : number + LINES]))
         for number, found in starts
         if found
     ]
@@ -135,7 +132,7 @@ def plan(request: Request) -> Plan:
     rule, suite = RULES[layout.suite], get_suite(layout.suite)
     plans: list[Plan] = []
     commands: list[Command] = []
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     for section in sections(request.text):
         pair = [_half(request, rule, section, static=static) for static in (False, True)]
         plans += pair
@@ -146,7 +143,7 @@ def plan(request: Request) -> Plan:
         why = _one_graph(rule, section)
         if why:
             findings.append(
-                Finding(
+                LintFinding(
                     code="to-static",
                     severity="warning",
                     file=request.file.path,
@@ -175,13 +172,13 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _one_graph(rule: Rule, section: Section) -> str:
+def _one_graph(rule: Dy2staticRule, section: TrainingSection) -> str:
     """Return why a section has no training as a static graph, "" where it has one."""
     there = not rule.trainer or any(line.startswith(f"{rule.trainer}:") for line in section.lines)
     return "" if there else f"[{section.name}] has no line {rule.trainer}: for the static graph"
 
 
-def _changed(rule: Rule, section: Section, *, static: bool, legacy: bool) -> tuple[str, ...]:
+def _changed(rule: Dy2staticRule, section: TrainingSection, *, static: bool, legacy: bool) -> tuple[str, ...]:
     """Return a section's lines as the original's ``sed`` leaves them."""
     lines = [re.sub(r"gpu_list.*$", "gpu_list:0", line) for line in section.lines]
     more = f" {rule.both}" if rule.both else ""
@@ -193,7 +190,7 @@ def _changed(rule: Rule, section: Section, *, static: bool, legacy: bool) -> tup
     return tuple(lines)
 
 
-def _half(request: Request, rule: Rule, section: Section, *, static: bool) -> Plan:
+def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, static: bool) -> Plan:
     """Return the plan of one of a section's two trainings."""
     suite, path, options = get_suite(rule.layout.suite), request.file.path, request.options
     lines = _changed(rule, section, static=static, legacy=request.legacy)
@@ -221,7 +218,7 @@ def _half(request: Request, rule: Rule, section: Section, *, static: bool) -> Pl
     return replace(made, findings=spec.findings)
 
 
-def _check(request: Request, rule: Rule, section: Section) -> None:
+def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> None:
     """Refuse a section that does not fit the layout, with the line in the file.
 
     Raises:
@@ -235,7 +232,7 @@ def _check(request: Request, rule: Rule, section: Section) -> None:
     model_name(slots, request)
 
 
-def _legacy(pair: Sequence[Plan], rule: Rule, section: Section) -> Sequence[Command]:
+def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection) -> Sequence[Command]:
     """Return what the original starts for a section: both drivers, a program that looks for losses, and ``diff``."""
     out, name, commands = pair[0].out, section.name, list[Command]()
     for half, which in zip(pair, ("dygraph", "dy2static"), strict=True):
@@ -259,7 +256,9 @@ def _legacy(pair: Sequence[Plan], rule: Rule, section: Section) -> Sequence[Comm
     ]
 
 
-def _default(pair: Sequence[Plan], rule: Rule, section: Section, why: str) -> Sequence[Command]:
+def _default(
+    pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection, why: str
+) -> Sequence[Command]:
     """Return both trainings, the nudged ones, and the comparison; ``why`` says what keeps them from being run."""
     run = pair[0].run.rpartition("/")[0]
     name = section.name

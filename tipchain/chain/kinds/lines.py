@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tipchain.chain.detect import marks_in_checkout
-from tipchain.chain.layout import distance, read_slots
 from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import get_suite, parse_layout, suite_names
-from tipchain.chain.slots import Slots, checked_slots, legacy_slots
+from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import SlotRule
 from tipchain.errors import ParamsError, UsageError
 

@@ -12,9 +12,9 @@ from itertools import product
 
 from tipchain.chain.kinds.base import Chain, Request
 from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.params import check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import legacy_slots
-from tipchain.chain.words import check_folder_name, plain_list, split_words
 
 NAME = "lite"
 FOLDER = "deploy/lite"

@@ -21,16 +21,14 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import PROGRAMS, VISIBLE, WEIGHTS
+from tipchain.chain.emitter import DEVICE_KINDS, PROGRAMS, SHORT_NAMES, VISIBLE, WEIGHTS
 from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.inferring import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.kinds.base import Chain, Request, model_name
 from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
-from tipchain.chain.roles import ROLES
-from tipchain.chain.slots import Slots
-from tipchain.chain.words import NOTHING, Slot, Words, flag, plain_list, split_words
+from tipchain.chain.slots import ROLES, Slots
 from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, TipchainError
 
@@ -49,7 +47,7 @@ RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class PtqDevice:
     """Inference on one kind of device.
 
     Attributes:
@@ -68,7 +66,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class PtqEvaluation:
     """Where a suite's configuration says what it evaluates on.
 
     Attributes:
@@ -97,7 +95,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PtqRule:
     """How one suite's driver quantizes and infers.
 
     Templates may name ``{root} {model} {mode} {number} {infer_model}`` and ``{v[ROLE]}``, a line's value.
@@ -134,22 +132,22 @@ class Rule:
     source: str
     model: Mapping[str, str]
     unquantized: Mapping[str, str]
-    cpu: Device
-    gpu: Device
+    cpu: PtqDevice
+    gpu: PtqDevice
     cwd: str = "."
     results_log: str = "results_python.log"
     on_gpu: str = ""
     cpu_words: str = ""
     links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     takes_gpu_id: bool = False
-    evaluation: Evaluation | None = None
+    evaluation: PtqEvaluation | None = None
 
 
 _SEG = ("device!", "model_config", "infer_batch", "infer_data", "benchmark")
 _VIDEO = ("device!", "infer_config", "model_file", "params_file", "infer_batch", "infer_data", "benchmark")
 _DETECTION = ("model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer")
-RULES: Mapping[str, Rule] = {
-    "paddleclas": Rule(
+RULES: Mapping[str, PtqRule] = {
+    "paddleclas": PtqRule(
         layout=Layout(suite="paddleclas"),
         program="export_kl_quant",
         arguments=(),
@@ -158,14 +156,14 @@ RULES: Mapping[str, Rule] = {
         source="{v[infer_model]}",
         model={"model_dir": "../{v[infer_model]}/quant_post_static_model"},
         unquantized={"model_dir": "../{v[infer_model]}"},
-        cpu=Device(
+        cpu=PtqDevice(
             axes=("mkldnn", "threads", "infer_batch"),
             arguments=(
                 "device!", "mkldnn!", "threads", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
             ),
             log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
         ),
-        gpu=Device(
+        gpu=PtqDevice(
             axes=("trt", "precision", "infer_batch"),
             arguments=("device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark"),
             log="infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
@@ -177,11 +175,11 @@ RULES: Mapping[str, Rule] = {
             "inference.pdmodel": ("model.pdmodel", "__model__"),
             "inference.pdiparams": ("model.pdiparams", "__params__"),
         },
-        evaluation=Evaluation(
+        evaluation=PtqEvaluation(
             config="export_kl_quant", section=("DataLoader", "Eval", "dataset"), labels="cls_label_path", root="image_root",
         ),
     ),
-    "paddleseg": Rule(
+    "paddleseg": PtqRule(
         layout=Layout(
             suite="paddleseg",
             text="""
@@ -200,14 +198,14 @@ RULES: Mapping[str, Rule] = {
         source="{v[source]}",
         model={},
         unquantized={"model_config": "{v[source]}/deploy.yaml"},
-        cpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=Device(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
         on_gpu="deploy/slim/quant/ptq.py",
-        evaluation=Evaluation(
+        evaluation=PtqEvaluation(
             config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
         ),
     ),
-    "paddlevideo": Rule(
+    "paddlevideo": PtqRule(
         layout=Layout(
             suite="paddlevideo",
             text="""
@@ -231,10 +229,10 @@ RULES: Mapping[str, Rule] = {
         source="{v[source]}",
         model={},
         unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
-        cpu=Device(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=Device(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
     ),
-    "paddledetection": Rule(
+    "paddledetection": PtqRule(
         layout=Layout(
             suite="paddledetection",
             text="""
@@ -254,12 +252,12 @@ RULES: Mapping[str, Rule] = {
         source="",
         model={"model_dir": "{v[export_save]}/{model}"},
         unquantized={"model_dir": "{run}/unquantized/{model}"},
-        cpu=Device(
+        cpu=PtqDevice(
             axes=("mkldnn", "threads", "infer_batch"),
             arguments=("device", "mkldnn", "threads", *_DETECTION),
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_mode_paddle_batchsize_{infer_batch}.log",
         ),
-        gpu=Device(
+        gpu=PtqDevice(
             axes=("precision", "infer_batch"),
             arguments=("device", "precision", *_DETECTION),
             log="python_infer_gpu_mode_{precision}_batchsize_{infer_batch}.log",
@@ -268,7 +266,7 @@ RULES: Mapping[str, Rule] = {
         results_log="results_ptq_python.log",
         cpu_words="use_gpu=False",
     ),
-    "paddleocr": Rule(
+    "paddleocr": PtqRule(
         layout=Layout(
             suite="paddleocr",
             text="""
@@ -288,7 +286,7 @@ RULES: Mapping[str, Rule] = {
         source="{infer_model}",
         model={"model_dir": "{infer_model}_klquant"},
         unquantized={"model_dir": "{infer_model}"},
-        cpu=Device(
+        cpu=PtqDevice(
             axes=("mkldnn", "threads", "infer_batch", "precision"),
             arguments=(
                 "device!", "mkldnn", "threads", "model_dir", "infer_batch", "save_log", "infer_data", "benchmark",
@@ -297,7 +295,7 @@ RULES: Mapping[str, Rule] = {
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
         ),
-        gpu=Device(
+        gpu=PtqDevice(
             axes=("trt", "precision", "infer_batch"),
             arguments=(
                 "device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
@@ -331,7 +329,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class PtqTolerance:
     """How far a quantized model may be from the unquantized one, and why; labels and images that a file names itself."""
 
     max_drop: float = MAX_DROP
@@ -345,7 +343,7 @@ class Tolerance:
 SHARES = ("max_drop", "max_disagreement", "max_error")
 
 
-def tolerance(request: Request) -> Tolerance:
+def tolerance(request: Request) -> PtqTolerance:
     """Return the tolerance of the file's own section, or the default.
 
     Raises:
@@ -377,7 +375,7 @@ def tolerance(request: Request) -> Tolerance:
             expected="why so much is allowed, as measured",
         )  # fmt: skip
     shares = {key: float(found.pop(key)) for key in SHARES if key in found}
-    return Tolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
+    return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
 
 
 def _is_share(text: str) -> bool:
@@ -406,7 +404,7 @@ class _Values(dict[str, str]):
 class _Quantization:
     """Makes one plan."""
 
-    def __init__(self, request: Request, rule: Rule, slots: Slots) -> None:
+    def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
         self.request, self.rule, self.slots = request, rule, slots
         self.fixes = NONE if request.legacy else request.fixes & ALL
         self.model = model_name(slots, request)
@@ -575,7 +573,7 @@ class _Quantization:
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
 
-    def points(self, device: Device) -> Iterator[dict[str, str]]:
+    def points(self, device: PtqDevice) -> Iterator[dict[str, str]]:
         """Yield the settings to infer with on a device."""
         lists = [self.list_of(role) for role in device.axes]
         if not self.request.legacy:
@@ -587,7 +585,7 @@ class _Quantization:
                 yield point
 
     def inference(
-        self, kind: str, device: Device, point: Mapping[str, str], label: str, needs: tuple[str, ...]
+        self, kind: str, device: PtqDevice, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [
@@ -617,7 +615,7 @@ class _Quantization:
         return command
 
     def inference_words(
-        self, device: Device, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
+        self, device: PtqDevice, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
     ) -> Words:
         """Return the words of an inference, the interpreter aside, with ``images`` for the file's own."""
         words = list(self.split(self.slots["inference"]))
@@ -648,7 +646,7 @@ class _Quantization:
     # Against the unquantized model
 
     def compare(
-        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: Tolerance
+        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
         """Add an inference with each of the two models, recorded, and the comparison of what came out."""
         exported = needs if self.rule.source else self.export(program, label, first, needs)
@@ -701,7 +699,7 @@ class _Quantization:
         told = f"no metric is judged, for {why}; the quantized model may change {allowed.max_disagreement:g} of the decisions"
         self.chain.tell("default", drop or f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
 
-    def labels(self, allowed: Tolerance) -> tuple[Labels | None, str]:
+    def labels(self, allowed: PtqTolerance) -> tuple[Labels | None, str]:
         """Return the labels that the file, or the suite's configuration, names; else None and why there are none."""
         rule, place = self.rule.evaluation, Path(self.request.options.root)
         if allowed.labels:
@@ -738,7 +736,7 @@ class _Quantization:
             images = posixpath.relpath(images, self.rule.cwd)
         return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
 
-    def point_of(self, command: Command) -> tuple[Device, Mapping[str, str]]:
+    def point_of(self, command: Command) -> tuple[PtqDevice, Mapping[str, str]]:
         """Return the first setting of the device of a command."""
         kind = "gpu" if command.on_gpu else "cpu"
         device = self.rule.gpu if command.on_gpu else self.rule.cpu

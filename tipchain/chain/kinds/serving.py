@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from tipchain.chain.fixes import ALL, NONE
 from tipchain.chain.kinds.base import Chain, Request, model_name
 from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.params import NOTHING, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import Slots
-from tipchain.chain.words import NOTHING, Words, flag, plain_list, split_words
 
 MODULES = ("paddle_serving_client", "paddle_serving_server")
 _HEAD = "model_name:model_name python:python"

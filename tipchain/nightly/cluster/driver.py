@@ -1,28 +1,31 @@
-"""Ray's driver, a process of its own: ``python -m tipchain.nightly.cluster.driver HANDLE``, HANDLE an open socket.
-
-A driver of Ray prints to its terminal what its cluster has to say, takes SIGTERM for itself, and is ended by Ray when
-the cluster's head is gone for a minute. None of that may happen to the coordinator. When the coordinator is gone, the
-socket says so, and everything that runs is ended.
-"""
+"""Ray's driver, a process of its own: ``python -m tipchain.nightly.cluster.driver HANDLE``."""
 
 from __future__ import annotations
 
 import errno
+import os
 import pickle
 import socket
+import stat
 import sys
+import textwrap
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import ray
+from pathspec import GitIgnoreSpec
 from ray import exceptions
 
 from tipchain import __version__
 from tipchain.errors import UsageError, class_and_line
-from tipchain.nightly.cluster.connect import NodeWatch, connect, refusal
+from tipchain.language import say
 from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
     AttemptPiece,
@@ -39,8 +42,208 @@ from tipchain.nightly.cluster.messages import (
     SubmitItem,
     ToDriver,
 )
-from tipchain.nightly.cluster.shipping import MIB
 from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.items import CLUSTERS_OWN
+
+# What of a project's folder Ray sends to its nodes, looked through before Ray does.
+#
+# Ray follows links, to data sets elsewhere, to pipes, and in circles; it reads everything and writes it into an archive
+# before it finds that it is too much.
+
+
+MIB = 1 << 20
+LIMIT = int(os.environ.get("RAY_max_grpc_message_size", 512 * MIB))  # noqa: SIM112 - Ray's
+"""Bytes that Ray takes, at most; it does not compress them."""
+IGNORED_NO_MORE = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"
+"""Set to 1, Ray sends what a ``.gitignore`` names."""
+LARGEST = 3
+_Rule = Callable[[str], bool]
+
+
+@dataclass(slots=True)
+class Shipment:
+    """What is sent.
+
+    Attributes:
+        left_out: what cannot be sent, as patterns of a ``.gitignore``.
+        sizes: bytes below each entry of the root.
+    """
+
+    left_out: list[str] = field(default_factory=list)
+    sizes: Counter[str] = field(default_factory=Counter)
+
+    def check(self) -> None:
+        """Refuse what Ray would not take.
+
+        Raises:
+            UsageError: it is too much.
+        """
+        if (total := sum(self.sizes.values())) >= LIMIT:
+            largest = ", ".join(f"{name} {size / MIB:,.0f}" for name, size in self.sizes.most_common(LARGEST))
+            raise UsageError(
+                f"--ship: the project has {total / MIB:,.0f} MiB, Ray sends {LIMIT / MIB:,.0f} MiB at most\n"
+                f"  largest, in MiB: {largest}\n  hint: what a .rayignore or .gitignore names is not sent"
+            )
+
+
+def survey(root: Path, left_out: Sequence[str]) -> Shipment:
+    """Look through a project's folder.
+
+    Args:
+        root: the folder.
+        left_out: patterns, as of a ``.gitignore`` at the root, of what is not sent.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    found = Shipment()
+    _look(root, (root.resolve(),), root, [_rule(root, left_out)], found)
+    return found
+
+
+def _look(root: Path, above: tuple[Path, ...], folder: Path, rules: list[_Rule], found: Shipment) -> None:
+    """Look through a folder that is sent; ``above`` are it and all above it, without links."""
+    rules = [*rules, *_own_rules(folder)]
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = folder / entry.name
+            if any(rule(str(path)) for rule in rules):
+                continue
+            below, kind = path.relative_to(root), _kind(path)
+            if stat.S_ISREG(kind):
+                found.sizes[below.parts[0]] += path.stat().st_size
+                continue
+            place = path.resolve() if entry.is_symlink() else above[-1] / entry.name
+            if stat.S_ISDIR(kind) and place.is_relative_to(above[0]) and place not in above:
+                _look(root, (*above, place), path, rules, found)
+            elif kind:
+                found.left_out.append(_pattern(below))
+
+
+def _kind(path: Path) -> int:
+    """Return what a path leads to; 0: nowhere, which Ray leaves out by itself."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
+def _own_rules(folder: Path) -> Iterator[_Rule]:
+    names = (".rayignore",) if os.environ.get(IGNORED_NO_MORE) == "1" else (".gitignore", ".rayignore")
+    for name in names:
+        path = folder / name
+        if path.is_file():
+            yield _rule(folder, path.read_text(encoding="utf-8", errors="surrogateescape").splitlines())
+
+
+def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
+    """Return what tells whether a path below a folder is named by patterns, as Ray reads them."""
+    spec, start = GitIgnoreSpec.from_lines(patterns), len(f"{folder}/".replace("//", "/"))
+    return lambda path: spec.match_file(path[start:])
+
+
+def _pattern(below: Path) -> str:
+    """Return the pattern of one path and nothing else."""
+    return "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
+
+
+# A driver's connection to its cluster: how it is made, and which nodes there are.
+
+
+NODES_S = 2.0
+"""How often the cluster is asked for its nodes."""
+SHUTDOWN_S = 5.0
+WIDTH = 78
+
+
+def connect(settings: ClusterSettings) -> None:
+    """Connect this process to the cluster, and send it the project's folder if it is to be shipped.
+
+    Raises:
+        UsageError: the folder is too large.
+    """
+    environment = None
+    if settings.shipped:
+        shipment = survey(settings.root, settings.left_out)
+        shipment.check()
+        left_out = [*settings.left_out, *shipment.left_out]
+        # `ray job submit --working-dir` has sent a folder of its own: items run in the night's.
+        os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
+        environment = {"working_dir": str(settings.root), "excludes": left_out}
+    ray.init(
+        address=settings.address,
+        runtime_env=environment,
+        log_to_driver=False,
+        logging_level="ERROR",
+        namespace="tipchain",
+    )
+
+
+def refusal(error: BaseException) -> str:
+    """Return what Ray has against it, and what lies at the bottom of that, in lines of a terminal's width."""
+    lines, cause = str(error).splitlines(), error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if cause is not error:
+        lines += str(cause).strip().splitlines()[-1:]
+    said = dict.fromkeys(" ".join(line.split()) for line in lines if line.strip())
+    return "\n  ".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in said)
+
+
+class NodeWatch(threading.Thread):
+    """Asks the cluster for its nodes now and then; waits for a head that does not answer, and nobody else does."""
+
+    def __init__(self) -> None:
+        super().__init__(name="nodes", daemon=True)
+        self.nodes = living_nodes()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Look until told to end."""
+        while not self._over.wait(NODES_S):
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self.nodes = living_nodes()
+        except Exception as error:  # noqa: BLE001 - the head may come back; if not, Ray ends this process
+            print(say(f"nodes: {class_and_line(error)}"), file=sys.stderr)
+
+    def end(self) -> None:
+        """Look no more: asked for nodes when it is shut down, Ray would begin anew."""
+        self._over.set()
+        self.join(SHUTDOWN_S)
+
+
+def living_nodes() -> tuple[ClusterNode, ...]:
+    """Return the nodes of the cluster that live and can run something."""
+    found = []
+    for one in ray.nodes():
+        has = one["Resources"]
+        if one["Alive"] and has.get("CPU", 0.0) >= 1:
+            found.append(
+                ClusterNode(
+                    cpus=has["CPU"],
+                    gpus=has.get("GPU", 0.0),
+                    memory_mb=has.get("memory", 0.0) / MIB,
+                    resources=tuple(
+                        sorted(
+                            (name, amount)
+                            for name, amount in has.items()
+                            if name not in CLUSTERS_OWN and not name.startswith("node:__")
+                        )
+                    ),
+                )
+            )
+    return tuple(sorted(found, key=repr))
+
+
+# Ray's driver, a process of its own: ``python -m tipchain.nightly.cluster.driver HANDLE``, HANDLE an open socket.
+#
+# A driver of Ray prints to its terminal what its cluster has to say, takes SIGTERM for itself, and is ended by Ray when
+# the cluster's head is gone for a minute. None of that may happen to the coordinator. When the coordinator is gone, the
+# socket says so, and everything that runs is ended.
+
 
 LOOK_S = 0.05
 AHEAD = 8

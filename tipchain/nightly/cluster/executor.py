@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 
+from tipchain.chain.process import last_lines
 from tipchain.errors import MissingFrameworkError, UsageError
-from tipchain.nightly.cluster.address import cluster_address
-from tipchain.nightly.cluster.link import PROGRAM, DriverLink
 from tipchain.nightly.cluster.messages import (
     Begun,
     Cancel,
@@ -23,9 +30,155 @@ from tipchain.nightly.cluster.messages import (
     Nodes,
     OutputLine,
     SubmitItem,
+    ToDriver,
 )
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
+
+# Which cluster is meant, and whether something listens there.
+
+
+LISTEN_S = 10.0
+
+
+def cluster_address(given: str | None) -> str:
+    """Return ``HOST:PORT`` of the cluster that is meant: what the user says, ``RAY_ADDRESS``, or one of this machine.
+
+    Raises:
+        UsageError: it is no address of a cluster, or nothing listens there; Ray itself would try for minutes.
+    """
+    for said, address in (("--address ", given), ("RAY_ADDRESS=", os.environ.get("RAY_ADDRESS"))):
+        if address and address != "auto":
+            _check(said + address, address)
+            return address
+    found = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/ray_current_cluster"
+    try:
+        address = found.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        raise UsageError(
+            "no Ray cluster runs on this machine\n  expected: --address HOST:PORT of one, or RAY_ADDRESS; "
+            "`ray start --head` starts one"
+        ) from None
+    _check(f"{address}, which {found} names", address)
+    return address
+
+
+def _check(said: str, address: str) -> None:
+    if "://" in address:
+        whose = "Ray Client's" if address.startswith("ray://") else "dashboard's"
+        raise UsageError(
+            f"{said}: is a {whose} address\n  expected: HOST:PORT of the cluster's head, on one of its nodes\n"
+            "  hint: `ray job submit` runs tipchain there"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"{said}: is no address of a Ray cluster\n  expected: HOST:PORT, as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=LISTEN_S).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}"
+        ) from None
+
+
+# Ray's driver as the coordinator has it: a child process, what is said to it, and what it says.
+
+
+PROGRAM = (sys.executable, "-m", "tipchain.nightly.cluster.driver")
+LOG_BYTES = 8192
+LAST_WORDS_S = 5.0
+
+
+class DriverLink:
+    """The driver's process, and a socket to it.
+
+    What is sent goes through a thread: whoever sends is never kept waiting by a driver that is busy sending itself, or
+    that has been stopped. So neither end waits for ever for the other.
+
+    Args:
+        program: the driver's call, without the socket's number.
+    """
+
+    def __init__(self, program: Sequence[str] = PROGRAM) -> None:
+        self._log = tempfile.TemporaryFile(prefix="tipchain-ray-")  # noqa: SIM115 - closed by close()
+        self._socket, childs = socket.socketpair()
+        self._connection = Connection(os.dup(self._socket.fileno()))
+        with childs:
+            self._driver = subprocess.Popen(
+                [*program, str(childs.fileno())],
+                pass_fds=(childs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C is the coordinator's
+            )
+        self._outbox: SimpleQueue[ToDriver | ClusterSettings | None] = SimpleQueue()
+        self._sender = threading.Thread(target=self._send_all, name="to Ray's driver", daemon=True)
+        self._sender.start()
+
+    def send(self, message: ToDriver | ClusterSettings) -> None:
+        """Say something; that the driver is gone is found out by `receive`."""
+        self._outbox.put(message)
+
+    def _send_all(self) -> None:
+        with suppress(OSError):
+            while (message := self._outbox.get()) is not None:
+                self._connection.send(message)
+
+    def receive(self, timeout_s: float) -> FromDriver | None:
+        """Return the next that the driver says; None if it says nothing in time.
+
+        Raises:
+            EOFError: it is gone; in the middle of a word, too.
+        """
+        try:
+            if not self._connection.poll(timeout_s):
+                return None
+            message: FromDriver = self._connection.recv()
+        except OSError as error:
+            raise EOFError from error
+        return message
+
+    def kill(self) -> None:
+        """End the driver at once. Ray then ends what it had started, on all nodes."""
+        self._driver.kill()
+
+    def killed_by(self) -> str:
+        """Return the name of the signal by which somebody ended the driver; "" if it ended otherwise."""
+        with suppress(subprocess.TimeoutExpired):
+            self._driver.wait(LAST_WORDS_S)
+        code = self._driver.returncode
+        return signal.Signals(-code).name if code in (-signal.SIGKILL, -signal.SIGTERM) else ""
+
+    def last_words(self) -> str:
+        """Return the last line that the driver wrote."""
+        with suppress(subprocess.TimeoutExpired):
+            self._driver.wait(LAST_WORDS_S)
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(size - LOG_BYTES, 0))
+        lines = [line for line in last_lines(self._log.read()) if line.strip()]
+        return lines[-1].strip() if lines else f"exit code {self._driver.returncode}"
+
+    def close(self, timeout_s: float) -> None:
+        """Let the driver end in a time, or end it."""
+        if self._connection.closed:
+            return
+        self._outbox.put(None)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # the sender waits no more, and the driver hears of it
+        self._sender.join()
+        self._connection.close()
+        self._socket.close()
+        try:
+            self._driver.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._driver.kill()
+            self._driver.wait()
+        self._log.close()
+
+
+# The executor of nights on a Ray cluster, as the coordinator has it.
+
 
 CONNECT_S = 300.0
 """How long Ray may take to connect, and to send the project's folder."""

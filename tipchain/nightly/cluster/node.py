@@ -21,10 +21,10 @@ from pathlib import Path
 from tipchain.chain.execute import search_path
 from tipchain.chain.process import Stop
 from tipchain.nightly import isolation
-from tipchain.nightly.artifacts import read_files_left
 from tipchain.nightly.cluster.folders import pieces
 from tipchain.nightly.cluster.messages import Begun, FromNode, NodeJob, OutputLine
 from tipchain.nightly.executor import Ended, Work, run_attempt
+from tipchain.nightly.judge import read_files_left
 
 SAY_S = 1.0
 """How often the last line of output is sent, at most."""

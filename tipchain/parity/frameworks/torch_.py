@@ -462,7 +462,9 @@ class TorchFramework:
 
     def widened(self, value: Any) -> Any:
         """Return a module or a tensor of floats in float64."""
-        floats = isinstance(value, self.torch.nn.Module) or (self.is_tensor(value) and value.is_floating_point())
+        floats = isinstance(value, self.torch.nn.Module) or (
+            self.is_tensor(value) and value.is_floating_point()
+        )
         return value.double() if floats else value
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
