@@ -133,6 +133,34 @@ def test_nothing_is_known_where_compiled_code_opens_files(project):
     assert marks(project, code="import cv2") is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model = lambda: torch.jit.load('model.pt')",
+        "from torch.jit import load",
+        "from safetensors import safe_open",
+        "weights = lambda: torch.from_file('weights.bin', size=4)",
+        "from torchvision.io import read_image",
+        "from torchvision import io, transforms",
+        "import ctypes",
+    ],
+)
+def test_nothing_is_known_where_the_users_code_has_files_opened_by_compiled_code(project, line):
+    (project / "reader.py").write_text(f"if False:\n    {line}\n")
+    assert marks(project, code="import reader") is None
+    (project / "reader.py").write_text("jitter, tokenizer_io = 1, 2\n")
+    assert marks(project, code="import reader") is not None
+
+
+def test_nothing_is_known_of_a_compiled_module_that_nobody_knows(project, tmp_path):
+    packages = tmp_path / "site-packages" / "readers"
+    packages.mkdir(parents=True)
+    (packages / "fast.so").touch()
+    known = "import sys, types; one = types.ModuleType('fast'); one.__file__ = {file!r}; sys.modules['fast'] = one"
+    assert marks(project, code=known.format(file=str(packages / "fast.so"))) is None
+    assert marks(project, code=known.format(file=str(packages / "fast.py"))) is not None
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     return make_tiny_project(tmp_path_factory.mktemp("tiny"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Container, Iterable, Iterator
@@ -93,11 +94,28 @@ MARKED_BYTES = 16 << 20
 CLOCK_S = 0.05
 """By so much a file's time may lag behind the clock."""
 CODE = (".py", ".so", ".pyd")
-UNHEARD = frozenset(
-    {"av", "cv2", "decord", "h5py", "lmdb", "netCDF4", "pyarrow", "safetensors.torch", "soundfile", "tables", "torchaudio",
-     "torchcodec"}
-)  # fmt: skip
+UNHEARD = frozenset({"av", "cv2", "h5py", "safetensors.torch", "torchaudio", "torchcodec"})
 """Modules whose compiled code opens files without a word to Python."""
+HEARD = frozenset(
+    {
+        "PIL",
+        "charset_normalizer",
+        "numpy",
+        "psutil",
+        "safetensors",
+        "scipy",
+        "sklearn",
+        "torch",
+        "torchvision",
+        "yaml",
+    }
+)
+"""Packages with compiled code that Python hears of opening files, but where the user's code has `SILENT` words. Of others that is unknown."""
+SILENT = re.compile(
+    rb"\bjit\.load|\bjit import\b|\bsafetensors\b|\bsafe_open\b|\bfrom_file\b|\bload_library\b|\bctypes\b|\bcffi\b"
+    rb"|\btorchvision\.io\b|\btorchvision import\b.*\bio\b|\bread_(?:image|video|file)\b|\bVideoReader\b"
+)
+"""Ways of the user's code into compiled code that opens files: TorchScript, safetensors, mapped storages, images and videos."""
 
 
 def file_hash(path: Path) -> str:
@@ -146,7 +164,7 @@ class Reading:
         None: one has changed since the run began, so that nobody knows which of it was read; or files may have been
         opened that nobody heard of.
         """
-        if UNHEARD & sys.modules.keys():
+        if UNHEARD & sys.modules.keys() or any(map(_silent, _imported())):
             return None
         library = f"{sysconfig.get_path('stdlib')}{os.sep}"
         for file in (_imported() | self.opened) - self._marks.keys():
@@ -160,6 +178,16 @@ class Reading:
         own = {str(Path(file).parent) for file in self._marks if is_users(file) and file.endswith(CODE)}
         folders = own | {path for one in sys.path if is_users(path := _absolute(one))}
         return self._marks | {folder: mark(folder, "modules") for folder in folders}
+
+
+def _silent(file: str) -> bool:
+    """Tell whether files may be opened without a word to Python: by a compiled module that is not known, or the user's code."""
+    if is_users(file):
+        return file.endswith(CODE[1:]) or (
+            file.endswith(".py") and SILENT.search(Path(file).read_bytes()) is not None
+        )
+    package = file.partition(f"-packages{os.sep}")[2].partition(os.sep)[0]
+    return file.endswith(CODE[1:]) and bool(package) and package.partition(".")[0] not in HEARD
 
 
 def _absolute(path: str) -> str:
