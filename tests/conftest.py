@@ -25,13 +25,15 @@ IN_PLACE = ("test_readme.py", "test_guide.py")
 """Files whose tests write where the main job's AlexNet does: one process runs them all, one after the other."""
 LONG = (
     "test_align.py",
+    "test_ray_nights.py",
+    "test_page_commands.py",
     "test_commands.py",
+    "test_readme.py",
+    "test_foreign_checkout.py",
     "test_pages.py",
-    "test_command_lists.py",
-    "test_arguments.py",
-    "test_data_metric.py",
-    "test_resume.py",
-    "test_options.py",
+    "test_ci_files.py",
+    "test_reference_cache.py",
+    "test_document_scripts.py",
 )
 """Files that take longest, the dearest first, as the list at the end of a run shows them."""
 BROWSER = "_browser.py"

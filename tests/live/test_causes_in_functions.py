@@ -93,7 +93,7 @@ def shifted(x):
         ),
         (
             of_images, lambda x: F.interpolate(x, size=(1, 1), mode="bilinear", align_corners=False),
-            lambda x: PF.interpolate(x, size=(1, 1), mode="bilinear"), "resize-to-one", "Paddle takes its first",
+            lambda x: PF.interpolate(x, size=(1, 1), mode="bilinear"), "resize-to-one", "Paddle takes the first",
         ),
         (
             of_images, lambda x: 0.25 * x + 0.75 * x.abs(), lambda x: 0.4 * x + 0.6 * x.abs(),

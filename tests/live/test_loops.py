@@ -201,7 +201,7 @@ def test_steps_that_move_nothing_prove_nothing_and_wrong_use_is_refused():
     report = align((lambda model, optimizer, batch: None,) * 2)
     assert report.stages["step"] is Outcome.ERROR
     assert "no tensor moved" in report.reasons["step"]
-    with pytest.raises(UsageError, match=r"expected \(model, optimizer, batch\)"):
+    with pytest.raises(UsageError, match=r"expected `\(model, optimizer, batch\)`"):
         align((lambda one, two, three, four: None, simple))
     with pytest.raises(UsageError, match="step was given without optimizers"):
         tipchain.align(torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4), INPUTS, step=(simple, simple))

@@ -28,7 +28,7 @@ hear = Connection(int(sys.argv[1]))
 settings = hear.recv()
 
 def node(cpus=1.0, **more):
-    return Node(**{"gpus": 0.0, "memory_mb": 1000.0, "cpus": cpus, **more})
+    return ClusterNode(**{"gpus": 0.0, "memory_mb": 1000.0, "cpus": cpus, **more})
 
 def say(*messages):
     for message in messages:
@@ -77,7 +77,7 @@ def test_both_ends_may_say_much_at_once(tmp_path, executor):
         """
         say(Nodes(nodes=(node(1000.0),)))
         first = hear.recv()
-        say(*(Line(id=first.work.item.id, text="x" * 1000) for _ in range(1000)))
+        say(*(OutputLine(id=first.work.item.id, text="x" * 1000) for _ in range(1000)))
         pathlib.Path(settings.root, "said").touch()
         for start in (first, *(hear.recv() for _ in range(999))):
             end(start)
@@ -205,7 +205,7 @@ def test_in_trouble_what_runs_ends_and_what_waits_does_not_begin(tmp_path, execu
         """
         say(Nodes(nodes=(node(),)))
         runs, waits = hear.recv(), hear.recv()
-        say(Begun(id=runs.work.item.id, machine="stub"), Trouble(reason="no room"))
+        say(Begun(id=runs.work.item.id, machine="stub"), ClusterTrouble(reason="no room"))
         assert hear.recv() == Cancel(ids=(waits.work.item.id,))
         end(waits, interrupted=True)
         end(runs)
@@ -239,7 +239,7 @@ def test_what_ended_twice_counts_once(tmp_path, executor):
     ("script", "error", "said"),
     [
         ("raise SystemExit(3)", UsageError, "the Ray cluster at here:1: Ray's driver ended: exit code 3"),
-        ("say(Refused(reason='it will not have it'))", UsageError, "it will not have it"),
+        ("say(ClusterRefused(reason='it will not have it'))", UsageError, "it will not have it"),
         (
             "import no_such_ray",
             MissingFrameworkError,

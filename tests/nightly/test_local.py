@@ -150,7 +150,7 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
     for name in ("TIPCHAIN_RUN", "TIPCHAIN_MODE", "TIPCHAIN_DATA"):
         monkeypatch.setenv(name, "outer")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    monkeypatch.setattr(isolation.hardware, "DEVICES", tmp_path)
+    monkeypatch.setattr(isolation.machine_gpus, "DEVICES", tmp_path)
     (tmp_path / "nvidia0").touch()
     script = "env; echo > $TMPDIR/x; pwd; while [ ! -e ../go ]; do sleep 0.02; done"
     (tmp_path / "sub").mkdir()
@@ -180,7 +180,7 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
 
 def test_gpus_are_hidden_where_there_are_any_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(isolation.hardware, "DEVICES", tmp_path)
+    monkeypatch.setattr(isolation.machine_gpus, "DEVICES", tmp_path)
     found = [isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1)]
     (tmp_path / "nvidia0").touch()
     found.append(isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1))

@@ -92,14 +92,14 @@ def test_reports_that_cannot_be_written_in_the_end_are_told(inside, monkeypatch,
     def full(path, data):
         raise OSError(28, "No space left on device", str(path))
 
-    from tipchain.commands import nightly
+    from tipchain.commands.nightly import write_reports
 
     def atomic_write_fails(folder, args):
         import tipchain.runs
 
         with monkeypatch.context() as inner:
             inner.setattr(tipchain.runs, "atomic_write", full)
-            nightly.write_reports(folder, args)
+            write_reports(folder, args)
 
     monkeypatch.setattr("tipchain.commands.nightly.write_reports", atomic_write_fails)
     assert main(["nightly", "run", "suite.yaml", "--junit", "x.xml"]) == 1
