@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import reference_pages  # noqa: E402
 
+from tipchain.language import _read  # noqa: E402
+
 CHINESE = sorted(DOCS.rglob("*.zh.md"))
 
 
@@ -68,18 +70,51 @@ def test_a_line_break_in_a_chinese_sentence_is_no_blank():
     )
 
 
-def test_commands_and_diagnoses_are_in_chinese_too(site):
+def test_every_made_page_is_in_chinese_too(site):
     pages = reference_pages.chinese_pages()
-    assert set(pages) == set(reference_pages.IN_CHINESE)
+    assert set(pages) == set(reference_pages.pages())
     for path, text in pages.items():
         english = reference_pages.pages()[path]
-        assert [line for line in text.splitlines() if line.startswith("### ")] == [
-            line for line in english.splitlines() if line.startswith("### ")
-        ]
-        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        heads = [re.findall("^#+ ", one, re.MULTILINE) for one in (english, text)]
+        assert heads[0] == heads[1], path
+        code = [re.findall("^```.*?^```$", one, re.MULTILINE | re.DOTALL) for one in (english, text)]
+        assert path == "reference/diagnoses.md" or code[0] == code[1], path
+        shown = (site / "zh" / path).with_suffix(".html").read_text(encoding="utf-8")
+        assert re.search("<h1[^>]*>[^<]*[\u4e00-\u9fff]", shown), path
+    for path in ("commands", "diagnoses"):
+        rows = [line for line in pages[f"reference/{path}.md"].splitlines() if line.startswith("| `")]
         assert all(re.search("[\u4e00-\u9fff]", row) for row in rows)
-        assert "命令" in text or "代码" in text
-    assert "诊断代码" in (site / "zh/reference/diagnoses.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def shown_texts() -> dict[str, set[str]]:
+    """What each made page shows in the reader's language: the texts in English."""
+    found: dict[str, set[str]] = {}
+    with pytest.MonkeyPatch.context() as patch, reference_pages.speaking("zh"):
+        for name in ("files", "case", "manifest", "profile", "python", "constants"):
+            texts = found[name] = set()
+            patch.setattr(
+                reference_pages, "translated", lambda text, texts=texts: texts.add(text) or TRANSLATED(text)
+            )
+            reference_pages.MAKERS[f"reference/{name}.md"]()
+    return found
+
+
+TRANSLATED = reference_pages.translated
+
+
+@pytest.mark.parametrize("name", ["files", "case", "manifest", "profile", "python", "constants"])
+def test_no_english_is_left_in_what_a_chinese_page_says(name, shown_texts):
+    assert shown_texts[name]
+    with reference_pages.speaking("zh"):
+        for text in shown_texts[name]:
+            told = TRANSLATED(text)
+            assert sorted(re.findall("`[^`]*`", text)) == sorted(re.findall("`[^`]*`", told)), text
+            assert text in reference_pages.catalogue() or _read(text)[1] == 0, f"no Chinese: {text}"
+
+
+def test_every_chinese_text_of_the_reference_is_shown(shown_texts):
+    assert set(reference_pages.catalogue()) - set().union(*shown_texts.values()) == set()
 
 
 def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):

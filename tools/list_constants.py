@@ -6,7 +6,7 @@ What a row says is the string below the constant, so that a number is explained 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,12 +18,11 @@ TITLES = {
     "live": "Live models, training and prediction",
     "conversion": "Conversion of weights",
 }  # fmt: skip
-INTRODUCTION = """# Numbers that decide
-
-Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes
-of two computations is said once, in `tipchain/parity/rounding.py`; the other numbers build on it, are sizes of what is
-looked at, or are values that models usually have. *A choice* says that nothing derives it.
-"""
+INTRODUCTION = (
+    "Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes "
+    "of two computations is said once, in `tipchain/parity/rounding.py`; the other numbers build on it, are sizes of what is "
+    "looked at, or are values that models usually have. *A choice* says that nothing derives it."
+)
 
 
 def numeric(node: ast.expr) -> bool:
@@ -66,8 +65,8 @@ def modules() -> list[Path]:
     return sorted(path for room in ROOMS for path in (ROOT / "tipchain" / room).rglob("*.py"))
 
 
-def constants_page() -> str:
-    """Return the page's text."""
+def constants_page(translated: Callable[[str], str] = str) -> str:
+    """Return the page's text, its title and introduction in the reader's language."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(modules(), key=lambda one: (one.name != "rounding.py", one)):
         for names, value, text, _ in constants(path):
@@ -75,7 +74,7 @@ def constants_page() -> str:
             shown = value if len(value) <= 60 else f"{value[:57]}..."
             said = text.replace("|", "\\|").replace("``", "`")
             rooms.setdefault(room, []).append(f"| `{path.stem}.{names}` | `{shown}` | {said} |")
-    parts = [INTRODUCTION]
+    parts = [f"# {translated('Numbers that decide')}\n\n{translated(INTRODUCTION)}\n"]
     for room, rows in rooms.items():
         parts.append("\n".join([f"## {TITLES.get(room, room)}", "", f"In `tipchain/{room}`.", "", "| constant | value | what it is |", "|---|---|---|", *rows, ""]))  # fmt: skip
     return "\n".join(parts)

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
-from tipchain.language import language, say, speaking  # noqa: E402
+from tipchain.language import language, read_catalogue, say, speaking  # noqa: E402
 from tipchain.yaml_lines import Reader  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
-IN_CHINESE = ("reference/commands.md", "reference/diagnoses.md")
-"""The pages that are made in Chinese, too: what they show are texts of the program's catalogue."""
+CATALOGUE = ROOT / "docs/reference.zh.po"
+"""What only these pages show, in Chinese: docstrings and headings. Messages of the program are in its own catalogue."""
 REQUIRED = "**required**"
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)(#[^)]*)?(\))")
 CHINESE_BREAK = re.compile(
@@ -124,6 +125,21 @@ def _made() -> str:
     return _either(MADE, "_由 `tools/reference_pages.py` 根据代码生成。_\n")
 
 
+@cache
+def catalogue() -> Mapping[str, str]:
+    """Return the Chinese texts of these pages by the English ones."""
+    return read_catalogue(CATALOGUE.read_text(encoding="utf-8"))
+
+
+def translated(text: str) -> str:
+    """Return a text of a page in the reader's language; it may be a message of the program."""
+    return say(text) if language() == "en" or text not in catalogue() else catalogue()[text]
+
+
+def _table(*columns: str) -> list[str]:
+    return [f"| {' | '.join(map(translated, columns))} |", "|---" * len(columns) + "|"]
+
+
 # YAML files
 
 
@@ -139,7 +155,12 @@ def _recorded() -> Iterator[list[tuple[tuple[str, ...], str, str, Any]]]:
 
     def choice_(self: Reader, key: str, choices: Sequence[str], **default: Any) -> Any:
         asked.append(
-            (self.path, key, " or ".join(f"`{one}`" for one in choices if one), default.get("default", ...))
+            (
+                self.path,
+                key,
+                _either(" or ", " 或 ").join(f"`{one}`" for one in choices if one),
+                default.get("default", ...),
+            )
         )
         return choice(self, key, choices, **default)
 
@@ -182,7 +203,7 @@ def _is_name(name: str, place: str) -> bool:
 
 def _default(value: Any) -> str:
     if value is ...:
-        return REQUIRED
+        return translated(REQUIRED)
     if value is None or value in ("", (), [], {}):
         return ""
     if isinstance(value, bool):
@@ -358,14 +379,14 @@ def _described(kind: str) -> list[tuple[Key, str]]:
 
 def yaml_page(kind: str, title: str, text: str) -> str:
     """Return the page of a kind of YAML file."""
-    lines = [f"# {title}", "", text, "", MADE]
+    lines = [f"# {translated(title)}", "", translated(text), "", _made()]
     rows: dict[str, list[str]] = {}
     for key, meaning in _described(kind):
-        cells = (f"`{key.name}`", _cell(key.expected), key.default, _cell(meaning))
+        cells = (f"`{key.name}`", _cell(translated(key.expected)), key.default, _cell(translated(meaning)))
         rows.setdefault(key.path, []).append(f"| {' | '.join(cells)} |")
     for place, table in rows.items():
-        head = f"`{place}`" if place else "The file"
-        lines += ["", f"## {head}", "", "| key | value | default | meaning |", "|---|---|---|---|", *table]
+        head = f"`{place}`" if place else translated("The file")
+        lines += ["", f"## {head}", "", *_table("key", "value", "default", "meaning"), *table]
     return "\n".join(lines) + "\n"
 
 
@@ -559,41 +580,26 @@ def files_page() -> str:
     from tipchain.parity.tolerance import DEFAULTS
     from tipchain.stage_table import INFO
 
-    lines = [
-        "# Exit codes and files",
-        "",
-        MADE,
-        "",
-        "## Exit codes",
-        "",
-        "| code | name | meaning |",
-        "|---|---|---|",
-    ]
+    lines = [f"# {translated('Exit codes and files')}", "", _made()]
+    lines += ["", f"## {translated('Exit codes')}", "", *_table("code", "name", "meaning")]
     codes = members_of(outcome.ExitCode)
-    lines += [f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(text)} |" for name, text in codes.items()]
-    lines += ["", "## Outcomes", "", "| outcome | meaning |", "|---|---|"]
-    lines += [f"| {name} | {_cell(text)} |" for name, text in members_of(outcome.Outcome).items()]
     lines += [
-        "",
-        "## Files of an alignment",
-        "",
-        "`test_tipc/output/CASE/MODE/log_reprod/` has the latest run's; `runs/TIME-ID/` each run whole.",
-        "",
+        f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(translated(text))} |"
+        for name, text in codes.items()
     ]
-    lines += ["| stage | needs the builders | dumps | log |", "|---|---|---|---|"]
+    lines += ["", f"## {translated('Outcomes')}", "", *_table("outcome", "meaning")]
+    lines += [f"| {name} | {_cell(translated(text))} |" for name, text in members_of(outcome.Outcome).items()]
+    latest = "`test_tipc/output/CASE/MODE/log_reprod/` has the latest run's; `runs/TIME-ID/` each run whole."
+    lines += ["", f"## {translated('Files of an alignment')}", "", translated(latest), ""]
+    lines += _table("stage", "needs the builders", "dumps", "log")
     for stage, info in INFO.items():
         dumps = f"`{info.prefix}_{{{info.reference},paddle}}.npy`" + (
             ", `.safetensors`" if info.tensors else ""
         )
         lines.append(f"| `{stage}` | {', '.join(info.builders)} | {dumps} | `{info.prefix}_diff.log` |")
-    lines += [
-        "",
-        "## Default tolerances",
-        "",
-        "The first pattern that matches a tensor's name counts. A case may name others, looser ones with a reason.",
-        "",
-    ]
-    lines += ["| stage | tensor | tolerance |", "|---|---|---|"]
+    first = "The first pattern that matches a tensor's name counts. A case may name others, looser ones with a reason."
+    lines += ["", f"## {translated('Default tolerances')} {{#default-tolerances}}", "", translated(first), ""]
+    lines += _table("stage", "tensor", "tolerance")
     lines += [
         f"| `{stage}` | `{key}` | {_cell(str(one))} |"
         for stage, rules in DEFAULTS.items()
@@ -626,7 +632,7 @@ def python_page() -> str:
     """Return the page of the Python interface, from signatures and docstrings."""
     import tipchain
 
-    lines = ["# Python", "", MADE]
+    lines = [_either("# Python", "# Python 接口"), "", _made()]
     for name in (
         "align",
         "AlignmentReport",
@@ -700,25 +706,30 @@ def _annotation(found: Any) -> Any:
 
 
 def _sections(text: str) -> list[str]:
-    """Return a docstring in Google's style as Markdown: its sections are lists."""
+    """Return a docstring in Google's style as Markdown: its sections are lists, each paragraph or item is one line."""
     lines: list[str] = []
     inside = prose = False
     for line in text.replace("``", "`").splitlines():
-        head = re.fullmatch(r"(Args|Attributes|Returns|Yields|Raises|Example|Examples):", line)
+        head = re.fullmatch(r"(Args|Attributes|Returns|Yields|Raises):", line)
+        inside = bool(head) or (inside and (not line or line.startswith("    ")))
         if head:
-            inside, prose = head[1] not in ("Example", "Examples"), head[1] in ("Returns", "Yields")
+            prose = head[1] in ("Returns", "Yields")
             lines += [f"**{head[1]}**", ""]
-        elif inside and prose and line.startswith("    "):
-            lines.append(line.strip())
-        elif inside and line.startswith("    ") and not line.startswith("     "):
-            name = re.match(r"    ([\w*., ]+): (.*)", line)
-            lines.append(f"- `{name[1]}`: {_cell(name[2])}" if name else f"- {_cell(line)}")
-        elif inside and line.startswith("     "):
-            lines.append(f"  {_cell(line)}")
+        elif inside and not prose and re.match(r"    \S", line):
+            lines.append(re.sub(r"^([\w*., ]+): ", r"- `\1`: ", line.strip()))
+        elif line and lines and lines[-1]:
+            lines[-1] += f" {line.strip()}"
         else:
-            inside = inside and not line.strip()
-            lines.append(line)
-    return lines
+            lines.append(line.strip())
+    return [_paragraph(line) for line in lines]
+
+
+def _paragraph(line: str) -> str:
+    """Return a line of a docstring in the reader's language; of an item, what follows its name."""
+    item = re.fullmatch(r"(- `[^`]*`): (.*)", line)
+    if item:
+        return f"{item[1]}{_either(': ', '：')}{_cell(translated(item[2]))}"
+    return translated(line)
 
 
 def pages() -> dict[str, str]:
@@ -728,22 +739,26 @@ def pages() -> dict[str, str]:
 
 
 def _pages() -> dict[str, str]:
-    return {
-        "reference/commands.md": commands_page(),
-        "reference/case.md": yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
-        "reference/manifest.md": yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
-        "reference/profile.md": yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
-        "reference/python.md": python_page(),
-        "reference/diagnoses.md": diagnoses_page(),
-        "reference/files.md": files_page(),
-        "reference/constants.md": constants_page(),
-    }  # fmt: skip
+    return {path: make() for path, make in MAKERS.items()}
+
+
+MAKERS: Mapping[str, Callable[[], str]] = {
+    "reference/commands.md": commands_page,
+    "reference/case.md": lambda: yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
+    "reference/manifest.md": lambda: yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
+    "reference/profile.md": lambda: yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
+    "reference/python.md": python_page,
+    "reference/diagnoses.md": diagnoses_page,
+    "reference/files.md": files_page,
+    "reference/constants.md": lambda: constants_page(translated),
+}  # fmt: skip
+"""What makes each page, by its path below docs."""
 
 
 def chinese_pages() -> dict[str, str]:
-    """Return the pages that are made in Chinese, by the paths of the English ones."""
+    """Return the text of each page that is made, in Chinese, by the path of the English one."""
     with speaking("zh"):
-        return dict(zip(IN_CHINESE, (commands_page(), diagnoses_page()), strict=True))
+        return _pages()
 
 
 # What MkDocs calls
