@@ -1,4 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
 from math import inf, isnan, nan
 
 import numpy as np
@@ -211,34 +210,6 @@ def test_layout_alignment_and_byte_order_change_nothing():
             assert facts.worst_index == first.worst_index
             assert (facts.max_abs, facts.max_rel) == (first.max_abs, first.max_rel)
             assert facts.mean_abs == pytest.approx(first.mean_abs)
-
-
-@pytest.mark.parametrize("cores", [1, 2, 3])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "c8", "f2"])
-@pytest.mark.parametrize("holes", [False, True])
-def test_the_facts_do_not_depend_on_the_number_of_cores(monkeypatch, cores, dtype, holes):
-    generator = np.random.default_rng(0)
-    expected = (
-        generator.normal(size=10_007).astype(dtype) if dtype != "i8" else generator.integers(-9, 9, 10_007)
-    )
-    actual = (expected + generator.normal(size=10_007)).astype(dtype)
-    if holes and dtype != "i8":
-        actual[[7_000, 9_999]], expected[[10, 9_000]], actual[9_000] = np.nan, np.inf, np.inf
-    monkeypatch.setattr(compare, "PIECE", 64)
-    whole = [diff(expected, actual, rtol=rtol, equal_nan=rtol > 0) for rtol in (0.0, 0.1)]
-    handed = []
-
-    class Pool(ThreadPoolExecutor):
-        def submit(self, *words):
-            handed.append(words)
-            return super().submit(*words)
-
-    with Pool(2) as pool:
-        monkeypatch.setattr(compare, "SHARE", 512)
-        monkeypatch.setattr(compare, "_threads", lambda: (cores, pool))
-        shared = [diff(expected, actual, rtol=rtol, equal_nan=rtol > 0) for rtol in (0.0, 0.1)]
-    assert repr(shared) == repr(whole)  # NaN is no NaN's equal
-    assert len(handed) == 2 * (cores - 1)
 
 
 def test_the_arrays_are_left_as_they_were():

@@ -4,31 +4,23 @@ The closeness rule's arithmetic, once: shapes are never broadcast; integers and 
 integers; float16 is subtracted in float32, float32 in float32, everything else in float64, or wider where float64
 does not hold every value (long doubles, 64-bit integers against floats); complex numbers differ by the modulus; means are
 accumulated in float64. No difference is rounded to nothing, and what cannot be computed counts as infinite. Arrays are walked in pieces that fit
-into the processor's cache, those of large arrays on all cores, so that a comparison costs little more than reading both arrays. Pieces are put
-together in their order: the facts do not depend on the number of cores.
+into the processor's cache, so that a comparison costs little more than reading both arrays.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from itertools import pairwise
+from functools import lru_cache
 from math import inf, isfinite, isnan, nan, nextafter
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tipchain.cores import core_count
-
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
 SMALLEST = nextafter(0.0, inf)
-SHARE = 8 * PIECE
-"""Elements of a thread at least: handing less over costs a tenth of what it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +153,7 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         actual_dtype=_name(actual.dtype),
         size=size,
         # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
-        mean_abs=nan if unknown else max(scan.total() / size, min(scan.largest, SMALLEST)),
+        mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, SMALLEST)),
         max_abs=nan if unknown else scan.largest,
         min_abs=nan if unknown else scan.least,
         max_rel=nan if unknown else scan.relative,
@@ -216,14 +208,13 @@ class _Scan:
 
     __slots__ = (
         "count", "equal_nan", "infs", "largest", "least", "nan_at", "nans", "needed",
-        "relative", "rtol", "size", "totals", "worst_at",
+        "relative", "rtol", "size", "total", "worst_at",
     )  # fmt: skip
 
     def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:
         self.rtol, self.equal_nan = rtol, equal_nan
         self.count = self.worst_at = 0
-        self.largest, self.least = -1.0, inf
-        self.totals: list[float] = []
+        self.total, self.largest, self.least = 0.0, -1.0, inf
         self.relative = self.size = self.needed = 0.0
         self.nan_at: int | None = None
         self.nans, self.infs = [0, 0, 0], [0, 0, 0]
@@ -231,59 +222,23 @@ class _Scan:
     def run(self, expected: Array, actual: Array) -> _Scan:
         left, right = expected.reshape(-1), actual.reshape(-1)
         self.count = left.size
-        cores, pool = _threads() if self.count >= 2 * SHARE else (1, None)
-        shares = min(cores, self.count // SHARE)
-        if pool is None or shares < 2:
-            return self.walk(left, right, 0, self.count)
-        # Shares end where pieces do, so that the pieces are the same however many cores there are.
-        ends = [self.count // PIECE * share // shares * PIECE for share in range(1, shares)]
-        bounds = pairwise((0, *ends, self.count))
-        own = next(bounds)
-        others = [pool.submit(_Scan(self.rtol, self.equal_nan).walk, left, right, *bound) for bound in bounds]
-        self.walk(left, right, *own)
-        for other in others:
-            self._join(other.result())
-        return self
-
-    def _join(self, later: _Scan) -> None:
-        """Take what a scan of the elements behind this one's has gathered."""
-        self.totals += later.totals
-        if later.largest > self.largest:
-            self.largest, self.worst_at = later.largest, later.worst_at
-        if self.nan_at is None:
-            self.nan_at = later.nan_at
-        self.least = min(self.least, later.least)
-        self.relative, self.needed = max(self.relative, later.relative), max(self.needed, later.needed)
-        self.size = max(self.size, later.size)
-        for counts, more in ((self.nans, later.nans), (self.infs, later.infs)):
-            counts[:] = [one + other for one, other in zip(counts, more, strict=True)]
-
-    def total(self) -> float:
-        """Return the sum of all differences: piece by piece, which `sum` does otherwise from Python 3.12 on."""
-        total = 0.0
-        for one in self.totals:
-            total += one
-        return total
-
-    def walk(self, expected: Array, actual: Array, start: int, stop: int) -> _Scan:
-        """Gather the facts of the elements from ``start`` to ``stop``."""
         with np.errstate(all="ignore"):
-            if expected.dtype.kind == "c" or actual.dtype.kind == "c":
-                self._run_carefully(expected, actual, start, stop)
-            elif _is_wide(expected.dtype, actual.dtype):
-                self._run_wide(expected, actual, start, stop)
+            if left.dtype.kind == "c" or right.dtype.kind == "c":
+                self._run_carefully(left, right)
+            elif _is_wide(left.dtype, right.dtype):
+                self._run_wide(left, right)
             else:
-                self._run_floats(expected, actual, start, stop)
+                self._run_floats(left, right)
         return self
 
-    def _run_floats(self, expected: Array, actual: Array, first: int, end: int) -> None:
+    def _run_floats(self, expected: Array, actual: Array) -> None:
         work = _work_type(expected.dtype, actual.dtype)
-        length = min(PIECE, end - first)
+        length = min(PIECE, self.count)
         # Two buffers do: each side's copy, where one is needed, is overwritten by what is computed from it.
         gap, size = np.empty(length, work), np.empty(length, work)
         copied = [array.dtype != work or not array.flags.aligned for array in (expected, actual)]
-        for start in range(first, end, length):
-            stop = min(start + length, end)
+        for start in range(0, self.count, length):
+            stop = min(start + length, self.count)
             d, m = gap[: stop - start], size[: stop - start]
             e, a = expected[start:stop], actual[start:stop]
             if copied[0]:
@@ -311,15 +266,15 @@ class _Scan:
         largest = _float_above(np.maximum.reduce(gap))
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
-        self.totals.append(total)
+        self.total += total
         self.size = max(self.size, float(np.maximum.reduce(size)))
         if self.least:  # nothing is smaller than 0
             self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
         if not largest:
             return False
         self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
-        if largest * (1 + 1e-15) < self.relative * float(np.minimum.reduce(size)):
-            return False  # no ratio of this piece can be the largest, however it is rounded: spares most divisions
+        if largest < self.relative * float(np.minimum.reduce(size)):
+            return False  # no ratio of this piece can be the largest: spares most divisions
         # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
         ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
         if not isfinite(ratio):
@@ -346,16 +301,16 @@ class _Scan:
             ratio = float(np.max(wide, initial=0.0, where=nonzero))
         self.relative = max(self.relative, ratio)
 
-    def _run_wide(self, expected: Array, actual: Array, first: int, end: int) -> None:
-        for start in range(first, end, PIECE):
-            stop = min(start + PIECE, end)
+    def _run_wide(self, expected: Array, actual: Array) -> None:
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
             gap, size = _gaps(expected[start:stop], actual[start:stop])
             if self._add(gap, size, start, float(np.add.reduce(gap))):
                 self._add_ratio(gap, expected[start:stop].astype(np.float64))
 
-    def _run_carefully(self, expected: Array, actual: Array, first: int, end: int) -> None:
-        for start in range(first, end, PIECE):
-            stop = min(start + PIECE, end)
+    def _run_carefully(self, expected: Array, actual: Array) -> None:
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
             self._careful_piece(expected[start:stop], actual[start:stop], start)
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
@@ -390,19 +345,9 @@ class _Scan:
         self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
-        self.totals.append(float(gap.sum()))
+        self.total += float(gap.sum())
         self.least = min(self.least, _float_above(gap.min()))
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
-
-
-@cache
-def _threads() -> tuple[int, ThreadPoolExecutor]:
-    """Return how many cores share a large array, and the threads for all but the first of them."""
-    cores = core_count()
-    return cores, ThreadPoolExecutor(max(cores - 1, 1), "diff")
-
-
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of its parent's threads
 
 
 def _float_above(value: Any) -> float:
