@@ -207,6 +207,17 @@ def _encoded(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, read piece by piece."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 def commit(folder: Path) -> str:
     """Return the short git commit of ``folder``, with ``-dirty`` for local changes; "" outside git."""
     import subprocess

@@ -27,7 +27,7 @@ from tipchain.cli import main
 from tipchain.errors import BundleError
 from tipchain.parity.case import load_case
 from tipchain.parity.dumps import load_record, save_record
-from tipchain.parity.recorder import sha256_of
+from tipchain.runs import sha256_of
 
 USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
 

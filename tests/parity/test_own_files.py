@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tipchain.parity.digests import file_hash, imported_sources
+from tipchain.parity.digests import imported_sources
+from tipchain.runs import sha256_of
 
 
 def test_imported_files_are_known_by_their_content(tmp_path, monkeypatch):
@@ -15,6 +16,6 @@ def test_imported_files_are_known_by_their_content(tmp_path, monkeypatch):
         found = imported_sources(tmp_path)
     finally:
         del sys.modules["own_net"]
-    assert found["own_net.py"] == file_hash(tmp_path / "own_net.py")
+    assert found["own_net.py"] == sha256_of(tmp_path / "own_net.py")
     assert not [name for name in found if "site-packages" in name or name.endswith("json/__init__.py")]
     assert not [name for name in found if name.endswith("tipchain/cli.py")]

@@ -30,9 +30,9 @@ def test_a_change_of_the_conversion_makes_paddles_weights_stale(tmp_path, monkey
     image.parent.mkdir(parents=True)
     image.write_bytes(b"abc")
     before = weights.recipe_of(case, tmp_path)
-    real = weights.file_hash
+    real = weights.sha256_of
     monkeypatch.setattr(
-        weights, "file_hash", lambda path: "other" if path.as_posix().endswith(file) else real(path)
+        weights, "sha256_of", lambda path: "other" if path.as_posix().endswith(file) else real(path)
     )
     after = weights.recipe_of(case, tmp_path)
     assert after["paddle"] != before["paddle"]

@@ -41,8 +41,8 @@ from tipchain.parity.case import SIDES, Case
 from tipchain.parity.dumps import load_record, meta_path, save_record
 from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import dump_name, stage_files, tensors_name
-from tipchain.parity.recorder import TRUTH_STAGES, sha256_of
-from tipchain.runs import atomic_write, commit
+from tipchain.parity.recorder import TRUTH_STAGES
+from tipchain.runs import atomic_write, commit, sha256_of
 from tipchain.stage_table import SOLO
 from tipchain.torch_weights import SAFETENSORS, read_torch_state
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tipchain.errors import BundleError
 from tipchain.json_text import parse_as, parse_json, read_json
-from tipchain.runs import append, atomic_write
+from tipchain.runs import append, atomic_write, sha256_of
 
 # What a bundle says about itself, and whether its files are still those.
 #
@@ -184,8 +184,6 @@ def _manifest(document: Mapping[str, Any]) -> BundleManifest:
 
 def damages(folder: Path, manifest: BundleManifest) -> list[str]:
     """Say which files of a bundle are missing, changed, or none of its own; every byte is read."""
-    from tipchain.parity.recorder import sha256_of
-
     problems = []
     for name, expected in sorted(manifest.files.items()):
         path = folder / name

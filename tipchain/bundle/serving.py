@@ -13,8 +13,8 @@ from tipchain.errors import BundleError
 from tipchain.modes import Mode
 from tipchain.parity.case_types import Case
 from tipchain.parity.preparation import GivenInputs
-from tipchain.parity.recorder import sha256_of
 from tipchain.parity.weights import WeightFiles
+from tipchain.runs import sha256_of
 
 PINS = ("constraints.txt", "requirements.txt")
 """Files of a project's root that may pin torch, the first that does."""

@@ -19,7 +19,7 @@ from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.result import Result, parse_result, result_json
 from tipchain.outcome import Outcome
-from tipchain.runs import DATA_VARIABLE
+from tipchain.runs import DATA_VARIABLE, sha256_of
 
 # What a command's result depends on, as far as its words and its environment tell.
 #
@@ -111,7 +111,7 @@ class InputReader:
             return f"size {found.size} changed {found.mtime_ns}"
         if found not in self.hashes:
             with suppress(OSError):
-                self.hashes[found] = _sha256(path)
+                self.hashes[found] = sha256_of(path)
         return self.hashes.get(found, "")
 
 
@@ -147,14 +147,6 @@ def _list(folder: Path) -> Listing:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 # What a run has done so far, so that ``--resume`` does not do it again.
@@ -354,6 +346,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _content_hash(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256_of(path)
     except OSError:
         return ""

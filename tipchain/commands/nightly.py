@@ -22,6 +22,7 @@ from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.errors import ManifestError, OutputError, TipchainError, UsageError
 from tipchain.language import say
 from tipchain.outcome import ExitCode
+from tipchain.runs import sha256_of
 
 if TYPE_CHECKING:
     from tipchain.nightly.coordinator import NightResult, Sink
@@ -526,8 +527,6 @@ def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode
 
 def _night(args: argparse.Namespace) -> Night:
     """Return the night that is meant, and say if the manifest is not what it was when that began."""
-    import hashlib
-
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import NIGHTS, latest_night
 
@@ -537,7 +536,7 @@ def _night(args: argparse.Namespace) -> Night:
     except ManifestError:
         if args.out is None or not args.manifest.is_file():
             raise
-        sha256, nights = hashlib.sha256(args.manifest.read_bytes()).hexdigest(), args.out
+        sha256, nights = sha256_of(args.manifest), args.out
     nights = (args.out or nights).absolute()
     night = _named_night(nights, args.night) if args.night else latest_night(nights)
     if sha256 != night.plan.sha256:

@@ -67,7 +67,7 @@ def faults_of(port: Any, *, loss: bool = False, optimizer: Any = None, schedule:
         found += (one for one in _of_optimizer(optimizer) if not (schedule and one.code == "learning-rate"))
     if schedule:
         found += (
-            Fault(code=code, piece=SCHEDULE, port_path="", what=what, plant=_rescheduled(change))
+            Fault(code=code, piece=SCHEDULE, port_path="", what=what, plant=_changed_once_built(change))
             for code, what, change in (
                 ("shift", "the schedule is a step ahead", lambda one: one.step()),
                 ("learning-rate", "the learning rate is 1 % higher", _faster),
@@ -269,20 +269,6 @@ def _of_loss() -> Iterator[Fault]:
 
 
 def _of_optimizer(built: Any) -> Iterator[Fault]:
-    def changed(change: Callable[[Any], None]) -> Callable[[Builder], Builder]:
-        def plant(builder: Builder) -> Builder:
-            from functools import wraps
-
-            @wraps(builder)
-            def wrapped(*args: Any, **kwargs: Any) -> Any:
-                optimizer = builder(*args, **kwargs)
-                change(optimizer)
-                return optimizer
-
-            return wrapped
-
-        return plant
-
     def faster(optimizer: Any) -> None:
         rate = optimizer._learning_rate  # noqa: SLF001
         if isinstance(rate, float):
@@ -302,7 +288,7 @@ def _of_optimizer(built: Any) -> Iterator[Fault]:
     if decays and not isinstance(built._parameter_list[0], dict):  # noqa: SLF001
         faults.append(("weight-decay", "there is no weight decay", undecayed))
     for code, what, change in faults:
-        yield Fault(code=code, piece=OPTIMIZER, port_path="", what=what, plant=changed(change))
+        yield Fault(code=code, piece=OPTIMIZER, port_path="", what=what, plant=_changed_once_built(change))
 
 
 def _faster(schedule: Any) -> None:
@@ -310,8 +296,8 @@ def _faster(schedule: Any) -> None:
     schedule.last_lr *= 1.01
 
 
-def _rescheduled(change: Callable[[Any], Any]) -> Callable[[Builder], Builder]:
-    """Return what makes a builder's schedules be changed once they are built."""
+def _changed_once_built(change: Callable[[Any], Any]) -> Callable[[Builder], Builder]:
+    """Return what has the optimizers or schedules of a builder changed once they are built."""
 
     def plant(builder: Builder) -> Builder:
         from functools import wraps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -23,6 +22,7 @@ from tipchain.nightly.records import ItemRecord
 from tipchain.nightly.results import causes_in
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.quantities import duration
+from tipchain.runs import sha256_of
 
 # What an item left: its report, its log, the files of a chain's commands by their hashes, and what is large of it.
 
@@ -67,20 +67,10 @@ def files_left(report: Mapping[str, Any], work: Work) -> dict[str, str]:
             whole = work.root / path
             below = whole.relative_to(work.folder) if whole.is_relative_to(work.folder) else Path(path)
             name = _RUN.sub("/runs/", below.as_posix())
-            if name not in found and (digest := _sha256(whole)):
-                found[name] = digest
+            if name not in found:
+                with suppress(OSError):
+                    found[name] = sha256_of(whole)
     return found
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            for chunk in iter(lambda: file.read(1 << 20), b""):
-                digest.update(chunk)
-    except OSError:
-        return ""
-    return digest.hexdigest()
 
 
 # The last lines of an item's log, for reports that go where the log does not.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
 from tipchain.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
+from tipchain.runs import sha256_of
 from tipchain.stage_table import STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
@@ -343,7 +343,7 @@ def load_manifest(path: Path) -> NightManifest:
         path=path,
         name=name,
         root=root,
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        sha256=sha256_of(path),
         data=data,
         entries=tuple(entries),
     )

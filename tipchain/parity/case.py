@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from tipchain.parity.case_types import (
     WeightsSpec,
 )
 from tipchain.parity.tolerance import METHODS, Tolerance, is_looser, tolerance_for
-from tipchain.runs import ROOT_VARIABLE, find_root
+from tipchain.runs import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
@@ -177,7 +176,7 @@ def _case(reader: Reader, file: Path) -> Case:
         id=_case_id(reader),
         path=file,
         root=root,
-        digest=hashlib.sha256(file.read_bytes()).hexdigest(),
+        digest=sha256_of(file),
         sides=_sides(reader, stages),
         model_args=reader.args("model_args"),
         weights=_weights(reader, root),

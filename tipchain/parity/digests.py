@@ -18,6 +18,7 @@ from tipchain.blame import is_users
 from tipchain.errors import DataError
 from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.raw_frames import SPLITS, read_split, split_file
+from tipchain.runs import sha256_of
 
 # What the data of a case are known by: a digest of the files that its data set reads.
 
@@ -118,15 +119,10 @@ SILENT = re.compile(
 """Ways of the user's code into compiled code that opens files: TorchScript, safetensors, mapped storages, images and videos."""
 
 
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a small file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def imported_sources(root: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
     return {
-        os.path.relpath(file, root): file_hash(Path(file))
+        os.path.relpath(file, root): sha256_of(Path(file))
         for file in sorted(_imported())
         if file.endswith(".py") and is_users(file)
     }
@@ -226,7 +222,7 @@ def mark(path: str, kind: str) -> str:
         if not S_ISREG(status.st_mode):
             return f"{kind} -"
         if kind == "content" and status.st_size <= MARKED_BYTES:
-            return f"content {file_hash(Path(path))}"
+            return f"content {sha256_of(Path(path))}"
     except OSError as error:
         return f"{kind} {type(error).__name__}"
     return f"{kind} {status.st_size} {status.st_mtime_ns}"

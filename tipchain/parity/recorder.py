@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import selectors
@@ -33,7 +32,7 @@ from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
-from tipchain.runs import replacing_path
+from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
@@ -247,15 +246,6 @@ def _check_weights(needs: StageNeeds) -> None:
             expected=f"sha256 {needs.weights_sha256[:12]}…", hint="bash prepare.sh PARAMS MODE --force makes it anew",
         )  # fmt: skip
     _checked.add(needs.weights)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, read piece by piece."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:

@@ -23,9 +23,9 @@ from tipchain.outcome import ExitCode
 from tipchain.parity.builders import open_builder
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.case_types import LABEL, Case, WeightsSpec
-from tipchain.parity.digests import data_digest, file_hash, imported_sources
+from tipchain.parity.digests import data_digest, imported_sources
 from tipchain.parity.fake_inputs import make_input, make_inputs
-from tipchain.runs import atomic_write, replacing_path
+from tipchain.runs import atomic_write, replacing_path, sha256_of
 
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 
@@ -265,7 +265,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "calibrate": weights.calibrate,
         "inputs": repr(dict(case.inputs)) if weights.calibrate == "inputs" else None,
         "dataset": case.sides["torch"].dataset if from_data else None,
-        "maker": file_hash(Path(__file__)),
+        "maker": sha256_of(Path(__file__)),
         "dataset_args": repr(dict(case.data.args)) if from_data else None,
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
@@ -279,15 +279,13 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "paddle_model": case.sides["paddle"].model,
         "names": dict(weights.names),
         "ignore": list(weights.ignore),
-        "converter": [file_hash(path) for path in converters],
+        "converter": [sha256_of(path) for path in converters],
     }
     return {"torch": torch_recipe, "paddle": paddle_recipe}
 
 
 def _identity(path: Path, root: Path) -> list[str]:
     """Return what a user's weight file is known by, on whatever machine: its name below the root, and its bytes."""
-    from tipchain.parity.recorder import sha256_of
-
     try:
         return [os.path.relpath(path, root), sha256_of(path)]
     except OSError as error:
@@ -299,7 +297,7 @@ def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, Any], root: Path) 
     if entry.get("recipe") != recipe:
         return False
     try:
-        return all(file_hash(root / file) == known for file, known in entry["sources"].items())
+        return all(sha256_of(root / file) == known for file, known in entry["sources"].items())
     except OSError:
         return False
 
@@ -402,8 +400,6 @@ def make(job: _Job) -> None:
 
 
 def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
-    from tipchain.parity.recorder import sha256_of
-
     name = path.name if path.parent == folder else str(path.resolve())
     return {
         "path": name, "size": path.stat().st_size, "sha256": sha256_of(path), "recipe": dict(recipe),

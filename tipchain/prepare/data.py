@@ -19,6 +19,7 @@ from tipchain.modes import DIGITS, MINI_UCF, data_folder
 from tipchain.prepare.sets import KINDS, DataRecipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
 from tipchain.raw_frames import LAYOUT, Video, class_names, read_split, split_file
+from tipchain.runs import sha256_of
 
 # A data folder as one file: a tar archive, and its checksum beside it as ``sha256sum`` writes it.
 
@@ -57,7 +58,7 @@ def pack(folder: Path, archive: Path, *, workshop: Path) -> None:
                 entry = tarfile.TarInfo(f"{archive.stem}/{path.relative_to(folder).as_posix()}")
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
-    line = f"{_sha256(made)}  {archive.name}\n"
+    line = f"{sha256_of(made)}  {archive.name}\n"
     checksum_of(archive).unlink(missing_ok=True)
     made.replace(archive)
     checksum_of(made).write_text(line, encoding="utf-8")
@@ -72,7 +73,7 @@ def check_archive(archive: Path) -> None:
     """
     try:
         expected = checksum_of(archive).read_text(encoding="utf-8").split()[:1]
-        found = _sha256(archive)
+        found = sha256_of(archive)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError("cannot be checked", file=archive, found=error) from error
     if expected != [found]:
@@ -97,14 +98,6 @@ def read_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield "/".join(parts[1:]), file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
         raise DataError("is damaged", file=archive, found=error) from error
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 # Data folders that a mode needs: made whole or not at all, and checked before they are used.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -194,7 +195,7 @@ def plan(request: Request) -> Plan:
     return maker(request, suite).plan()
 
 
-class _Maker:
+class _Maker(ABC):
     """Rewrites the file for each training, and plans it."""
 
     def __init__(self, request: Request, suite: Suite) -> None:
@@ -204,12 +205,13 @@ class _Maker:
 
     model: str
 
+    @abstractmethod
     def read_section(self) -> Slots:
-        raise NotImplementedError
+        """Return the slots of the section."""
 
+    @abstractmethod
     def line(self, role: str) -> int:
         """Return the line of a role, from 1; 0 for none."""
-        raise NotImplementedError
 
     def is_list(self, role: str) -> bool:
         """Return whether a role's value becomes one of ``mode=value``."""

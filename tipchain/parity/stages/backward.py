@@ -23,6 +23,7 @@ from tipchain.parity.stages.bench import BatchLog, Bench, Recording
 from tipchain.parity.stages.judging import (
     Dumps,
     Judged,
+    NamedTensors,
     Rules,
     TensorFile,
     details,
@@ -308,7 +309,7 @@ def _modes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> dict[
     return {"": first, **{one: one[:-1] for one in PREFIXES if any(key.startswith(one) for key in keys)}}
 
 
-class _Part(Mapping[str, T]):
+class _Part(NamedTensors[T]):
     """What belongs to one mode, without the prefix of its keys; nothing is loaded before it is asked for."""
 
     def __init__(self, values: Mapping[str, T], prefix: str) -> None:
@@ -321,15 +322,6 @@ class _Part(Mapping[str, T]):
         if name not in self._names:
             raise KeyError(name)
         return self._values[self._prefix + name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def _judge_mode(

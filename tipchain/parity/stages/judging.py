@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tipchain.pickle_stream import map_file
 # What judging a stage rests on, and what comes out of it.
 
 
+T = TypeVar("T")
 BENCHMARK = "benchmark"
 """The side of a dump of published numbers."""
 
@@ -257,7 +258,22 @@ DTYPES = {
 """The format's names of what numpy can read where it lies."""
 
 
-class TensorFile(Mapping[str, Any]):
+class NamedTensors(Mapping[str, T]):
+    """Tensors that are loaded when they are asked for, by the names in ``_names``."""
+
+    _names: dict[str, None]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would load the tensor to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class TensorFile(NamedTensors[Any]):
     """The tensors of a safetensors file: views of the mapped file, as far as numpy has their dtype.
 
     Raises:
@@ -270,7 +286,7 @@ class TensorFile(Mapping[str, Any]):
         self.path = path
         try:
             self._file: Any = safe_open(path, framework="numpy")
-            self._names: dict[str, None] = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
+            self._names = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
             self._bytes = map_file(path)
         except (SafetensorError, OSError) as error:
             raise RecordError("is no complete safetensors file", file=path, found=error) from error
@@ -292,15 +308,6 @@ class TensorFile(Mapping[str, Any]):
             return self._file.get_tensor(name)
         begin, count = self._start + facts["data_offsets"][0], prod(facts["shape"])
         return np.frombuffer(self._bytes, DTYPES[facts["dtype"]], count, begin).reshape(facts["shape"])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def tensor_paths(dumps: Dumps) -> tuple[Path, Path]:
